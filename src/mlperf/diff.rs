@@ -156,7 +156,7 @@ fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
     );
 }
 
-/// Commits and what was under test, where the package is ours.
+/// Commits and what was under test, where Regatta made the package.
 fn of_lock(submitter: &Path, seen: &gate::ExaminedResult, settings: &mut BTreeMap<String, String>) {
     let Some(Ok(lock)) = PackageProvenance::of(submitter) else { return };
     settings.insert("regatta".to_owned(), lock.regatta.clone());

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
-//! drives LoadGen; that is the room `loadgen`.
+//! drives LoadGen; that is the module `loadgen`.
 
 pub mod accuracy;
 pub mod audit;

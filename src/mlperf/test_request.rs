@@ -1,4 +1,4 @@
-//! What is asked of a LoadGen test before there is one, and what can be wrong with it.
+//! The request for a LoadGen test, and what can be wrong with it.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub struct RuleError {
     pub at: Vec<String>,
     /// What is wrong, beginning with a verb: `must be at least 600000`.
     pub what: String,
-    /// The rule, in a few words.
+    /// The rule, in short.
     pub rule: String,
     pub hint: Option<String>,
     /// It is the key that is wrong, whatever its value.
@@ -82,7 +82,7 @@ impl TestRequest<'_> {
         }
     }
 
-    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test says its own.
+    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test sets its own.
     pub fn is_measured(&self) -> bool {
         !self.rehearsal && matches!(self.mode, TestMode::Performance)
     }

@@ -1,4 +1,4 @@
-//! The table at the end of a list of runs, and what their repeats say together.
+//! The table at the end of a list of runs, and what their repeats show together.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

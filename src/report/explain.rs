@@ -24,7 +24,7 @@ pub struct ExplainedNumber {
     pub window: &'static str,
     /// What to keep in mind.
     pub mind: &'static str,
-    /// The word that other tools have for something like it.
+    /// The term that other tools use for something like it.
     pub concept: Option<MetricConcept>,
 }
 
@@ -327,7 +327,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
     },
 ];
 
-/// The entry of that name; `ITL` and other tools' words find ours.
+/// The entry of that name; `ITL` and other tools' terms find Regatta's.
 pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {
     let name = name.to_lowercase().replace('-', "_");
     let name = match name.as_str() {

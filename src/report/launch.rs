@@ -29,7 +29,7 @@ pub enum Starts {
     },
 }
 
-/// A longer line of a command is broken between words.
+/// A longer line of a command is broken between arguments.
 const WIDEST: usize = 118;
 
 /// A heading for each server, its ranks, its environment, and the command as it can be pasted.
@@ -102,7 +102,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
     out.push_str(&table(paint, "    ", &rows));
     out.push('\n');
     for line in command(server) {
-        // A script is one word of several lines.
+        // A script is one argument of several lines.
         for line in line.trim_end().lines() {
             let _ = writeln!(out, "    {}", clean(line));
         }

@@ -174,7 +174,7 @@ fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
             };
             return (line(a), line(b));
         }
-        // What is the same at the beginning of long values says nothing.
+        // An equal beginning of long values shows no difference.
         if a.chars().count().max(b.chars().count()) > WIDEST && shown(Some(a)) == shown(Some(b)) {
             let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
             let rest = |text: &str| format!("…{}", cut(&text.chars().skip(same.saturating_sub(8)).collect::<String>()));

@@ -24,7 +24,7 @@ pub struct RunState {
     pub started_at: String,
     /// The run this one waits for: its name and process.
     pub waiting_for: Option<(String, u32)>,
-    /// In the order in which they were first heard of.
+    /// In the order in which they first appear.
     pub tasks: IndexMap<TaskId, TaskState>,
     /// Cached tasks that were reported as a number only.
     pub cached_at_once: usize,
@@ -186,7 +186,7 @@ impl RunState {
         self.take(event, Some(seconds));
     }
 
-    /// How many tasks are over, in whichever way.
+    /// How many tasks are finished, in any way.
     pub const fn done(&self) -> usize {
         let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
         ran + cached + skipped + failed + cancelled
@@ -197,12 +197,12 @@ impl RunState {
         self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_over())
     }
 
-    /// Tasks in a state, in the order in which they were first heard of.
+    /// Tasks in a state, in the order in which they first appear.
     pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(move |(_, chapter)| chapter.state == state)
     }
 
-    /// The chapter of a task, which is opened if this is the first we hear of it.
+    /// The state of a task; creates it if the task is new.
     fn chapter(&mut self, task: &TaskId) -> &mut TaskState {
         if !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), TaskState::new(TaskPhase::Running));

@@ -1,4 +1,4 @@
-//! How words look on a terminal: colour, durations, tables. Text from outside never brings control codes along.
+//! How text looks on a terminal: colour, durations, tables. Text from outside never brings control codes along.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub struct Styler {
     on: bool,
 }
 
-/// What a word is, not how it looks.
+/// What a text is, not how it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextRole {
     Good,
@@ -71,7 +71,7 @@ pub fn clean_lines(text: &str) -> String {
     text.trim_end().lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// One line of at most `most` characters; `…` says that there is more.
+/// One line of at most `most` characters; `…` marks a cut.
 pub fn cut(text: &str, most: usize) -> String {
     let first = clean(text.lines().next().unwrap_or_default());
     if first.chars().count() <= most && text.lines().nth(1).is_none() {

@@ -151,7 +151,7 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     out.push_str(&table(paint, "  ", &rows));
 }
 
-/// The colour of a verdict; other words have none.
+/// The colour of a verdict; other texts have none.
 fn tone_of(word: &str) -> TextRole {
     if word.starts_with("INVALID") {
         TextRole::Bad
@@ -215,7 +215,7 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
     out
 }
 
-/// What a failure says. A benchmark's headline begins with its verdict, which stands beside it already.
+/// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
 pub(super) fn said_of(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
@@ -263,7 +263,7 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
     line("logs", places.logs.as_ref());
 }
 
-/// The word that starts the last line.
+/// The first text of the last line.
 fn verdict(story: &RunState) -> (TextRole, &'static str) {
     let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
     if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {

@@ -113,7 +113,7 @@ impl PunktModel {
         let kind = word.kind_without_period().to_owned();
         let next_kind = next.kind_in_sentence();
         let is_initial = word.is_initial();
-        // A set of borrowed pairs cannot be asked with two borrowed words; there are few.
+        // A set of borrowed pairs cannot be searched with two borrowed words; there are few.
         if self.collocations.contains(&(kind.clone(), next_kind.to_owned())) {
             word.ends = false;
             word.is_abbreviation = true;

@@ -17,7 +17,7 @@ pub enum Recipe {
     LongContext,
     /// Exact match of five sets: DeepSeek-R1.
     DeepSeek,
-    /// Exact match of three sets, each asked several times: gpt-oss-120b.
+    /// Exact match of three sets, each repeated several times: gpt-oss-120b.
     GptOss,
 }
 
@@ -97,7 +97,7 @@ impl Recipe {
         }
     }
 
-    /// How often a set was asked: each of its answers counts for so much less.
+    /// How often a set is repeated: each of its answers counts for so much less.
     pub fn repeats(self, task: &str) -> u32 {
         match (self, task.to_lowercase().as_str()) {
             (Self::GptOss, "aime25") => 8,

@@ -62,7 +62,7 @@ pub enum ScoreError {
     Answers { count: u64, told: Vec<String> },
 }
 
-/// What a worker needs to know.
+/// What a worker needs.
 struct Bench<'a> {
     recipe: Recipe,
     speller: Speller,

@@ -1,4 +1,4 @@
-//! TEST06: answers are consistent with what was said about them while they were made.
+//! TEST06: answers are consistent with what the system reported while it made them.
 
 use super::super::MlperfScenario;
 use super::super::log::{LogError, LoggedAnswer};
@@ -75,7 +75,7 @@ impl AuditOutputs {
         self.first_token != Some(false) && self.end && self.length
     }
 
-    /// `verify_accuracy.txt`, in the words that the official checker looks for.
+    /// `verify_accuracy.txt`, in the format that the official checker looks for.
     pub(super) fn text(&self, passes: bool) -> String {
         let flag = |fine: bool| if fine { "True" } else { "False" };
         format!(

@@ -1,4 +1,4 @@
-//! The keys of user.conf: LoadGen reads these and ignores, without a word, any other.
+//! The keys of user.conf: LoadGen reads these and silently ignores any other.
 
 use super::super::{Division, MlperfScenario};
 
@@ -86,7 +86,7 @@ pub(super) const BUILT_IN: [&str; 8] = [
     "test05_schedule_rng_seed",
 ];
 
-/// Keys that the manifest says elsewhere, and where.
+/// Keys that the manifest sets elsewhere, and where.
 pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];
 
 impl ConfKey {

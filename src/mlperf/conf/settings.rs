@@ -11,7 +11,7 @@ pub const MIN_DURATION_MS: u64 = 600_000;
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from so many samples, if there are as many.
 pub const REHEARSAL_SAMPLES: u64 = 256;
-/// LoadGen's own default where mlperf.conf says nothing.
+/// LoadGen's own default where mlperf.conf has none.
 const DEFAULT_MIN_QUERIES: u64 = 100;
 /// LoadGen's own default for SingleStream, milliseconds.
 const DEFAULT_EXPECTED_LATENCY_MS: f64 = 10.0;

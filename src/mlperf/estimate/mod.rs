@@ -1,7 +1,7 @@
 //! How many queries LoadGen will issue, and how long that will take: before it does.
 //!
 //! By LoadGen's own rules (`GenerateQueries` and `TestSettingsInternal` of 6.0.17): Server's arrivals come from the round's
-//! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the rate asked.
+//! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the requested rate.
 
 mod arrivals;
 mod text;
@@ -36,7 +36,7 @@ pub struct Estimate {
     pub set: u64,
     /// `queries` was brought to a multiple of `set`.
     pub is_padded: bool,
-    /// Seconds: of Server and Interactive until the last arrival, of others if the system keeps the rate asked.
+    /// Seconds: of Server and Interactive until the last arrival, of others if the system keeps the requested rate.
     pub seconds: f64,
     /// A rate a little lower, at which one data set less is enough, and its seconds: where that saves a quarter of the time.
     pub shorter: Option<(f64, f64)>,

@@ -111,7 +111,7 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     }
 }
 
-/// The other round that the seeds of a log belong to.
+/// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
     let seed = detail.count("effective_qsl_rng_seed")?;
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))

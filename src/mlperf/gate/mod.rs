@@ -1,6 +1,6 @@
-//! The gate before a submission: stricter than the official checker, and says what, where, why and what to do.
+//! The gate before a submission: stricter than the official checker, and reports what, where, why and what to do.
 //!
-//! It reads any submission folder, also one that others made. Of our own packages it knows more, from `regatta.lock`.
+//! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
 //! Three things that the official checker lets pass are refused here: a run that LoadGen called INVALID, LoadGen's errors,
 //! and an Interactive folder with a run under Server's limits.
 
@@ -54,7 +54,7 @@ pub struct ExaminedResult {
     pub accuracy: IndexMap<String, f64>,
 }
 
-/// What LoadGen says a performance run is worth. Latencies are LoadGen's, from issue.
+/// LoadGen's outcome of a performance run. Latencies are LoadGen's, from issue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JudgedRun {
     pub value: Option<f64>,
@@ -72,7 +72,7 @@ impl Examined {
     }
 }
 
-/// What the logs in a folder say that a run is worth. None: it holds no detail log of a performance run.
+/// The outcome of a run from the logs in a folder. None: it holds no detail log of a performance run.
 pub fn judge(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
     Some(performance::value(&detail, scenario))

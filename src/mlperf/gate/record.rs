@@ -49,7 +49,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
     Some(lock)
 }
 
-/// One result against what the lock says of it.
+/// Checks one result against the lock.
 pub(super) fn check(
     to: &mut GateFindings,
     entry: &ResultEntry,

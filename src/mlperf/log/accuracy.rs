@@ -29,7 +29,7 @@ pub struct LoggedAnswer {
     pub data: Vec<u8>,
     /// The bytes that the system reported as first token. Not in Offline.
     pub token_data: Option<Vec<u8>>,
-    /// How many tokens the system said it made.
+    /// How many tokens the system reported.
     pub token_count: Option<i64>,
 }
 

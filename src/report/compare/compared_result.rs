@@ -35,7 +35,7 @@ pub struct ComparedResult {
     pub name: String,
     /// None for an imported result, which has no verdict.
     pub verdict: Option<Verdict>,
-    /// What was measured, where its file says so.
+    /// What was measured, if its file has that.
     pub identity: Option<RunIdentity>,
     /// The tool that the numbers come from.
     pub tool: Tool,
@@ -46,7 +46,7 @@ pub struct ComparedResult {
     settings: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
-    /// Mean tokens requested of an answer, in a result of ours: lengths are drawn, and other seeds draw others.
+    /// Mean tokens requested of an answer, in Regatta's own result: lengths are drawn, and other seeds draw others.
     requested_answer: Option<f64>,
     /// The source of the token counts.
     counted: String,
@@ -215,7 +215,7 @@ impl ComparedResult {
         if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
     }
 
-    /// Whether its file says that a server was the simulator.
+    /// Whether its file marks a server as the simulator.
     pub fn is_simulated(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
@@ -244,7 +244,7 @@ impl ComparedResult {
             let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
             let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
             let is_alike = match (self.requested_answer, other.requested_answer) {
-                // Both say from which lengths they draw, which is compared above; an answer must be as near to its own request.
+                // Both state the lengths from which they draw, compared above; an answer must be as near to its own request.
                 (Some(_), Some(_)) if what == "prompt" => true,
                 (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
                 _ => is_near(one, another),
@@ -275,7 +275,7 @@ fn counted(told: &MeasuredRun) -> String {
     }
 }
 
-/// Our own sources are the server's words, unless there were none: then responses stood in for tokens, or the client counted.
+/// Regatta's own counts are the server's, unless there were none: then responses stood in for tokens, or the client counted.
 fn by_whom(source: &str) -> String {
     if source.starts_with("responses") {
         return source.to_owned();
@@ -284,7 +284,7 @@ fn by_whom(source: &str) -> String {
     format!("{whose}: {source}")
 }
 
-/// Nothing was asked: `null`, and a list or an object that has nothing else in it.
+/// Nothing was requested: `null`, and a list or an object that has nothing else in it.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -303,7 +303,7 @@ fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
     left_out.map(|(key, usual)| (key.to_owned(), usual.to_owned())).collect()
 }
 
-/// In a few words: `40`, `fixed 16`, `uniform min 1, max 6`. Numbers that are equal are said equally: `40` and `40.0`.
+/// Short text: `40`, `fixed 16`, `uniform min 1, max 6`. Equal numbers give equal texts: `40` and `40.0`.
 fn said(value: &Value) -> String {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
@@ -325,7 +325,7 @@ fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
     STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
 }
 
-/// What a metric of a result says about itself; `None` for what is no metric.
+/// The definition that a metric of a result states; `None` for what is no metric.
 fn meaning(key: &str, metric: &Value) -> Option<MetricMeaning> {
     let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
     let percentile_rule = text("percentile_rule")?;

@@ -49,7 +49,7 @@ impl Comparison {
     }
 }
 
-/// A line for each result that says what was measured, and one for all that do not.
+/// A line for each result that states what was measured, and one for all that do not.
 pub(in crate::report) fn lines(sets: &[RunSet]) -> Vec<String> {
     let known = |(n, set): (usize, &RunSet)| Some(format!("{}: {}", letter(n), set.first().identity.as_ref()?.line()));
     let mut lines: Vec<String> = sets.iter().enumerate().filter_map(known).collect();

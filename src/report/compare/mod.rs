@@ -29,7 +29,7 @@ pub use text::{json, text};
 use crate::harness::IdentityDifference;
 use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
 
-/// What may be said of a difference.
+/// The judgement of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -37,7 +37,7 @@ pub enum Judgement {
     Worse,
     /// The difference is smaller than the smallest effect that matters.
     Equivalent,
-    /// The runs differ too much from each other to say either.
+    /// The runs differ too much from each other for either judgement.
     CannotTell,
     /// One run on a side: how much runs differ is not known.
     NotJudged,

@@ -50,7 +50,7 @@ pub struct Ratios {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredOn {
     pub column: String,
-    /// Absent: its file does not say.
+    /// Absent: its file does not have it.
     pub simulated: Option<bool>,
     pub identity: Option<RunIdentity>,
     /// In what it differs from the first column, what was varied included.

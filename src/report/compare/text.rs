@@ -53,7 +53,7 @@ const fn tone_of(verdict: Option<Verdict>) -> TextRole {
     }
 }
 
-/// What a reader must know of results that are no measurements of a server.
+/// Warnings for results that are no measurements of a server.
 pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
     let doubt = |(n, set): (usize, &RunSet)| {
         let sheet = set.worst();

@@ -1,12 +1,12 @@
-//! What other load tools mean by the same words, and their numbers computed from our requests.
+//! What other load tools mean by the same terms, and their numbers computed from Regatta's requests.
 //!
 //! ```text
 //!  Record ─┐
 //!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: ours beside theirs
 //! ```
 //!
-//! [`compat`] is the door: one run, one tool, a row for each word. Where a number cannot be known from what was kept,
-//! the row says why.
+//! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,
+//! the row shows why.
 
 mod apply;
 mod identity;
@@ -88,7 +88,7 @@ impl From<&Metric> for CompatStats {
     }
 }
 
-/// One word: the number by Regatta's definition, and by a tool's, from the same requests.
+/// One term: the number by Regatta's definition, and by a tool's, from the same requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompatRow {
     /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
@@ -107,7 +107,7 @@ pub struct CompatRow {
     pub note: Option<String>,
 }
 
-/// Our numbers and a tool's beside each other, from the same requests.
+/// Regatta's numbers and a tool's side by side, from the same requests.
 pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
     MetricConcept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
 }
@@ -157,7 +157,7 @@ fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Com
     }
 }
 
-/// Which of our pools holds the gaps as this tool pools them.
+/// Which of Regatta's pools holds the gaps as this tool pools them.
 const fn pool_of(tool: Tool) -> &'static str {
     match tool {
         Tool::Regatta | Tool::SglangNative => "itl_token",

@@ -91,7 +91,7 @@ impl std::str::FromStr for Tool {
     }
 }
 
-/// What tools have a word for, each with a meaning of its own.
+/// Terms that tools share, each with its own meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetricConcept {
     Ttft,
@@ -131,7 +131,7 @@ pub(super) enum ClockZero {
     Issue,
 }
 
-/// Where an answer is over.
+/// Where an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerEnd {
     Chunk(ChunkFilter),

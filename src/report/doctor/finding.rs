@@ -11,7 +11,7 @@ pub enum FindingLevel {
     Missing,
     /// It may do, and may not.
     Doubtful,
-    /// Nothing that was asked about needs it.
+    /// No requested task needs it.
     Fact,
 }
 

@@ -8,7 +8,7 @@ use super::super::compat::{MetricConcept, MetricMeaning, Tool, vector};
 use super::super::styler::{Styler, TextRole, table};
 use super::{ENTRIES, ExplainedNumber};
 
-/// What a tool's word comes to on the golden vector.
+/// The value of a tool's term on the golden vector.
 struct Other {
     tool: Tool,
     /// Mean in ms, or requests/s.

@@ -1,4 +1,4 @@
-//! Files in the shapes of other tools, made from our requests with *their* definitions.
+//! Files in the formats of other tools, made from Regatta's requests with *their* definitions.
 //!
 //! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
 
@@ -29,9 +29,9 @@ pub enum ExportFormat {
     Vllm,
     PerfAnalyzer,
     BenchmarkReport,
-    /// Our own requests as columns.
+    /// Regatta's own requests as columns.
     Parquet,
-    /// Our own seconds as rows.
+    /// Regatta's own seconds as rows.
     Timeslices,
 }
 
@@ -70,7 +70,7 @@ pub struct ExportFile {
 #[derive(Clone, Debug, Default)]
 pub struct Exported {
     pub files: Vec<ExportFile>,
-    /// What the shape has and a run does not know, and why.
+    /// What the format has and a run does not, and why.
     pub left_out: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat
     Ok(out)
 }
 
-/// What a run says about itself, for the shapes' headers.
+/// The facts of a run, for the formats' headers.
 struct Facts<'a> {
     told: &'a MeasuredRun,
 }
@@ -218,7 +218,7 @@ fn single(unit: &str, value: f64) -> Value {
     json!({ "unit": unit, "avg": value })
 }
 
-/// A tool's numbers, and a word on those that are missing.
+/// A tool's numbers, and a note on those that are missing.
 fn spread(
     told: &MeasuredRun,
     tool: Tool,

@@ -278,7 +278,7 @@ fn withdrawals(result: &Value) -> Option<Block> {
     Some(block)
 }
 
-/// What the server counts beside what we count.
+/// The server's counts beside Regatta's.
 fn tokens(result: &Value) -> Option<Block> {
     let told = result.get("tokens").filter(|told| told.is_object())?;
     let mut block = Block {

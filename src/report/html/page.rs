@@ -16,7 +16,7 @@ use crate::report::styler::{as_typed, clean, clean_lines, counted, duration, to_
 use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
-/// The most rows that a table of tasks has; the page says how many there are.
+/// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 
@@ -75,7 +75,7 @@ pub fn render(
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
     let total = plan.tasks.len().max(story.total);
-    // When all is done, the rest are servers that nothing had to be asked of, and stages that were not selected.
+    // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
     let page = environment.get_template("page.html")?.render(context! {
@@ -134,7 +134,7 @@ fn measured(benches: &[bench::BenchSection]) -> Vec<String> {
     lines
 }
 
-/// What is written by a page's template is escaped, and a name that it does not know is a mistake.
+/// The environment escapes what a page's template writes, and an unknown name is an error.
 pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

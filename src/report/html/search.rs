@@ -17,7 +17,7 @@ const HIGHEST: f64 = 3.0;
 const LIMITS: [(&str, &str, &str); 2] =
     [("TTFT", "ttft_p99_ms", "/ttft_p99_limit_ms"), ("TPOT", "tpot_p99_ms", "/tpot_p99_limit_ms")];
 
-/// `search` of a result: what `search.json` says.
+/// `search` of a result: the content of `search.json`.
 pub(super) fn read(result: &Value) -> Option<Block> {
     let told = result.get("search").filter(|told| told.is_object())?;
     let probes = told.get("probes")?.as_array()?;

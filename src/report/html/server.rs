@@ -1,4 +1,4 @@
-//! What the servers' own metrics said during a benchmark: a table and the few curves that explain a measurement.
+//! The servers' own metrics during a benchmark: a table and the few curves that explain a measurement.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The few SVG words that the pictures need.
+//! The few SVG elements that the pictures need.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub(super) enum Anchor {
 }
 
 impl Picture {
-    /// `title` is what a screen reader says.
+    /// `title` is for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         Self { body: String::new(), width, height, title: title.to_owned() }
     }
@@ -103,7 +103,7 @@ pub(super) fn steps(most: f64, count: usize) -> Vec<f64> {
     (0..=last).map(|n| n as f64 * step).collect()
 }
 
-/// A number as short as it can be said: `0`, `0.05`, `12`, `1,204`.
+/// A number in its shortest form: `0`, `0.05`, `12`, `1,204`.
 pub(super) fn number(x: f64) -> String {
     if !x.is_finite() {
         return "n/a".to_owned();

@@ -278,7 +278,7 @@ fn sent(told: &MeasuredRun) -> Vec<(f64, f64)> {
     counts.into_iter().enumerate().map(|(second, count)| (second as f64, count)).collect()
 }
 
-/// What was asked of each, load first; keys that none has a value for are left out.
+/// The requests of each, load first; keys without any value are left out.
 fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
     let lines = |is_load: bool| {
         let of = move |sheet: &ComparedResult| if is_load { sheet.load().clone() } else { sheet.settings().clone() };
@@ -288,7 +288,7 @@ fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
         names.dedup();
         names.into_iter().map(move |name| {
             let cells: Vec<String> = all.iter().map(|one| one.get(&name).cloned().unwrap_or_default()).collect();
-            // What one of them does not say is not known to differ.
+            // A missing value is not a known difference.
             let said: Vec<&String> = cells.iter().filter(|cell| !cell.is_empty()).collect();
             let differs = said.windows(2).any(|pair| pair[0] != pair[1]);
             Line { name: name.replace('_', " "), cells, differs, is_load }

@@ -1,5 +1,5 @@
-//! Results of other tools, read into the shape of our `result.json`: verdict `not_judged`, every number with the tool's
-//! own definition. What a file does not say is not there; nothing is filled in.
+//! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the tool's
+//! own definition. What a file does not have stays absent; nothing is filled in.
 //!
 //! A file is known by what is in it, not by its name. A tool's raw records, where they are given too, make it possible
 //! to compute its run with another tool's definitions.

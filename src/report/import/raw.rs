@@ -141,7 +141,7 @@ pub(super) fn vllm(value: &Value) -> Option<Requests> {
     })
 }
 
-/// GuideLLM's requests, which know when they should have started.
+/// GuideLLM's requests, with the times when they should have started.
 pub(super) fn guidellm(value: &Value) -> Option<Requests> {
     let requests = value.pointer("/benchmarks/0/requests")?;
     let of = |kind: &str| requests.get(kind).and_then(Value::as_array).cloned().unwrap_or_default();

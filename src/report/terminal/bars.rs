@@ -149,7 +149,7 @@ fn story_line(story: &RunState, unseen: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A typing mistake in a template would otherwise show only on a person's terminal.
+    /// A typing error in a template would otherwise show only on a user's terminal.
     #[test]
     fn every_template_is_one() {
         for paint in [Styler::ON, Styler::OFF] {

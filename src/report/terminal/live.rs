@@ -1,4 +1,4 @@
-//! The teller: takes each event once, folds it, and says what there is to say.
+//! The live display: takes each event once, folds it, and prints what it changes.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub struct LiveDisplay {
     to: Box<dyn Write + Send>,
     began: Instant,
     drawn: Instant,
-    /// The reader has gone (`regatta run … | head`): say no more, but go on.
+    /// The reader has gone (`regatta run … | head`): print no more, but continue.
     deaf: bool,
 }
 
