@@ -101,7 +101,7 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit
     ended
 }
 
-/// Says that the time limit is near.
+/// Reports that the time limit is near.
 fn warned(left_s: u64) -> Result<(), Trouble> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -120,7 +120,7 @@ fn warned(left_s: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The command for the node: without what says where to run, and with the state folder that is meant here.
+/// The command for the node: without the options for where to run, and with the state folder that is meant here.
 fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut typed = typed;

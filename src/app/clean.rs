@@ -31,7 +31,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
         .collect();
     tell(&home, &all, yes);
     if yes {
-        // The links first: where they lead can only be asked while it is there.
+        // The links first: their targets can only be read while they exist.
         for item in all.iter().rev() {
             if item.path == home.latest() {
                 remove_links(&home)?;

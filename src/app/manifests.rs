@@ -10,7 +10,7 @@ use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
-/// Every mistake of every manifest; one line for each good one.
+/// Every error of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let mut exit = CliExit::Done;

@@ -35,7 +35,7 @@ use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::diag::Diagnostics;
 use crate::loadgen;
 
-/// Reads the command line and does what it says.
+/// Reads the command line and runs it.
 pub fn main() -> ExitCode {
     let request = match cli::parse(std::env::args_os()) {
         Ok(request) => request,
@@ -120,7 +120,7 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
     }
 }
 
-/// Its starter reads lines of JSON, so that is how it says everything.
+/// The process that starts it reads lines of JSON, so it reports everything in that format.
 fn loadgen_test(job: &Path) -> CliExit {
     let tell = |line: &loadgen::ChildMessage| say(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {
@@ -134,11 +134,11 @@ fn loadgen_test(job: &Path) -> CliExit {
 
 /// What keeps a command from being done, by its exit code.
 enum Trouble {
-    /// Mistakes with places: 2.
+    /// Errors with places: 2.
     Manifest(Diagnostics),
     /// The request makes no sense here: 2.
     Usage(String),
-    /// It is not what the lock file says; everything that has to be said: 6.
+    /// It is not what the lock file records; with the full text to print: 6.
     Differs(String),
     /// Regatta cannot go on: 1.
     Other(anyhow::Error),

@@ -105,7 +105,7 @@ pub(super) fn exit_code(exit: CliExit, goes_on: bool) -> ExitCode {
     code(exit, is_lost, is_closed() && !goes_on).into()
 }
 
-/// A code that says what the command found outweighs what became of its output.
+/// A code for the command's own result outweighs one for its output.
 const fn code(exit: CliExit, is_lost: bool, is_closed: bool) -> u8 {
     match exit {
         CliExit::Done if is_lost => CliExit::Failed.code(),

@@ -81,7 +81,7 @@ impl Project {
         Ok(plan)
     }
 
-    /// A word for a value that was not there before must change the plan: else it is a slip that would go unseen.
+    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go unnoticed.
     fn has_effect(
         &self,
         name: &str,
@@ -153,7 +153,7 @@ impl Project {
     }
 }
 
-/// The plan with its benchmarks measured as often as `--repeat` says, or under the number that `--repeat-number` says.
+/// The plan with its benchmarks repeated by `--repeat`, or under the number of `--repeat-number`.
 ///
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.

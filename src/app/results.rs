@@ -1,4 +1,4 @@
-//! Finds results by the words that users have for them: a task of the last run, a run, a folder, a file.
+//! Finds results by the names that users have for them: a task of the last run, a run, a folder, a file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -24,7 +24,7 @@ const REQUESTS: &str = "requests.jsonl";
 #[derive(Clone)]
 pub(super) struct FoundResult {
     pub told: MeasuredRun,
-    /// Ours, where we measured.
+    /// Regatta's own, where it measured.
     pub records: Vec<RequestRecord>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> 
     }
 }
 
-/// All results that a word names; at least one.
+/// All results that an argument names; at least one.
 pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
 }
@@ -66,7 +66,7 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
     runs.map(|(name, path)| read(&name, &path)).collect()
 }
 
-/// Where the results are that a word names, and how each is called; at least one.
+/// Where the results are that an argument names, and the name of each; at least one.
 fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble> {
     let path = Path::new(word);
     if path.exists() {
@@ -142,7 +142,7 @@ fn cannot(path: &Path) -> impl Fn(std::io::Error) -> Trouble {
     move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
 }
 
-/// A result of ours, one that was imported, or another tool's files.
+/// A result of Regatta, an imported one, or another tool's files.
 fn read(name: &str, path: &Path) -> Result<FoundResult, Trouble> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {

@@ -61,7 +61,7 @@ struct Proven {
     /// Built without optimisation.
     is_debug: bool,
     verdict: Verdict,
-    /// What speaks against it, worst first.
+    /// Reasons against it, worst first.
     reasons: Vec<Reason>,
     scripted: Vec<Scripted>,
     ceilings: Vec<Ceiling>,
@@ -172,18 +172,18 @@ fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// One measurement of a server of ours.
+/// One measurement of a server of Regatta's own.
 struct Race {
     scenario: Scenario,
     tokens: u32,
     clients: u32,
 }
 
-/// These say something of a server or of the number of requests, which here are as we made them.
+/// These are about a server or the number of requests, which the selftest itself sets.
 const BESIDE_THE_POINT: [&str; 2] = ["samples", "drift"];
 
 impl Race {
-    /// None where nothing could be measured. Why, and what else speaks against it, goes to `reasons`.
+    /// None where nothing could be measured. The cause, and other reasons against it, go to `reasons`.
     async fn run(
         self,
         server: &GroundTruthServer,
@@ -193,7 +193,7 @@ impl Race {
         reasons: &mut Vec<Reason>,
     ) -> Option<Measured> {
         let mut say = |severity: ReasonSeverity, text: String| {
-            // The server is ours and in this process: what goes wrong is not the server's.
+            // The server is Regatta's own and in this process: an error is not the server's.
             let severity = if severity == ReasonSeverity::Warning { severity } else { ReasonSeverity::InvalidClient };
             reasons.push(Reason { severity, of: what.to_owned(), text });
         };

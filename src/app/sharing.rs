@@ -12,7 +12,7 @@ use crate::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Unsent, wh
 use crate::runner::Emit;
 use crate::store::OutputCache;
 
-/// What was typed, else what the environment says. `off` and an empty variable are none.
+/// The option, else the environment variable. `off` and an empty variable are none.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
     let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
     let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
@@ -25,7 +25,7 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
     })
 }
 
-/// `None`: it cannot be used, which has been said. On a runtime.
+/// `None`: it cannot be used, which has been reported. On a runtime.
 pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emit: &Emit) -> Option<RemoteCache> {
     let machine = Machine::new(gpus_for(plan));
     match RemoteCache::new(address, plan, &machine, Arc::clone(shelf), Arc::clone(emit)) {

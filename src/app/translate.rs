@@ -1,4 +1,4 @@
-//! `import` of command lines and configs: what another tool's words mean here, printed as something that can be run.
+//! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
 //! On stdout stands a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
 //! carried over. On stderr stands how much that is.
@@ -93,7 +93,7 @@ fn tell(global: &Global, mut told: Translation) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// The manifest of a bench line, and what its head says of the line itself.
+/// The manifest of a bench line, and the comment at its head about the line itself.
 fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();

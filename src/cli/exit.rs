@@ -34,7 +34,7 @@ impl CliExit {
         self as u8
     }
 
-    /// The meaning of a code that another of us left with.
+    /// The meaning of an exit code of another Regatta process.
     pub fn from_code(code: i32) -> Self {
         let all = [
             Self::Done,

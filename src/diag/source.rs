@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// A text with the name that people know it by. Cheap to clone.
+/// A text with its name for users. Cheap to clone.
 #[derive(Clone)]
 pub struct SourceText(Arc<Inner>);
 

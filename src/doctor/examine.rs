@@ -1,4 +1,4 @@
-//! Everything that was asked, in the order in which a person would look.
+//! Everything that was requested, in the order in which a person would look.
 
 use std::fs;
 use std::path::Path;

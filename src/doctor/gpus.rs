@@ -104,7 +104,7 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFindin
     all
 }
 
-/// Whether the weights of each engine have room on each of its GPUs; what is left is for activations and the KV cache.
+/// Whether the weights of each engine fit on each of its GPUs; what is left is for activations and the KV cache.
 fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let least = gpus.list.iter().map(|gpu| gpu.memory).min()?;
     let most = needs.gpu_weights.iter().map(|(_, bytes)| *bytes).max()?;

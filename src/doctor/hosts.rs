@@ -1,4 +1,4 @@
-//! Machines that servers are to run on: all asked at once, whether they could be used.
+//! Machines that servers are to run on: queries all at once whether they can be used.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ pub struct Needs {
     /// The most GPUs that one task leases.
     pub gpus: u32,
     pub gpus_by: By,
-    /// Gigabytes of each GPU, as the manifest's system says.
+    /// Gigabytes of each GPU, from the manifest's system.
     pub gpu_memory: Option<(f64, String)>,
     pub containers: BTreeMap<String, Contained>,
     pub secrets: BTreeMap<String, By>,
@@ -32,7 +32,7 @@ pub struct Needs {
     pub gpu_weights: Vec<(String, u64)>,
     /// Bytes that engines will take, and how that was counted.
     pub disk: Vec<(String, u64)>,
-    /// Checkpoints to be fetched, by their tasks: their hub knows how large they are.
+    /// Checkpoints to fetch, by their tasks: their hub reports their size.
     pub weights: Vec<(String, Weights)>,
     /// Servers and ranks outside of containers that share memory.
     pub shared_memory: By,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 
-/// How long a program may take to say its version.
+/// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What gets a program onto a machine.
@@ -18,7 +18,7 @@ enum From {
 
 struct Tool {
     name: &'static str,
-    /// What it says its version to; empty: it does not.
+    /// Arguments that make it print its version; empty: there are none.
     version: &'static [&'static str],
     from: From,
 }
@@ -84,7 +84,7 @@ pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
 }
 
-/// What a program says of its version, if it is one that is known to say it: `path` is asked as a program of that name.
+/// The version that a program prints, if it is known to print one: `path` is treated as a program of that name.
 pub fn version_of(path: &str, name: &str) -> Option<String> {
     version(path, TOOLS.iter().find(|tool| tool.name == name))
 }

@@ -46,7 +46,7 @@ fn version(program: &str, project: &Path) -> Option<String> {
         return Some(text.trim().to_owned());
     }
     let line = tools::version_of(&path.display().to_string(), name(program))?;
-    // `pip 24.0 from /usr/lib/…`: where it lies is the machine's own.
+    // `pip 24.0 from /usr/lib/…`: the path is specific to the machine.
     let words = line.split_whitespace().take_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ");
     Some(words.trim_end_matches(" from").to_owned())
 }

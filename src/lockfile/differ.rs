@@ -101,7 +101,7 @@ impl LockDifference {
     }
 }
 
-/// Everything in which `now` is not what `locked` says: parameters, machine, tools, then stage by stage.
+/// Everything in which `now` differs from `locked`: parameters, machine, tools, then stage by stage.
 pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
     let mut found = Vec::new();
     if locked.regatta != now.regatta {

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::LockEntry;
 use crate::plan::{ActionKind, Task};
 
-/// Writes into a task's action what its name meant when it was locked. What was done, in words; `None`: nothing, because it
-/// names one thing for good already, or the lock does not say.
+/// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
+/// names one thing permanently already, or the lock does not have it.
 pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
     let mut action: Value = serde_json::from_str(&task.action).ok()?;
     let (field, word) = match task.kind {

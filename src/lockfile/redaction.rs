@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A shorter one would hide words that only look like it.
+/// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;
 
 /// Knows the values that must not leave this machine.

@@ -1,4 +1,4 @@
-//! Walks a node against a [`ValueShape`] and reports every mistake, each once, at its place.
+//! Walks a node against a [`ValueShape`] and reports every error, each once, at its place.
 
 use super::node::{Map, Node, Tree, is_template};
 use super::shape::{Object, Range, ValueShape};
@@ -70,7 +70,7 @@ impl Walk<'_> {
     }
 
     fn object(&mut self, map: &Map, object: &Object, path: &str, key: &Span) {
-        // A required key that is only misspelled is one mistake, not two.
+        // A required key that is only misspelled is one error, not two.
         let mut meant = Vec::new();
         for (name, entry) in map {
             let Some(shape) = object.fields.get(name) else {

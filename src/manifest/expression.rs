@@ -19,7 +19,7 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
 
-/// Begins the detail of an error that already says all there is to say: why, a line break, a hint.
+/// Begins the detail of an error that is complete already: why, a line break, a hint.
 const BARE: char = '\u{1}';
 
 fn bare_error(why: &str, hint: &str) -> Error {
@@ -99,7 +99,7 @@ impl Expressions {
             let wrong = |why| Error::new(ErrorKind::InvalidOperation, why);
             duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
-        // What cannot be, in the manifest's own words: `{{ a if b else fail('why not', 'what to do') }}`.
+        // What is impossible, with the manifest's own message: `{{ a if b else fail('why not', 'what to do') }}`.
         env.add_function("fail", |why: &str, hint: Option<&str>| {
             Err::<Value, _>(bare_error(why, hint.unwrap_or_default()))
         });
@@ -420,7 +420,7 @@ fn find(span: &Span, path: &str) -> Option<Span> {
     None
 }
 
-/// A range of a scalar's text as a place in its source: the same words, the same occurrence.
+/// A range of a scalar's text as a place in its source: the same text, the same occurrence.
 fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
     let words = text.get(range.clone())?.trim();
     if words.is_empty() || words.contains('\n') {

@@ -178,7 +178,7 @@ impl FileId {
         Some(Self { root: self.root.clone(), rel: normal(folder, path)? })
     }
 
-    /// The file's content. The error is a fragment that says what is wrong with it.
+    /// The file's content. The error is a fragment that describes what is wrong with it.
     pub fn read(&self) -> Result<ReadSource, String> {
         let path = self.root.join(&self.rel);
         if !path.is_file() {

@@ -300,14 +300,14 @@ impl Loader {
         }
     }
 
-    /// The folder of a `catalog` parameter, relative to the file that says so.
+    /// The folder of a `catalog` parameter, relative to the file that sets it.
     fn folder(&self, entry: &MapEntry) -> Option<FileId> {
         let catalog = &entry.node.get("catalog")?.node;
         let file = self.by_name.get(catalog.span.source().name())?;
         file.beside(catalog.text()?)
     }
 
-    /// Params, vars and the words of the language share one namespace; names are names.
+    /// Params, vars and the keywords of the language share one namespace; names are names.
     fn names(&mut self, root: &Node) {
         let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
         if let Some(name) = root.get("name")

@@ -41,7 +41,7 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
-/// A manifest without mistakes in its structure: parameters chosen, vars computed, stages still with expressions.
+/// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub name: String,
@@ -53,9 +53,9 @@ pub struct Manifest {
     pub vars: IndexMap<String, Node>,
     /// Params and vars, as expressions see them.
     pub globals: Arc<IndexMap<String, minijinja::Value>>,
-    /// Each word of the command line, and the stages that look at what it sets.
+    /// Each argument of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
-    /// Words of the command line that may change nothing, and what to say if the plan is the same without them.
+    /// Arguments of the command line that may change nothing, and the diagnostic if the plan is the same without them.
     pub coined: Vec<(String, Diagnostic)>,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,

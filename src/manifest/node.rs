@@ -1,4 +1,4 @@
-//! A YAML value in which every scalar, list and map knows the place it was written at.
+//! A YAML value in which every scalar, list and map has the place it was written at.
 //!
 //! Merging, checking and rendering work on nodes, so provenance is never looked up: it is carried along.
 

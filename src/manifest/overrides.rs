@@ -3,7 +3,7 @@
 //! A key with dots names a place: from the top (`vars.tuning.kv_fraction`, `stages.engine.engine.build_flags.max_num_tokens`);
 //! by the name of a var; by the name of a stage, with or without its action (`engine.build_flags.max_num_tokens`); or by
 //! what only one stage has (`build_flags.max_num_tokens`). The value is YAML, maps merge, `null` takes a flag away. Where it
-//! came from stays with it: `regatta show` says `command line`, and what is wrong with it points at the word that was typed.
+//! came from stays with it: `regatta show` prints `command line`, and an error in it points at the argument that was typed.
 
 use super::merge::merge;
 use super::model::Action;
@@ -61,14 +61,14 @@ fn one(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagno
     Ok(Override { word: word.clone(), path, siblings, is_known })
 }
 
-/// The value behind the `=`, with its places in the word.
+/// The value behind the `=`, with its places in the argument.
 fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
     let whole = word.span(from..word.text().len());
     let text = whole.text();
     if text.contains(read::RESERVED) {
         return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(whole, "here"));
     }
-    // As long as the word itself, so that places in the one are places in the other.
+    // As long as the argument itself, so that places in the one are places in the other.
     let padded = SourceText::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
     Ok(match read::read(&padded) {
         Ok(node) => moved(node, word),

@@ -57,10 +57,10 @@ impl Chooser<'_> {
             };
         }
         if let Some(variable) = &rule.env
-            // Set and empty is how shells say "not set".
+            // Set and empty is how shells express "not set".
             && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
         {
-            // Shells have no lists: words with spaces between them are theirs.
+            // Shells have no lists: texts with spaces between them stand for one.
             return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
                 Ok(value) => Some((value, ValueOrigin::Environment(variable.clone()))),
                 Err(why) => {

@@ -14,7 +14,7 @@ use super::node::{Map, MapEntry, Node, Tree};
 use super::scalar;
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
-/// Deeper nesting than this is a mistake or an attack.
+/// Deeper nesting than this is an error or an attack.
 pub const MAX_DEPTH: usize = 64;
 /// What plans use to mark references; no manifest may hold them.
 pub const RESERVED: [char; 2] = ['⟦', '⟧'];

@@ -3,11 +3,11 @@
 use super::model::Protocol;
 use crate::event::Endpoint;
 
-/// What a target's text says.
+/// The parts of a target's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     pub endpoints: Vec<Endpoint>,
-    /// `None`: it says nothing of it.
+    /// `None`: the text does not set it.
     pub protocol: Option<Protocol>,
     /// Of an HTTP target that has one.
     pub path: Option<String>,

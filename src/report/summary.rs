@@ -263,7 +263,7 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
     line("logs", places.logs.as_ref());
 }
 
-/// The first text of the last line.
+/// The first word of the last line.
 fn verdict(story: &RunState) -> (TextRole, &'static str) {
     let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
     if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {

@@ -75,7 +75,7 @@ pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Re
     sheet.told(tool, load.means())
 }
 
-/// Where the server is and what is spoken. Says whether that is HTTP.
+/// The server's address and protocol. Returns whether that is HTTP.
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
     let endpoint = line.value("--endpoint-type");
     let protocol = match (line.value("--service-kind"), endpoint) {
@@ -251,7 +251,7 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Where what is not said means another thing here, it is said.
+/// Adds options where an absent one means another thing here.
 fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");

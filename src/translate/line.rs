@@ -70,7 +70,7 @@ const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     let split;
     let words = match words {
-        // One word with blanks is a line that was quoted.
+        // One argument with blanks is a line that was quoted.
         [line] if line.trim().contains(char::is_whitespace) => {
             let line = line.replace("\\\n", " ");
             split = shlex::split(&line).ok_or_else(|| vec!["a quote in the line is not closed".to_owned()])?;
@@ -128,7 +128,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     }
 }
 
-/// Variables in front, the first word of the command, the tool's name, and the words behind it.
+/// Variables in front, the first argument of the command, the tool's name, and the arguments behind it.
 pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Vec<String>> {
     let mut env = Env::default();
     let mut rest = words;
@@ -185,7 +185,7 @@ fn is_python(name: &str) -> bool {
     name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// The script or module that Python runs, and its words.
+/// The script or module that Python runs, and its arguments.
 fn script(words: &[String]) -> Result<(&str, &[String]), Vec<String>> {
     let mut at = 0;
     while let Some(word) = words.get(at) {

@@ -36,7 +36,7 @@ const ORDER: [&str; 27] = [
     "--no-streaming",
 ];
 
-/// Options by our names, in any order.
+/// Options by Regatta's names, in any order.
 #[derive(Debug, Default)]
 pub(super) struct TranslatedLoad {
     target: String,

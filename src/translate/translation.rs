@@ -14,7 +14,7 @@ pub struct Translation {
     pub left: Vec<UntranslatedOption>,
 }
 
-/// A word that has no place here.
+/// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntranslatedOption {
     /// As it was written, without what is secret.
@@ -32,7 +32,7 @@ pub enum TranslationKind {
     Pipeline(Map<String, Value>, BenchLine),
     /// A manifest that is there, and what to change in it.
     Run(RunLine),
-    /// Command lines, each a list of words.
+    /// Command lines, each a list of arguments.
     Commands(Vec<Vec<String>>),
 }
 
@@ -61,7 +61,7 @@ pub struct RunLine {
     /// Names of manifests; the first that is there.
     pub manifests: Vec<String>,
     pub settings: Vec<RunSetting>,
-    /// What the other tool does without a word, and a parameter says here, if the manifest declares it.
+    /// A default of the other tool that a parameter sets here, if the manifest declares it.
     pub usual: Vec<(&'static str, String)>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,
@@ -85,7 +85,7 @@ impl RunSetting {
     }
 }
 
-/// Collects while words are read.
+/// Collects while arguments are read.
 #[derive(Debug, Default)]
 pub(super) struct TranslationBuilder {
     pub notes: Vec<String>,

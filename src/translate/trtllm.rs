@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// Which GPUs is said where they are leased.
+/// The lease decides which GPUs are visible.
 pub(super) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
@@ -202,7 +202,7 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut Translati
         }
         None => sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file"),
     }
-    // Its answers have the length that the data set says.
+    // Its answers have the length that the data set gives.
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 

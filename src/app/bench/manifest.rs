@@ -71,7 +71,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
     if let Some(protocol) = request.protocol {
         put("protocol", json!(protocol));
     } else if protocol.is_none() && is_http {
-        // A bare server: what most of them speak.
+        // A bare server: the protocol that most of them have.
         put("protocol", json!("openai-chat"));
     }
     match (&request.model, said.model) {
@@ -199,7 +199,7 @@ pub fn tokenizer(path: &str) -> Option<PathBuf> {
     [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())
 }
 
-/// Within four deviations: beyond lies one request in sixteen thousand.
+/// Within four deviations: one request in sixteen thousand is beyond.
 fn length(tokens: &TokenLength) -> Value {
     let TokenLength { mean, stddev, max } = *tokens;
     if stddev == 0.0 {

@@ -67,7 +67,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
 
 fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
     let path = out.join("result.json");
-    // A benchmark that could not begin has none; the run has said why.
+    // A benchmark that could not begin has none; the run has reported why.
     if !path.exists() {
         return Ok(());
     }

@@ -93,7 +93,7 @@ fn read(request: &Bulk, project: &Project) -> Result<BulkFile, Trouble> {
     Ok(BulkFile { items, ..read })
 }
 
-/// What an installation of llmb-run says of its cluster.
+/// The GPU type in an llmb-run installation's description of its cluster.
 fn gpu_type(file: &Path) -> Option<String> {
     let value: Value = serde_yaml::from_str(&fs::read_to_string(file).ok()?).ok()?;
     let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;

@@ -1,4 +1,4 @@
-//! Our own list: manifests, parameters, repeats; or each run as it would be typed.
+//! Regatta's own list: manifests, parameters, repeats; or each run as it would be typed.
 
 use std::collections::BTreeMap;
 

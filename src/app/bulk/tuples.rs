@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::llmb::{LlmbJob, named};
 
-/// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` say nothing.
+/// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` are comments.
 pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
     let mut jobs = Vec::new();
     let mut header: Option<(&str, &str)> = None;

@@ -45,7 +45,7 @@ pub(super) fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
     plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
 }
 
-/// Parameters, machine, tools, and what is asked of each of these tasks.
+/// Parameters, machine, tools, and the request of each of these tasks.
 pub(super) fn section<'a>(
     project: &Project,
     plan: &Plan,
@@ -55,7 +55,7 @@ pub(super) fn section<'a>(
     let private = private(project, plan);
     let mut here = plan.clone();
     for (task, part) in here.tasks.iter_mut().zip(parts) {
-        // What is on a node of a cluster this machine does not know.
+        // This machine does not know what is on a node of a cluster.
         if *part == runner::TaskRole::Out || task.host.is_some() {
             task.skipped.get_or_insert_default();
         }

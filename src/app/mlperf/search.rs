@@ -1,4 +1,4 @@
-//! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that says between which rates.
+//! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that sets a range of rates.
 
 use super::super::project::Project;
 use super::super::{Trouble, run, say};

@@ -236,7 +236,7 @@ fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String
 }
 
 /// The score stage's own line, `accuracy.txt`'s first with a value in it.
-/// What our own scoring says of it, else the line that the reference's scoring left.
+/// The result of Regatta's own scoring, else the line that the reference's scoring left.
 fn accuracy(folder: &Path) -> Option<String> {
     let told =
         std::fs::read(folder.join("accuracy.json")).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());

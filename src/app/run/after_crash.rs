@@ -24,7 +24,7 @@ pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &
     }
 }
 
-/// What a run's journal says was there and was not removed.
+/// What was there and was not removed, by a run's journal.
 fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
     let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
     let mut left = Vec::new();

@@ -1,4 +1,4 @@
-//! `regatta run`: the lock, the journal, the warden, the loop, the story, the exit code.
+//! `regatta run`: the lock, the journal, the watchdog, the loop, the run state, the exit code.
 
 mod after_crash;
 mod no_op_run;
@@ -38,7 +38,7 @@ pub(super) struct RunEnd {
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
-    /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
+    /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
     pub told: Vec<TaskLine>,
 }
 

@@ -37,7 +37,7 @@ pub(super) fn keep_rest(
     manifest: &str,
     lock: &Path,
 ) {
-    /// With more tasks than this the next run says how many there are, not each.
+    /// With more tasks than this the next run shows how many there are, not each.
     const EACH: usize = 200;
     let (Some(mut look_at), Ok(stamp)) = (summary.rest, FileStamp::of(lock)) else { return compiler.drop_rest() };
     look_at.push((lock.to_owned(), stamp));

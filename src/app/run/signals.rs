@@ -6,7 +6,7 @@ use crate::cli::CliExit;
 use crate::event::{Event, Stop};
 
 /// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
-/// so that it is heard while the loop reads something large or waits for the lock.
+/// so that it takes effect while the loop reads something large or waits for the lock.
 pub(in crate::app) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

@@ -82,7 +82,7 @@ fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Optio
     rows
 }
 
-/// The wrong port is a likelier mistake than a broken server.
+/// The wrong port is a likelier error than a broken server.
 async fn wrong(to: &To, trouble: Trouble) -> Trouble {
     let (host, port) = (&to.url.host, to.url.port);
     let which = match probe(host, port).await {

@@ -91,7 +91,7 @@ impl To {
         HttpClient::new(address).deadline(self.deadline)
     }
 
-    /// With a hint; when the port speaks something else, that is said.
+    /// With a hint; reports when the port serves another protocol.
     async fn failed(&self, error: ClientError) -> Trouble {
         let TritonUrl { host, port, face } = &self.url;
         if matches!(error.why, ClientErrorKind::Connect(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)) {

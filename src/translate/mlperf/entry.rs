@@ -49,7 +49,7 @@ const LEFT: &[(&str, &str)] = &[
     ("calib_max_batches", "`checkpoint_flags.calib_size` says how many samples calibrate"),
     ("workspace_size", "trtllm-build has no such option"),
 ];
-/// Always so, or said elsewhere in the manifest.
+/// Always so, or set elsewhere in the manifest.
 const SAID: [&str; 8] = [
     "use_token_latencies",
     "use_triton",

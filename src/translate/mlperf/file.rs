@@ -192,7 +192,7 @@ fn fields(value: &ConfigValue) -> BTreeMap<String, ConfigValue> {
     items.iter().filter_map(|(key, value)| Some((key.last()?.to_owned(), value.clone()))).collect()
 }
 
-/// `WorkloadSetting(HarnessType.Triton, AccuracyTarget(0.999), PowerSetting.MaxP)`, or the same words of a decorator.
+/// `WorkloadSetting(HarnessType.Triton, AccuracyTarget(0.999), PowerSetting.MaxP)`, or the same arguments of a decorator.
 fn setting(key: &ConfigValue) -> Option<ConfigSetting> {
     let ConfigValue::Call(function, args) = key else { return None };
     if !function.ends_with("WorkloadSetting") && !function.ends_with("register") {
