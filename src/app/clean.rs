@@ -1,4 +1,4 @@
-//! `regatta gc` and `regatta clean`: what could go; with `--yes`, gone.
+//! `regatta gc` and `regatta clean`: what could be deleted; `--yes` deletes it.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with
+/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may be older than Regatta, with
 /// other things in it.
 fn remove_links(home: &Home) -> std::io::Result<()> {
     let state = fs::canonicalize(home.state()).ok();

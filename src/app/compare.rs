@@ -1,4 +1,4 @@
-//! `compare`, `report --compat` and `explain`: numbers beside numbers, and what they mean.
+//! `compare`, `report --compat` and `explain`: numbers side by side, and what they mean.
 
 use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};

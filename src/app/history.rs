@@ -113,7 +113,7 @@ fn name_of(log: &Path) -> String {
 fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, Trouble> {
     let mut file = fs::File::open(log)?;
     loop {
-        // Ask first, read after: what is written before the run ends is then always shown.
+        // Check first, read after: what is written before the run ends is then always shown.
         let going_on = follow && is_held(home, run);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;

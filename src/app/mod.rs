@@ -136,7 +136,7 @@ fn loadgen_test(job: &Path) -> CliExit {
 enum Trouble {
     /// Errors with places: 2.
     Manifest(Diagnostics),
-    /// The request makes no sense here: 2.
+    /// The request is not valid here: 2.
     Usage(String),
     /// It is not what the lock file records; with the full text to print: 6.
     Differs(String),

@@ -45,7 +45,7 @@ impl Stream {
     }
 }
 
-/// A writer that remembers its errors for [`exit_code`].
+/// A writer that keeps its errors for [`exit_code`].
 struct Checked<W> {
     to: W,
     stream: &'static Stream,

@@ -125,7 +125,7 @@ fn scalar(value: &serde_yaml::Value) -> Option<String> {
     }
 }
 
-/// What became of every placeholder.
+/// The outcome for every placeholder.
 fn report(models: &[FilledModel]) -> String {
     let mut text = String::new();
     for filled in models {

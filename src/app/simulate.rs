@@ -33,7 +33,7 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
     })
 }
 
-/// The server that a preflight asks: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
+/// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, Trouble> {
     let server =
         GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;

@@ -149,7 +149,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
         let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
         load(&project.manifests, name, &GivenValues { params, env })
     };
-    // Which parameters there are is known with any value for those that a person must give.
+    // The parameters are known with any value for those that the user must give.
     let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
         let filled: Vec<_> = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
         if filled.is_empty() { Err(found) } else { given(filled, &[]) }

@@ -1,4 +1,4 @@
-//! Everything that was requested, in the order in which a person would look.
+//! Everything that was requested, in the usual order of a diagnosis.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Docto
     all
 }
 
-/// Its name for people, and what it is like.
+/// Its display name, and the distribution family.
 fn os() -> (String, String) {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {

@@ -10,7 +10,7 @@ use crate::stage::weights_size;
 /// How long a hub may take for its index.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks the hub of each checkpoint that is not here yet how large it is, and adds that to the disk that is needed; `state` is where
+/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed; `state` is where
 /// outputs go. Returns a line for each checkpoint of unknown size.
 pub fn sized(needs: &mut Needs, state: &Path) -> Vec<DoctorFinding> {
     let latest = state.parent().unwrap_or(state).join("latest");

@@ -33,7 +33,7 @@ pub enum LockPart {
     Tool,
     /// A stage's request.
     Asked,
-    /// What it became.
+    /// The stage's outcome.
     Became,
 }
 
@@ -127,7 +127,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             if before == after || is_left_out {
                 continue;
             }
-            // What the other machine did not ask about is no sign that it was different there.
+            // A fact that the other machine did not record is no sign of a difference.
             let weight = if before.is_none() && part != LockPart::Parameter {
                 DifferenceWeight::Told
             } else {

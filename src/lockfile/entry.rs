@@ -88,7 +88,7 @@ impl LockEntry {
         Self { kind: task.kind, asked, became: BTreeMap::new() }
     }
 
-    /// With what came of it. `output`: only where making it again can give the same bytes.
+    /// With the outcome. `output`: only where making it again can give the same bytes.
     #[must_use]
     pub fn with(mut self, told: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
         let lowered = key.facts.iter().filter(|(name, _)| name.starts_with(LOWERED));

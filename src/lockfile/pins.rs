@@ -1,4 +1,4 @@
-//! A branch, a tag of an image, a revision of weights mean something else tomorrow: a locked run asks for what they meant.
+//! A branch, a tag of an image, a revision of weights mean something else tomorrow: a locked run uses what they meant.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What must not get into a file that people commit: secrets, and where things lie on one machine.
+//! What must not get into a file that people commit: secrets, and the machine's own paths.
 
 use serde_json::Value;
 

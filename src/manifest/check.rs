@@ -16,7 +16,7 @@ pub enum Templates {
     Done,
 }
 
-/// Checks a value and everything in it. `path` is how people name it, `key` is where its key stands.
+/// Checks a value and everything in it. `path` is its name in messages, `key` is the position of its key.
 pub fn check(node: &Node, shape: &ValueShape, path: &str, key: &Span, templates: Templates, found: &mut Diagnostics) {
     Walk { templates, found }.value(node, shape, path, key);
 }

@@ -123,7 +123,7 @@ impl Expressions {
     }
 
     /// The names in a text that exist nowhere, without computing anything: for manifests that have other errors,
-    /// so that all are reported at once. Texts that ask whether something is defined are left alone.
+    /// so that all are reported at once. Texts that test whether something is defined are left alone.
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
         match &node.tree {
             Tree::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {

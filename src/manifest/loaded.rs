@@ -13,7 +13,7 @@ use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 use crate::event::Digest;
 
-/// What a person gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
+/// What the user gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
 /// and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct GivenValues {
@@ -141,7 +141,7 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
                         Err(found) => (None, first(&found)),
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
-                            // Without what a person must give, a good manifest may lack a parameter: that is not broken.
+                            // Without what the user must give, a good manifest may lack a parameter: that is not broken.
                             let broken =
                                 load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
                             (about, broken.as_ref().and_then(first))

@@ -142,7 +142,7 @@ fn memchr_brace(text: &str) -> bool {
     text.as_bytes().contains(&b'{')
 }
 
-/// A scalar as a person would type it; lists and maps as JSON.
+/// A scalar as a user would type it; lists and maps as JSON.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

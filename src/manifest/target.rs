@@ -1,4 +1,4 @@
-//! Where requests go, as a person writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
+//! Where requests go, as a user writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
 
 use super::model::Protocol;
 use crate::event::Endpoint;

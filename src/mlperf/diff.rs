@@ -1,4 +1,4 @@
-//! Two submissions, or two runs, beside each other: what they are worth, and what differs in how they were made.
+//! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Launch plans for people and programs: the answer of `regatta plan --launch`.
+//! Launch plans for people and programs: the output of `regatta plan --launch`.
 
 use std::fmt::Write as _;
 
@@ -109,7 +109,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
     }
 }
 
-/// A line for each rank; alike ones of a large world stay lines of their own, since each has its GPU.
+/// A line for each rank; equal ones of a large world stay lines of their own, since each has its GPU.
 fn ranks(server: &LaunchedServer) -> Vec<String> {
     let line = |rank: &Rank| {
         let mut line = format!("rank {}: {}", rank.rank, rank.role);

@@ -1,4 +1,4 @@
-//! Submissions: what the gate found, where one stands, and two beside each other.
+//! Submissions: the findings of the gate, the state of one, and two compared.
 
 use std::fmt::Write as _;
 

@@ -69,7 +69,7 @@ pub struct TaskState {
     /// Services: seconds until ready.
     pub ready: Option<f64>,
     pub endpoints: Vec<Endpoint>,
-    /// The last chatter; gone when the task ends.
+    /// The last progress event; removed when the task ends.
     pub progress: Option<TaskProgress>,
     /// Process groups that are up.
     pub groups: Vec<i32>,
@@ -310,7 +310,7 @@ impl RunState {
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total } => {
-                // Chatter may come late; it never brings a task back.
+                // Progress events may come late; they never bring a task back.
                 if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_over()) {
                     chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
                 }

@@ -53,7 +53,7 @@ impl Styler {
     }
 }
 
-/// A text from outside, safe to print: escape sequences gone, tabs widened, control characters gone or shown as `·`.
+/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as `·`.
 pub fn clean(text: &str) -> String {
     anstream::adapter::strip_str(text)
         .to_string()

@@ -1,4 +1,4 @@
-//! The ending: what ran, what did not and why, the numbers, the failures with all a person needs, and where things are.
+//! The summary at the end: what ran, what did not and why, the numbers, the failures with their details, and the paths.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -106,8 +106,8 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
     }
 }
 
-/// A headline is a verdict or a name, two spaces, and numbers; what stands in brackets at its end says how the numbers
-/// were got, and is put below them.
+/// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
+/// were measured, which is put below them.
 fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     let rows: Vec<_> = story
         .tasks

@@ -144,7 +144,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
     }
 }
 
-/// Beside a rate, its concurrency is the most that may be under way.
+/// Beside a rate, its concurrency is the limit of requests in flight.
 fn cap(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     match given.value().parse::<u32>() {
         Ok(most) if most > 0 => {

@@ -148,7 +148,7 @@ pub(super) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
     true
 }
 
-/// What each request asks for besides. Over HTTP any field goes; over gRPC those that have a tensor.
+/// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
 pub(super) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
@@ -183,7 +183,7 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
     }
 }
 
-/// `METRIC:MS` of a goodput promise.
+/// `METRIC:MS` of a goodput SLO.
 pub(super) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
     for word in &given.values {
         let key = match word.split(':').next().unwrap_or_default() {

@@ -34,7 +34,7 @@ pub use translation::{BenchLine, RunLine, RunSetting, Sweep, Translation, Transl
 use line::Env;
 use serde_json::{Map, Value, json};
 
-/// Where a manifest comes from, for people.
+/// The origin of a manifest, for display.
 pub fn origin(tool: &str) -> String {
     let what = if tool.starts_with("a ") { "" } else { "a line of " };
     format!("from {what}{tool}")

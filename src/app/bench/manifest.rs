@@ -13,7 +13,7 @@ const SIM: &str = "sim:";
 const USUAL_GPU: &str = "h200";
 const USUAL_MODEL: &str = "llama2-70b";
 
-/// What `sim:…` stands for, for people.
+/// A description of `sim:…` for display.
 pub fn simulated(target: &str) -> Option<String> {
     let (gpu, model) = parts(target)?;
     Some(format!("{model} on one {}", gpu.to_uppercase()))
@@ -174,7 +174,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
     Ok(Value::Object(bench))
 }
 
-/// What each request asks for besides.
+/// Further fields of each request.
 fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     let mut asks = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {

@@ -1,4 +1,4 @@
-//! `regatta bulk FILE`: run after run, whatever becomes of each, and a table at the end.
+//! `regatta bulk FILE`: run after run, also after failures, and a table at the end.
 //!
 //! Each is an ordinary run, so what is done is not done again: a list that was cut off is simply started again. A repeat
 //! measures under its own number and keeps a result of its own.

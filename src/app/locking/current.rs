@@ -26,7 +26,7 @@ pub(super) fn private(project: &Project, plan: &Plan) -> Private {
     Private::new(secrets, folders)
 }
 
-/// What a run is called in a lock file: its manifest and the parameters that were given, by a word or by a variable, in the
+/// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names.
 pub(super) fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
     let private = private(project, plan);

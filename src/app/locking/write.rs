@@ -13,7 +13,7 @@ use crate::stage::became;
 use crate::store::replace;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. What a person should know, when it could not be written: never a failure of the run.
+/// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
 pub(in crate::app) fn write(
     project: &Project,
     locking: &cli::Locking,

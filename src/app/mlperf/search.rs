@@ -8,7 +8,7 @@ use crate::manifest::model::{Action, Bench};
 use crate::plan::Plan;
 use crate::plan::loadgen::Cost;
 
-/// The parameter that asks a manifest for its searches, where it has one.
+/// The parameter that makes a manifest run its searches, where it has one.
 const PARAM: &str = "search";
 
 pub(super) fn search(

@@ -229,7 +229,7 @@ const fn scenario_of(scenario: Scenario) -> Option<mlperf::MlperfScenario> {
 fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
     let judged = mlperf::judge(folder, scenario)?;
     let value = report::mlperf::value(&judged);
-    // Regatta's own record of the same requests lies beside LoadGen's logs.
+    // Regatta's own record of the same requests is beside LoadGen's logs.
     let is_simulated = harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated());
     let simulated = if is_simulated { " SIMULATED" } else { "" };
     Some(format!("{value} {}{simulated}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))

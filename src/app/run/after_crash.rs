@@ -5,7 +5,7 @@ use crate::process;
 use crate::runner::Emit;
 use crate::store::{Home, OutputCache, discard, read_journal, unfinished};
 
-/// Ends what a dead run left running, and removes what its unfinished tries left. `before` is that run.
+/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `before` is that run.
 pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &OutputCache, emit: &Emit) {
     let outliving = before.map(|run| outliving(home, run)).unwrap_or_default();
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {

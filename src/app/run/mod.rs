@@ -249,7 +249,7 @@ impl Errand {
         }
     }
 
-    /// Does the tasks, with the store beside them, and ends what they have left running.
+    /// Runs the tasks, with the store beside them, and ends what they have left running.
     async fn work(&self, work: &Work<'_>) -> Result<RunSummary, tokio::task::JoinError> {
         let Work { shelf, digests, id, stop, emit } = work;
         let home = &self.project.home;

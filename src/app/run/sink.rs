@@ -11,7 +11,7 @@ use crate::event::{Event, RunId, Stop};
 use crate::process::Watchdog;
 use crate::store::{Home, Journal, PathError, ProjectLock};
 
-/// The journal first, then the warden, then the teller.
+/// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {
     inner: Mutex<Inner>,
     teller: Sender<Option<Event>>,

@@ -1,4 +1,4 @@
-//! `regatta triton …`: questions to a server, for people.
+//! `regatta triton …`: queries to a server, for people.
 
 mod facts;
 mod infer;

@@ -23,7 +23,7 @@ mod seen {
     pub const LOWER: u16 = BEGINNING_LOWER | INSIDE_LOWER | UNKNOWN_LOWER;
 }
 
-/// What a text in one language teaches about its abbreviations and its first words.
+/// The abbreviations and first words of one language, learned from a text.
 #[derive(Debug, Default)]
 pub struct PunktModel {
     abbreviations: HashSet<String>,

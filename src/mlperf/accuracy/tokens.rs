@@ -12,7 +12,7 @@ use crate::mlperf::words;
 pub struct Speller {
     /// None: the stand-in, one synthetic word for each id.
     tokenizer: Option<Tokenizer>,
-    /// Takes spaces before punctuation out again, as the model's `tokenizer_config.json` asks.
+    /// Removes spaces before punctuation again, as the model's `tokenizer_config.json` requires.
     cleans: bool,
     skips_special: bool,
     /// Of `tokenizer.json`.

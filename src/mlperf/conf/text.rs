@@ -71,7 +71,7 @@ fn lines(ask: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
     let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..ask.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
     if ask.scenario == MlperfScenario::Offline {
-        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker asks for it.
+        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it.
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;

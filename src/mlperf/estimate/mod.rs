@@ -15,7 +15,7 @@ pub use self::text::time;
 use super::conf::TestSettings;
 use super::{MlperfScenario, TestMode};
 
-/// Offline issues so many times what the rate and the duration ask for.
+/// Offline issues so many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;
 /// SingleStream plans with so many times the duration.
 const SINGLE_STREAM_SLACK: f64 = 2.0;

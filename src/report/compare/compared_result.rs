@@ -294,8 +294,8 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// What a result of ours leaves out, because it is what is usual, and what makes numbers unlike where it is not: one
-/// stream for many requests is another way to ask, and with retries a failure is an answer that comes late.
+/// What Regatta's own result leaves out, because it is the default, and what makes numbers unlike where it is not: one
+/// stream for many requests is another way to send, and with retries a failure is an answer that comes late.
 fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
     let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
     let stream = by_kserve.then_some(("stream", "per_request"));

@@ -16,7 +16,7 @@ pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Opti
     })
 }
 
-/// In what the servers are others, beyond where they run and where their files are; `None` where they are alike or not known.
+/// How the servers differ, beyond where they run and where their files are; `None` where they are equal or not known.
 pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
     let names = |identity: &RunIdentity| {

@@ -1,4 +1,4 @@
-//! Results beside each other: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
+//! Compares results: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
 //!
 //! ```text
 //!  MeasuredRun ──of──→ ComparedResult (numbers with their meanings), one for each run ─→ RunSet ─┐
@@ -112,7 +112,7 @@ pub struct Delta {
 /// How results are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CompareRules {
-    /// Subtracts what is unlike, too; the differences in meaning stay written beside it.
+    /// Subtracts unlike numbers, too; the differences in meaning are printed beside them.
     pub force: bool,
     pub margins: Margins,
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Record ─┐
-//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: ours beside theirs
+//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: Regatta's beside the tool's
 //! ```
 //!
 //! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,

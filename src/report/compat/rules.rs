@@ -138,7 +138,7 @@ pub(super) enum AnswerEnd {
     End,
 }
 
-/// What becomes of an answer of one token, which has no time per output token.
+/// How an answer of one token counts, which has no time per output token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SingleTokenRule {
     LeftOut,

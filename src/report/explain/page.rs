@@ -49,7 +49,7 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
     facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// One metric, for a person.
+/// One metric, as text.
 pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
     let mut out =

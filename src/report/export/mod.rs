@@ -66,7 +66,7 @@ pub struct ExportFile {
     pub bytes: Vec<u8>,
 }
 
-/// What came of it.
+/// The result of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Exported {
     pub files: Vec<ExportFile>,

@@ -166,7 +166,7 @@ fn adjusted(result: &Value) -> Option<Block> {
     })
 }
 
-/// Beside the full window, so that the reader sees what ramp and tail do.
+/// Beside the full window, so that the reader sees the effect of ramp and tail.
 fn steady(result: &Value) -> Option<Block> {
     let told = result.get("steady").filter(|told| told.is_object())?;
     let mut block = Block {

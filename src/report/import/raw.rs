@@ -24,7 +24,7 @@ fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -
     }
 }
 
-/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not say whether the
+/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show whether the
 /// option was set; where all counts agree, the server's count is what they are.
 fn has_server_counts<'a>(mut lines: impl Iterator<Item = &'a Value>) -> bool {
     let same = |line: &Value, length: &str, usage: &str| {

@@ -41,7 +41,7 @@ impl Bars {
         Self { multi, run, tasks: IndexMap::new(), paint }
     }
 
-    /// Remembers since when each running task runs. Cheap: nothing is drawn.
+    /// Records since when each running task runs. Cheap: nothing is drawn.
     pub fn note(&mut self, task: &TaskId, story: &RunState) {
         let runs = story.tasks.get(task).is_some_and(|chapter| !chapter.state.is_over());
         if runs && !self.tasks.contains_key(task) {
