@@ -1,8 +1,8 @@
 //! `regatta run … --on slurm`: the whole pipeline in one allocation.
 //!
-//! Outside, this command submits a job that runs the same command on its first node, and follows it: the job's output is this
-//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The same
-//! command again, after the first one was killed, continues with the existing job.
+//! Outside, this command submits a job that runs the same command on its first node, and follows it: its output is this
+//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The
+//! same command again, after the first one was killed, continues with the existing job.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -43,7 +43,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may be older than Regatta, with
+/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have existed before, with
 /// other things in it.
 fn remove_links(home: &Home) -> std::io::Result<()> {
     let state = fs::canonicalize(home.state()).ok();

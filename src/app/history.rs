@@ -46,7 +46,7 @@ fn story_of(home: &Home, run: &RunId) -> Result<RunState, Trouble> {
     Ok(story)
 }
 
-/// Whether that run's process is still there: the lock names it, and it lives. The lock alone is not enough: the warden of a
+/// Whether that run's process still exists: the lock names it, and it is alive. The lock alone is not enough: the watchdog of a
 /// killed run holds it for a moment longer.
 fn is_held(home: &Home, run: &RunId) -> bool {
     let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };

@@ -140,7 +140,7 @@ enum Trouble {
     Usage(String),
     /// It is not what the lock file records; with the full text to print: 6.
     Differs(String),
-    /// Regatta cannot go on: 1.
+    /// Regatta cannot continue: 1.
     Other(anyhow::Error),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A write error other than a closed pipe means that output was lost: the command prints why on stderr and exits with 1 if it
 //! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
-//! exits with 141, as one that SIGPIPE ended. A run goes on without its reader, so its own code stands.
+//! exits with 141, as if SIGPIPE ended it. A run continues without its reader, so its own code stands.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

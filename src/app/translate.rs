@@ -241,7 +241,7 @@ fn shell(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell takes it. A NUL cannot stand in a command line anyway.
+/// As a shell takes it. A NUL cannot be in a command line anyway.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -15,7 +15,7 @@ pub struct Label {
     pub text: String,
 }
 
-/// One error. Its message is a lower-case fragment; what to try stands in `hints`.
+/// One error. Its message is a lower-case fragment; `hints` has what to try.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     pub severity: Severity,

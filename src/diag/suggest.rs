@@ -1,6 +1,6 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
-/// The nearest known name, if one is near enough to be a slip of the hand or of memory.
+/// The nearest known name, if one is near enough to be a typing error.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = word.chars().count();

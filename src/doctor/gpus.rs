@@ -110,7 +110,7 @@ fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let most = needs.gpu_weights.iter().map(|(_, bytes)| *bytes).max()?;
     let by: Vec<String> =
         needs.gpu_weights.iter().filter(|(_, bytes)| *bytes == most).map(|(task, _)| task.clone()).collect();
-    // The driver and the CUDA context have theirs, too.
+    // The driver and the CUDA context need memory, too.
     let standing = match most as f64 / least as f64 {
         share if share > 0.95 => FindingLevel::Missing,
         share if share > 0.85 => FindingLevel::Doubtful,

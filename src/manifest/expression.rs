@@ -401,7 +401,7 @@ fn quick(path: &str, scope: &Scope) -> Option<Value> {
     value
 }
 
-/// Where a name stands in the source of a scalar.
+/// The position of a name in the source of a scalar.
 fn find(span: &Span, path: &str) -> Option<Span> {
     let text = span.text();
     let boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.');

@@ -210,7 +210,7 @@ fn inside(root: &Node, way: &[String]) -> Vec<String> {
     here.map().into_iter().flat_map(Map::keys).cloned().collect()
 }
 
-/// Puts a value at the end of a way; maps that are not there yet are made. On error: what stands in the way.
+/// Puts a value at the end of a path; creates missing maps. On error: what blocks the path.
 fn set(node: &mut Node, way: &[String], key: &Span, value: Node) -> Result<(), Node> {
     let Some((step, rest)) = way.split_first() else {
         let before = std::mem::replace(node, Node::new(key.clone(), Tree::Null));

@@ -21,7 +21,7 @@ pub struct TestRequest<'a> {
     pub target_qps: Option<f64>,
     /// Settings of user.conf by LoadGen's names, without model and scenario.
     pub user_conf: &'a IndexMap<String, Value>,
-    /// Of the data set that is at hand. None: it is not made yet, and will be whole.
+    /// Of the existing data set. None: it is not made yet, and will be whole.
     pub dataset_samples: Option<u64>,
 }
 

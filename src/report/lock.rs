@@ -161,7 +161,7 @@ fn short_place(one: &LockDifference) -> String {
     format!("{} {}", place(one), clean(&one.field)).trim_end().to_owned()
 }
 
-/// Two values as they stand in a table: of texts with several lines the first line that differs, of digests the beginning.
+/// Two values for a table: of texts with several lines the first line that differs, of digests the beginning.
 fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
     let shown = |text: Option<&str>| text.map_or_else(|| "–".to_owned(), |text| cut(&brief(text)));
     if let (Some(a), Some(b)) = (locked, now) {

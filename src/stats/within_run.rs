@@ -59,7 +59,7 @@ pub enum NoInterval {
     TooFewValues {
         n: usize,
     },
-    /// The run is short for the correlation time of its server.
+    /// The run is too short for the correlation time of its server.
     TooDependent {
         n: usize,
         blocks: f64,

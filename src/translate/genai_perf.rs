@@ -128,7 +128,7 @@ fn option(
         "--backend" => sheet.leave(given.words(), "the server is asked for the model's tensors"),
         "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
         "--goodput" => goodput(load, sheet, given),
-        // A key may stand in it.
+        // It may contain a key.
         "--header" => header(given, load, sheet),
         "--input-file" => data(given, line, load, sheet),
         "--num-dataset-entries" if line.has("--input-file") => {

@@ -1,4 +1,4 @@
-//! `perf_analyzer`, and what GenAI-Perf hands to it behind `--`.
+//! `perf_analyzer`, and what GenAI-Perf passes to it behind `--`.
 
 use super::load::{TranslatedLoad, extra, range};
 use super::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};

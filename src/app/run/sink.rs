@@ -44,7 +44,7 @@ impl EventSink {
         {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = inner.journal.append(event) {
-                // What is not journaled must not go on happening.
+                // What is not journaled must not continue to happen.
                 inner.broken.get_or_insert(error);
                 self.stop.gently();
             }

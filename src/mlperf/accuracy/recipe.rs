@@ -1,4 +1,4 @@
-//! How the reference implementation of each benchmark scores: which text metrics, in which words it prints them, and what
+//! How the reference implementation of each benchmark scores: which text metrics, in which format it prints them, and what
 //! it leaves to other programs.
 
 use super::answers::{self, Choices, Reader};

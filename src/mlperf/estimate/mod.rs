@@ -101,7 +101,7 @@ impl Estimate {
             queries = queries.max(expected);
             queries += self.set - queries % self.set;
         }
-        // It goes on until both are reached.
+        // It continues until both are reached.
         let planned = self.taking(queries, settings.target_qps);
         if planned.seconds >= seconds {
             planned

@@ -1,7 +1,7 @@
 //! The gate before a submission: stricter than the official checker, and reports what, where, why and what to do.
 //!
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
-//! Three things that the official checker lets pass are refused here: a run that LoadGen called INVALID, LoadGen's errors,
+//! Three things that the official checker accepts are refused here: a run that LoadGen called INVALID, LoadGen's errors,
 //! and an Interactive folder with a run under Server's limits.
 
 mod accuracy;

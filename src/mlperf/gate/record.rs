@@ -1,4 +1,4 @@
-//! What our own `regatta.lock` knows about a package: a rehearsal, made-up data, runs of two systems, files changed after packing.
+//! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How wide the token ids of an answer are: the reference implementations hand LoadGen eight bytes for some models and four
+//! How wide the token ids of an answer are: the reference implementations give LoadGen eight bytes for some models and four
 //! for others, and the log does not state which.
 
 use serde::{Deserialize, Serialize};

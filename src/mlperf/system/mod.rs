@@ -36,7 +36,7 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
     }
 }
 
-/// The system's JSON: what was given, then what the machine says, then empty where that is allowed; in the order of the
+/// The system's JSON: what was given, then the machine's facts, then empty where that is allowed; in the order of the
 /// rules. With it, everything that is missing.
 pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<MissingField>) {
     let mut all = Map::new();

@@ -137,7 +137,7 @@ fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatR
     })
 }
 
-/// A tool's number of a run. Where chunks were not kept, the pools of the result stand in for pooled gaps.
+/// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
 fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<CompatStats>, Option<String>) {
     if concept == MetricConcept::Requests {
         return match tool.rate(&told.seen) {

@@ -9,7 +9,7 @@ pub enum FindingLevel {
     Good,
     /// Needed, and not there.
     Missing,
-    /// It may do, and may not.
+    /// It may or may not be enough.
     Doubtful,
     /// No requested task needs it.
     Fact,

@@ -12,7 +12,7 @@ pub(super) const BOTTOM: f64 = 40.0;
 /// As many characters as stand beside each other.
 const TITLE: usize = 66;
 
-/// Where a number stands in the picture. Both axes begin at 0.
+/// The position of a number in the picture. Both axes begin at 0.
 pub(super) struct PlotFrame {
     widest: f64,
     upright: Vec<f64>,

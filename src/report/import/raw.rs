@@ -24,8 +24,8 @@ fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -
     }
 }
 
-/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show whether the
-/// option was set; where all counts agree, the server's count is what they are.
+/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show
+/// whether the option was set; where all counts agree, they are the server's count.
 fn has_server_counts<'a>(mut lines: impl Iterator<Item = &'a Value>) -> bool {
     let same = |line: &Value, length: &str, usage: &str| {
         let metric = |tag: &str| at(line, &format!("/metrics/{tag}/value"));

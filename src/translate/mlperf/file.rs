@@ -126,7 +126,7 @@ impl ConfigFile {
         {
             return dict.update(&more);
         }
-        // `sys.path.insert(…)` stands in every file.
+        // `sys.path.insert(…)` is in every file.
         let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
         if !is_path {
             sheet.leave(place, "a call: only running the file would tell what comes of it");
