@@ -22,7 +22,7 @@ use crate::manifest::model::Slurm;
 use crate::stage::{Allocation, AttemptClaim, in_allocation};
 use crate::store::{Home, JobFolder};
 
-/// How often the job's output is looked at.
+/// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
@@ -136,7 +136,7 @@ fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
     words
 }
 
-/// `partition=gpu nodes=2` as the manifest's `host.slurm` would have it.
+/// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
 fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
     let wrong = |why: String| {
         Trouble::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
@@ -165,7 +165,7 @@ fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
     Ok(slurm)
 }
 
-/// Passes on what the job prints until `enough`, and then the rest.
+/// Forwards what the job prints until `enough`, and then the rest.
 async fn stream(output: PathBuf, mut enough: tokio::sync::oneshot::Receiver<()>) {
     let mut at = 0;
     loop {

@@ -65,7 +65,7 @@ fn remove_links(home: &Home) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Nothing is removed under a run. `None` where there is no state at all.
+/// Nothing is removed during a run. `None` where there is no state at all.
 fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
     if !home.state().exists() {
         return Ok(None);

@@ -59,7 +59,7 @@ fn lives(pid: u32) -> bool {
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
 }
 
-/// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.
+/// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
 pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
@@ -142,7 +142,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     Ok(CliExit::Done)
 }
 
-/// Not every kind of stage writes a log; a page must not point to one that never was.
+/// Not every kind of stage writes a log; a page must not point to a missing one.
 fn with_logs_that_are_there(story: &RunState) -> RunState {
     let mut story = story.clone();
     for chapter in story.tasks.values_mut() {
@@ -158,7 +158,7 @@ pub(super) fn outputs(story: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec
     done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
 }
 
-/// The page of a run, with the results of all its benchmarks, cached ones too. Its place.
+/// Writes the page of a run, with the results of all its benchmarks, cached ones too. Returns its path.
 pub(super) fn write_report(
     home: &Home,
     run: &RunId,

@@ -1,4 +1,4 @@
-//! What a connection from a run starts on one of its hosts: a guard over its servers there.
+//! The agent that a connection from a run starts on one of its hosts: it watches the run's servers there.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _, stdin, stdout};

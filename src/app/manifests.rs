@@ -74,7 +74,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     CliExit::Done
 }
 
-/// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.
+/// Writes the shipped manifests, templates and schemas. Leaves existing files alone.
 pub(super) fn init(request: &Init) -> Result<CliExit, Trouble> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {

@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     output::exit_code(exit, goes_on)
 }
 
-/// Commands that do more than print: their work matters also when the reader of their output has left.
+/// Commands that do more than print: their work matters also when the reader of their output is gone.
 const fn outlives_its_reader(job: &CliJob) -> bool {
     matches!(
         job,
@@ -132,7 +132,7 @@ fn loadgen_test(job: &Path) -> CliExit {
     }
 }
 
-/// What keeps a command from being done, by its exit code.
+/// What prevents a command from running, by its exit code.
 enum Trouble {
     /// Errors with places: 2.
     Manifest(Diagnostics),
@@ -145,7 +145,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// The code that it leaves with.
+    /// The exit code.
     const fn exit(&self) -> CliExit {
         match self {
             Self::Manifest(_) | Self::Usage(_) => CliExit::Usage,

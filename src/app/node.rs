@@ -1,4 +1,4 @@
-//! What a job does on its node: one stage, or a whole run, as it would be done there.
+//! What a job does on its node: one stage, or a whole run.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,7 +18,7 @@ const PIPE_CLOSED: u8 = 141;
 static STDOUT: Stream = Stream::new("stdout");
 static STDERR: Stream = Stream::new("stderr");
 
-/// How the writes to one of the standard streams went so far.
+/// The state of the writes to one of the standard streams.
 struct Stream {
     name: &'static str,
     /// The first error, closed pipes aside.
@@ -77,7 +77,7 @@ pub(super) fn say(text: &str) {
 
 pub(super) fn say_bytes(bytes: &[u8]) {
     let mut out = anstream::stdout();
-    // Errors are noted, and decide about the exit code.
+    // Errors are recorded, and decide the exit code.
     let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
 }
 
@@ -91,7 +91,7 @@ pub(super) fn is_closed() -> bool {
     STDOUT.is_closed.load(Ordering::Relaxed)
 }
 
-/// An error that a library met while it printed to stdout.
+/// An error that a library returned while it printed to stdout.
 pub(super) fn note(error: &io::Error) {
     STDOUT.note(error);
 }

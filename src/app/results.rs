@@ -28,7 +28,7 @@ pub(super) struct FoundResult {
     pub records: Vec<RequestRecord>,
 }
 
-/// One result, or a sentence on what there is.
+/// One result, or an error that lists the existing ones.
 pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> {
     let mut all = find_all(global, word)?;
     match (all.pop(), all.is_empty()) {
@@ -88,7 +88,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble
     if !below.is_empty() {
         return Ok(below);
     }
-    // A benchmark that was not valid is in no `latest`, and worth a look all the same.
+    // A benchmark that was not valid is in no `latest`, but can be shown all the same.
     let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
     let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
     let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();

@@ -40,7 +40,7 @@ pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emi
     }
 }
 
-/// Waits until what was made is there, too.
+/// Waits until new outputs are there, too.
 pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emit: &Emit) {
     let Unsent(left) = share.finish(stop).await;
     if left > 0 {

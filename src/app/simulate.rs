@@ -1,4 +1,4 @@
-//! `regatta sim serve`: the simulated Triton as a process of its own.
+//! `regatta sim serve`: the simulated Triton as a separate process.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ fn ready_line(at: &Addresses) -> String {
     line
 }
 
-/// The hidden `--fault NAME[=N]` options, for tests of what stands before a server.
+/// The hidden `--fault NAME[=N]` options, for tests of clients and proxies.
 fn faults(given: &[(String, String)]) -> Result<Faults, Trouble> {
     let mut faults = Faults::default();
     for (name, value) in given {

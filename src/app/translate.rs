@@ -1,7 +1,7 @@
 //! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
-//! On stdout stands a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
-//! carried over. On stderr stands how much that is.
+//! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
+//! carried over. stderr gets how much that is.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -202,7 +202,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     Ok(format!("{}\n", front.join(" ")))
 }
 
-/// Parameters that have no value, where that is all that is wrong.
+/// Parameters that have no value, where that is the only error.
 fn unsaid(found: &Diagnostics) -> Vec<String> {
     let names = found.sorted().into_iter().map(|one| {
         let name = one.message.strip_prefix("the parameter `")?.strip_suffix("` has no value")?;
@@ -215,7 +215,7 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
     serde_yaml::to_string(manifest).map_err(|error| anyhow::Error::from(error).into())
 }
 
-/// The text, below what is to be known of it.
+/// The text, below the notes on it.
 fn print(told: &Translation, same: &[String], text: &str) {
     let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
     let mut list = |title: &str, lines: &[String]| {

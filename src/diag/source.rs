@@ -11,7 +11,7 @@ pub struct SourceText(Arc<Inner>);
 struct Inner {
     name: String,
     text: String,
-    /// Something that was typed and not written into a file: it has no lines worth counting.
+    /// Something that was typed and not written into a file: its lines are not counted.
     is_said: bool,
     /// Byte offsets at which lines begin.
     lines: OnceLock<Vec<usize>>,

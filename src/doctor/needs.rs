@@ -39,7 +39,7 @@ pub struct Needs {
     /// Several GPUs outside of a container: pinned memory.
     pub pinned: By,
     pub slurm: By,
-    /// Machines that servers run on, by name. What these need there is not looked for here.
+    /// Machines that servers run on, by name. Their own needs are not checked here.
     pub hosts: BTreeMap<String, (SshMachine, By)>,
     pub benchmarks: By,
 }
@@ -180,7 +180,7 @@ impl Needs {
                 }
                 self.engine(task, engine);
             }
-            // What is in the image is the image's.
+            // Programs in an image are not checked here.
             Action::Shell(_) if is_contained => {}
             Action::Shell(ShellScript::Words(words)) => {
                 if let Some(program) = words.first() {
@@ -214,7 +214,7 @@ impl Needs {
         }
     }
 
-    /// The engine, and its converted checkpoint, which is as large and goes when the engine is there.
+    /// The engine, and its converted checkpoint, which is as large and is deleted when the engine exists.
     fn engine(&mut self, task: &Task, engine: &Engine) {
         // NVFP4 has a scale of one byte for every sixteen weights.
         let width = match engine.precision.as_str() {

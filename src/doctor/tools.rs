@@ -1,4 +1,4 @@
-//! Programs: whether they are there, which version, and what installs them.
+//! Programs: whether they exist, which version, and what installs them.
 
 use std::time::Duration;
 

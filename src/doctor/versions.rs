@@ -51,7 +51,7 @@ fn version(program: &str, project: &Path) -> Option<String> {
     Some(words.trim_end_matches(" from").to_owned())
 }
 
-/// Where a program is that is called so.
+/// The path of a program by its name.
 fn found(program: &str, project: &Path) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(project.join(program)).filter(|path| path.is_file());

@@ -193,7 +193,7 @@ fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     asks
 }
 
-/// A tokenizer.json, or the one in a folder; names of other places' tokenizers are none.
+/// A tokenizer.json, or the one in a folder; a name of a tokenizer elsewhere is not one.
 pub fn tokenizer(path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())

@@ -11,7 +11,7 @@ pub fn text(result: &RunResult) -> String {
     let latency = &result.latency;
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
     let rows: Vec<(&str, &Metric)> = match result.asked.scenario {
-        // All requests are due at once: from the schedule counts the queue, not the server.
+        // All requests are due at once: times from the schedule measure the queue, not the server.
         Scenario::Offline => vec![
             (ttft, &latency.ttft_sent),
             ("Time per output token (ms)", &latency.tpot),

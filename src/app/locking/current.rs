@@ -1,4 +1,4 @@
-//! What a run is, as far as that is known before it.
+//! The facts of a run that are known before it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,7 +15,7 @@ use crate::runner::{self, RunOptions, foresee};
 use crate::stage::StageExecutor;
 use crate::store::{Digests, OutputCache, TaskKey};
 
-/// What no file that is committed may hold: values of the stages' secrets, and where this machine keeps things.
+/// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
 pub(super) fn private(project: &Project, plan: &Plan) -> Private {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
@@ -78,7 +78,7 @@ pub(super) fn section<'a>(
 /// What is known of each task's key before anything runs, by its place in the plan.
 pub(super) type Keys = Vec<Option<Result<TaskKey, Failure>>>;
 
-/// Reads inputs; where there is a state folder, what it has read is remembered, so that a run after it does not read it again.
+/// Reads inputs; where there is a state folder, stores what it has read, so that a later run does not read it again.
 pub(super) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
     let home = &project.home;
     let digests = Digests::load(home);
@@ -90,7 +90,7 @@ pub(super) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: 
     keys
 }
 
-/// Everything in which a run that has not begun is not what is locked of it.
+/// Everything in which a run that has not begun differs from what is locked of it.
 pub(super) fn foreseen(
     locked: &LockSection,
     project: &Project,

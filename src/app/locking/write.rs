@@ -1,4 +1,4 @@
-//! The lock file after a run that ended well.
+//! The lock file after a successful run.
 
 use std::fs;
 use std::io;

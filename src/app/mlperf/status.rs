@@ -1,4 +1,4 @@
-//! Where a submission stands: what `regatta plan` would do, read by benchmark and scenario.
+//! The state of a submission: what `regatta plan` would do, read by benchmark and scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(super) fn status(
     Ok(CliExit::Done)
 }
 
-/// The manifest of the last run, with what it was given.
+/// The manifest of the last run, with its parameters.
 fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), Trouble> {
     let run = last_run(&project.home);
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;

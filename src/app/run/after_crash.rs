@@ -1,4 +1,4 @@
-//! What a run that died has left, found in its journal and removed.
+//! Finds in its journal what a crashed run has left, and removes it.
 
 use crate::event::{Event, ExternalResource, RunId};
 use crate::process;

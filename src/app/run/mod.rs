@@ -42,7 +42,7 @@ pub(super) struct RunEnd {
     pub told: Vec<TaskLine>,
 }
 
-/// One task in the end.
+/// One task at the end.
 pub(super) struct TaskLine {
     pub task: TaskId,
     pub headline: Option<String>,
@@ -131,7 +131,7 @@ struct Errand {
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
-    /// What machines share.
+    /// The cache that machines share.
     store: Option<Address>,
     locking: Locking,
     holding: locking::LockReport,
@@ -258,7 +258,7 @@ impl Errand {
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
-            // A controller that does not answer must not hold the run up.
+            // A controller that does not answer must not delay the run.
             tokio::spawn(async move {
                 for text in end_abandoned(abandoned).await {
                     emit(Event::Notice { task: None, text });

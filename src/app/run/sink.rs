@@ -80,7 +80,7 @@ impl EventSink {
         let _ = self.teller.send(Some(event.clone()));
     }
 
-    /// The run has ended in order. What the journal could not take, if anything.
+    /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.hold = None;

@@ -38,7 +38,7 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
             reason: known.reason,
             ..ModelRow::default()
         };
-        // A model may go away between two questions.
+        // A model may be unloaded between two requests.
         if told.state == "READY"
             && let Ok(config) = client.model_config(&told.name, "").await
         {

@@ -1,4 +1,4 @@
-//! `regatta triton infer`: one request, its answer as it comes, and how long that took.
+//! `regatta triton infer`: one request, its answer as it arrives, and how long that took.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
             }
         }
     }
-    // Triton notices a missing input only by their number.
+    // Triton detects a missing input only by their number.
     for input in model.inputs.iter().filter(|input| !input.optional) {
         if !inputs.iter().any(|(given, _)| given.name == input.name) {
             wrong.push(format!("input `{}` ({} {:?}) is missing", input.name, input.datatype, input.shape));
@@ -223,7 +223,7 @@ impl Told {
     }
 
     fn outputs(&mut self, at: Instant, outputs: &[(String, Value)]) {
-        // The mark of the end has nothing in it.
+        // The end marker has no content.
         if outputs.is_empty() {
             return;
         }

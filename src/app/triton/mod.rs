@@ -65,7 +65,7 @@ async fn perform(request: Triton, paint: Styler) -> Result<CliExit, Trouble> {
     }
 }
 
-/// Where questions go.
+/// The server that queries go to.
 struct To {
     url: TritonUrl,
     deadline: std::time::Duration,
@@ -117,7 +117,7 @@ impl To {
         with_hint(&error, error.hint())
     }
 
-    /// A question about one model: when there is no such model, the names that there are.
+    /// A query about one model: when there is no such model, lists the existing names.
     async fn of_model<T>(
         &self,
         client: &TritonClient,
