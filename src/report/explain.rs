@@ -47,7 +47,7 @@ const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str =
     "output_ids where the server sends ids, its usage, or its text retokenized by us; result.json names it";
 
-/// Every number that can be explained, in the order of a reader's questions.
+/// Every number that can be explained, in reading order.
 pub const ENTRIES: [ExplainedNumber; 25] = [
     ExplainedNumber {
         name: "ttft",

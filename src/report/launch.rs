@@ -167,7 +167,7 @@ fn command(server: &LaunchedServer) -> Vec<String> {
     lines
 }
 
-/// Quoted, but for what is not known yet: `<free>` cannot be pasted, and reads better bare.
+/// Quoted, except unknown values: `<free>` cannot be pasted, and is easier to read without quotes.
 fn word_shown(word: &str) -> String {
     let quote = quoted(word);
     if quote == word || word.contains('\n') {

@@ -86,7 +86,7 @@ fn served() -> Vec<Event> {
     ]
 }
 
-/// Everything goes well.
+/// A run without failures.
 pub(super) fn valid() -> Vec<Event> {
     let mut events = served();
     events.extend([

@@ -101,7 +101,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A parameter as it would be typed: a list with commas; nothing for one that was left out.
+/// A parameter as a user would type it: a list with commas; nothing for one that was left out.
 pub fn as_typed(value: &str) -> Option<String> {
     match serde_json::from_str(value) {
         Ok(serde_json::Value::Null) => None,

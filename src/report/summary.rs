@@ -20,7 +20,7 @@ pub struct RunPaths {
 /// At most so many tasks that ran are listed; the rest is a number, and in the report.
 const LISTED: usize = 40;
 
-/// The whole ending, lines with `\n`.
+/// The whole summary, lines with `\n`.
 pub fn summary(story: &RunState, places: &RunPaths, paint: Styler) -> String {
     let mut out = String::new();
     what_ran(story, paint, &mut out);

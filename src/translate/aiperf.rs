@@ -30,7 +30,7 @@ static TABLE: &[Opt] = &[
     one(&["--tokenizer"]), one(&["--tokenizer-revision"]), flag(&["--tokenizer-trust-remote-code"]), flag(&["--use-server-token-count"]),
 ];
 
-/// What means nothing here, and why.
+/// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
     (&["--artifact-directory", "--profile-export-file", "--export-level"], "results are kept with the run: requests.jsonl has every request"),

@@ -63,7 +63,7 @@ pub const TOOLS: [&str; 13] = [
 
 /// Brings up the ranks of TensorRT-LLM.
 const LAUNCHER: &str = "trtllm-llmapi-launch";
-/// In front of a command, and nothing that changes what it does.
+/// Prefixes of a command that do not change what it does.
 const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 
 /// What a command line of another tool means here; on error everything that is wrong with it.

@@ -1,4 +1,4 @@
-//! What a line or a file of another tool comes to here.
+//! The translation of a line or a file of another tool.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub struct Translation {
 /// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntranslatedOption {
-    /// As it was written, without what is secret.
+    /// As it was written, without secrets.
     pub word: String,
     pub why: String,
 }
@@ -51,7 +51,7 @@ pub struct BenchLine {
 pub struct Sweep {
     pub key: &'static str,
     pub values: Vec<Value>,
-    /// What stands at the key; `{{ key }}` is one of the values.
+    /// The value of the key; `{{ key }}` is one of the values.
     pub at_key: Value,
 }
 
@@ -75,7 +75,7 @@ pub struct RunSetting {
     /// What it may be called; the first that the manifest declares.
     pub names: Vec<String>,
     pub value: String,
-    /// What it comes from.
+    /// Its source.
     pub word: String,
 }
 

@@ -77,7 +77,7 @@ impl Server {
         Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
     }
 
-    /// An option of trtllm-serve: a key where there is one, else as it stands.
+    /// An option of trtllm-serve: a key where there is one, else unchanged.
     fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
         let key = match option {
             "--tp_size" => "tensor_parallelism",
@@ -92,7 +92,7 @@ impl Server {
             | "--tokenizer"
             | "--host"
             | "--backend" => &option[2..],
-            // A relative path means nothing where the server is started.
+            // A relative path has no meaning where the server is started.
             "--extra_llm_api_options" | "--chat_template" | "--metadata_server_config_file" => {
                 let name = option[2..].to_owned();
                 self.args.extend([option.to_owned(), format!("{{{{ inputs.{name} }}}}")]);
@@ -260,7 +260,7 @@ fn option(
     server.put(renamed, &given.values, sheet);
 }
 
-/// The build as it stands, into the stage's own folder.
+/// The build unchanged, into the stage's own folder.
 fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;

@@ -134,7 +134,7 @@ pub struct Comparison {
     pub same_plan: bool,
     /// Whether the runs were judged in pairs.
     pub pairing: Pairing,
-    /// In what servers, GPUs, engines, clients and manifests differ, what was varied included.
+    /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
     pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
 }

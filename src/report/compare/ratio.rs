@@ -37,7 +37,7 @@ pub struct Ratio {
     pub source: Option<String>,
 }
 
-/// All rows, in order, and what the first column is called.
+/// All rows, in order, and the name of the first column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ratios {
     pub base: String,
@@ -53,7 +53,7 @@ pub struct MeasuredOn {
     /// Absent: its file does not have it.
     pub simulated: Option<bool>,
     pub identity: Option<RunIdentity>,
-    /// In what it differs from the first column, what was varied included.
+    /// How it differs from the first column, including what was varied.
     pub differs: Vec<IdentityDifference>,
 }
 

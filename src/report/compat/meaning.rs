@@ -38,7 +38,7 @@ impl MetricMeaning {
 
     /// In what two meanings differ, each as "what: this / that". The percentile rule is apart: a mean has none.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        // What stands behind a colon only explains.
+        // Text behind a colon only explains.
         let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
         let unlike = |what: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{what}: {a} / {b}"));
         // A tool that takes the server's count does not specify which of its counts.

@@ -103,7 +103,7 @@ pub struct CompatRow {
     pub theirs: Option<CompatStats>,
     /// What they mean by it.
     pub formula: Option<String>,
-    /// Why there is no number, or what it is only near to.
+    /// Why there is no number, or why it is an approximation.
     pub note: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub struct RequestTrace {
     pub error: Option<String>,
 }
 
-/// What is kept of the stream.
+/// The stored part of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TracedChunks {

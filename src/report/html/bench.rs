@@ -27,9 +27,9 @@ pub(super) struct BenchSection {
     /// `good`, `odd`, `bad` or `none`: the colour of the badge.
     pub tone: &'static str,
     pub reasons: Vec<String>,
-    /// The few numbers a reader looks for first: name, value, what was counted.
+    /// The most important numbers: name, value, what was counted.
     pub numbers: Vec<(String, String, String)>,
-    /// What else stands alone.
+    /// Metrics outside of any group.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<MetricRow>,
     /// What holds for all of them.

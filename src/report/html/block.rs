@@ -17,7 +17,7 @@ pub(super) struct Block {
     /// Name, value, what was counted.
     pub facts: Vec<[String; 3]>,
     pub metrics: Vec<MetricRow>,
-    /// Headings of [`Self::rows`]; all but the first stand over numbers.
+    /// Headings of [`Self::rows`]; all but the first head number columns.
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
     /// SVG; the page marks it as safe.
@@ -51,7 +51,7 @@ pub(super) const TOLD: [&str; 12] = [
     "preflight",
 ];
 
-/// Those that this result has, in the order of a reader's questions.
+/// The sections of this result, in reading order.
 pub(super) fn read(result: &Value) -> Vec<Block> {
     let all = [
         search::read(result),

@@ -9,7 +9,7 @@ pub(super) const RIGHT: f64 = 22.0;
 pub(super) const TOP: f64 = 40.0;
 pub(super) const BOTTOM: f64 = 40.0;
 
-/// As many characters as stand beside each other.
+/// As many characters as fit beside each other.
 const TITLE: usize = 66;
 
 /// The position of a number in the picture. Both axes begin at 0.
@@ -37,7 +37,7 @@ impl PlotFrame {
         SIZE.1 - BOTTOM - value / highest * (SIZE.1 - TOP - BOTTOM)
     }
 
-    /// The picture with its axes; `across` stands below, with its unit.
+    /// The picture with its axes; `across` is the label below, with its unit.
     pub fn draw(&self, title: &str, across: &str) -> Picture {
         let mut picture = Picture::new(SIZE.0, SIZE.1, title);
         picture.text(2.0, 14.0, "title", Anchor::Start, &cut(title, TITLE));

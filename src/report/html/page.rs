@@ -1,4 +1,4 @@
-//! The page itself: what goes into the template.
+//! The page itself: the values for the template.
 
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool)
     story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
 }
 
-/// Parameters as they would be typed; what was left out is left out here.
+/// Parameters as a user would type them; without those that were left out.
 fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }

@@ -11,7 +11,7 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 40.0;
-/// Probes far beyond the limit would press all others flat: they stand at the upper edge with their number.
+/// Probes far beyond the limit would flatten all others: they are at the upper edge with their number.
 const HIGHEST: f64 = 3.0;
 
 const LIMITS: [(&str, &str, &str); 2] =

@@ -10,7 +10,7 @@ pub(super) struct Picture {
     title: String,
 }
 
-/// Where a text stands relative to its point.
+/// The position of a text relative to its point.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,

@@ -1,4 +1,4 @@
-//! The page of a comparison: differences with their intervals, what makes numbers unlike, distributions and courses over
+//! The page of a comparison: differences with their intervals, what makes numbers unlike, distributions and time series over
 //! each other, and how each result was measured.
 
 use minijinja::value::Serde;
@@ -57,7 +57,7 @@ struct Line {
 }
 
 /// The page. `told` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
-/// with. Distributions and courses are those of the first runs.
+/// with. Distributions and time series are those of the first runs.
 pub fn compare(told: &[MeasuredRun], sets: &[RunSet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("compare.html", PAGE)?;
@@ -193,7 +193,7 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
     }
 }
 
-/// The interval as a bar around zero, the difference as a stroke in it; what is beyond the picture ends at its edge.
+/// The interval as a bar around zero, the difference as a stroke in it; values beyond the picture end at its edge.
 fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
     const SIZE: (f64, f64) = (150.0, 18.0);
     let x = |percent: f64| SIZE.0 / 2.0 + (percent / most).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);

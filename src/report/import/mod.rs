@@ -1,7 +1,7 @@
 //! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the tool's
 //! own definition. What a file does not have stays absent; nothing is filled in.
 //!
-//! A file is known by what is in it, not by its name. A tool's raw records, where they are given too, make it possible
+//! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
 //! to compute its run with another tool's definitions.
 
 mod perf_analyzer;

@@ -31,7 +31,7 @@ impl Layout<'_> {
     }
 }
 
-/// GenAI-Perf and AIPerf, which keeps to its shape.
+/// GenAI-Perf and AIPerf, which uses the same format.
 pub(super) fn genai_perf(value: &Value) -> Numbers {
     let is_aiperf = value.get("schema_version").is_some() || value.get("aiperf_version").is_some();
     let (tool, format) = if is_aiperf {
@@ -183,7 +183,7 @@ pub(super) fn guidellm(value: &Value) -> Numbers {
     }
 }
 
-/// The neutral shape; its numbers mean what the tool named in it means.
+/// The neutral format; its numbers mean what the tool named in it means.
 pub(super) fn benchmark_report(value: &Value) -> Numbers {
     let load = value.pointer("/scenario/load/standardized").unwrap_or(&Value::Null);
     let aggregate = value.pointer("/results/request_performance/aggregate").unwrap_or(&Value::Null);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{MetricConcept, Numbers, Partly, Tool, at, text_at};
 
-/// Where what it prints begins to be its result.
+/// Where its result begins in what it prints.
 pub(super) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
 
 /// The file of `--report_json`.
@@ -72,7 +72,7 @@ pub(super) fn report(value: &Value) -> Numbers {
 /// What it printed, with anything before and after it. Lines may begin with the logger's prefix. The last overview counts.
 pub(super) fn overview(text: &str) -> Option<Numbers> {
     let begin = text.rfind(OVERVIEW)?;
-    // What it ran with stands above.
+    // Its settings are above.
     let (above, below) = text.split_at(begin);
     let value = |label: &str| {
         let line = below.lines().find(|line| line.contains(label))?;

@@ -11,7 +11,7 @@ use super::value::ConfigValue;
 use crate::diag::nearest;
 use crate::triton::repository::RUNTIME_FLAGS;
 
-/// LoadGen's settings that go to user.conf as they stand.
+/// LoadGen's settings that go to user.conf unchanged.
 const USER_CONF: [&str; 6] = [
     "min_duration",
     "max_duration",

@@ -115,7 +115,7 @@ impl ConfigFile {
         }
     }
 
-    /// `base.update({…})`; anything else alone changes what is elsewhere.
+    /// `base.update({…})`; any other expression alone changes something elsewhere.
     fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
@@ -156,7 +156,7 @@ impl ConfigFile {
             match what {
                 What::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
-                        // Along the chain, mappings are put over each other.
+                        // Along the chain, mappings are merged.
                         Some(before @ ConfigValue::Dict(_))
                             if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
                         {

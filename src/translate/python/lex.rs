@@ -38,7 +38,7 @@ pub(super) fn tokens(text: &str) -> Vec<Spot> {
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
-    /// Open brackets: inside them a line end means nothing.
+    /// Open brackets: inside them a line end is ignored.
     depth: usize,
     indents: Vec<usize>,
     out: Vec<Spot>,

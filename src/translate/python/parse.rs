@@ -1,4 +1,4 @@
-//! Statements and expressions. What is none of the known is skipped to the end of its line or block, and kept as such.
+//! Statements and expressions. Unknown ones are skipped to the end of their line or block, and kept as such.
 
 use super::lex::{PythonToken, Spot, tokens};
 
