@@ -75,7 +75,7 @@ pub struct RunSetting {
     /// What it may be called; the first that the manifest declares.
     pub names: Vec<String>,
     pub value: String,
-    /// Its source.
+    /// The source argument.
     pub word: String,
 }
 

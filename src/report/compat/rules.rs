@@ -4,7 +4,7 @@
 
 use super::request_trace::ChunkFilter;
 
-/// The tool that measured, or the tool whose definitions a number follows.
+/// The tool that measured, or the tool that defines a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
     Regatta,

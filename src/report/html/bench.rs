@@ -29,7 +29,7 @@ pub(super) struct BenchSection {
     pub reasons: Vec<String>,
     /// The most important numbers: name, value, what was counted.
     pub numbers: Vec<(String, String, String)>,
-    /// Metrics outside of any group.
+    /// Further single values: name, value.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<MetricRow>,
     /// What holds for all of them.

@@ -115,7 +115,7 @@ impl ConfigFile {
         }
     }
 
-    /// `base.update({…})`; any other expression alone changes something elsewhere.
+    /// A statement that is only an expression: `base.update({…})`; any other one changes something elsewhere.
     fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
