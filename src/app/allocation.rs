@@ -1,8 +1,8 @@
 //! `regatta run … --on slurm`: the whole pipeline in one allocation.
 //!
-//! Outside, a job is submitted that says the same command on its first node, and followed: its output is this command's
-//! output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The same
-//! command again, after the first one was killed, goes on with the job that is there.
+//! Outside, this command submits a job that runs the same command on its first node, and follows it: its output is this
+//! command's output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The
+//! same command again, after the first one was killed, continues with the existing job.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::manifest::model::Slurm;
 use crate::stage::{Allocation, AttemptClaim, in_allocation};
 use crate::store::{Home, JobFolder};
 
-/// How often the job's output is looked at.
+/// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
@@ -30,7 +30,7 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
     let slurm = slurm(flags)?;
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
-    // Every mistake is told here, before anything waits in a queue.
+    // Report every error here, before anything waits in a queue.
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
     let words = words(std::env::args_os().skip(1), &project.home);
@@ -101,7 +101,7 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit
     ended
 }
 
-/// Says that the time limit is near.
+/// Reports that the time limit is near.
 fn warned(left_s: u64) -> Result<(), Trouble> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -120,7 +120,7 @@ fn warned(left_s: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The command for the node: without what says where to run, and with the state folder that is meant here.
+/// The command for the node: without the options for where to run, and with the state folder that is meant here.
 fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut typed = typed;
@@ -136,7 +136,7 @@ fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
     words
 }
 
-/// `partition=gpu nodes=2` as the manifest's `host.slurm` would have it.
+/// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
 fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
     let wrong = |why: String| {
         Trouble::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
@@ -165,7 +165,7 @@ fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
     Ok(slurm)
 }
 
-/// Passes on what the job prints until `enough`, and then the rest.
+/// Forwards what the job prints until `enough`, and then the rest.
 async fn stream(output: PathBuf, mut enough: tokio::sync::oneshot::Receiver<()>) {
     let mut at = 0;
     loop {

@@ -74,7 +74,7 @@ impl Errand<'_> {
     }
 
     fn totals(&self) -> Result<Inventory, Trouble> {
-        // A plan of nothing: only the store is asked.
+        // An empty plan: only the store is read.
         let project = Project::here(self.global)?;
         let plan = Plan::default();
         let machine = remote_cache::Machine::new(remote_cache::MachineGpus::Known([].into()));
@@ -110,7 +110,7 @@ impl Errand<'_> {
                 }
             }
         };
-        // What is not here is asked for on the way, because keys downstream are made of what is there.
+        // Requests what is not here on the way, because keys downstream depend on what is there.
         let mut asked = std::collections::BTreeMap::new();
         let standings =
             standings(&scene.plan, &scene.stages, &scene.shelf, &scene.digests, &scene.options, |standing| {
@@ -236,7 +236,7 @@ impl Errand<'_> {
     }
 }
 
-/// As if it had been made here; the record says where it is from.
+/// As if it had been made here; the record names its source.
 fn accept(
     scene: &Scene,
     run: &RunId,

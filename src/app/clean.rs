@@ -1,4 +1,4 @@
-//! `regatta gc` and `regatta clean`: what could go; with `--yes`, gone.
+//! `regatta gc` and `regatta clean`: what could be deleted; `--yes` deletes it.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
         .collect();
     tell(&home, &all, yes);
     if yes {
-        // The links first: where they lead can only be asked while it is there.
+        // The links first: their targets can only be read while they exist.
         for item in all.iter().rev() {
             if item.path == home.latest() {
                 remove_links(&home)?;
@@ -43,7 +43,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with
+/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have existed before, with
 /// other things in it.
 fn remove_links(home: &Home) -> std::io::Result<()> {
     let state = fs::canonicalize(home.state()).ok();
@@ -65,7 +65,7 @@ fn remove_links(home: &Home) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Nothing is removed under a run. `None` where there is no state at all.
+/// Nothing is removed during a run. `None` where there is no state at all.
 fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
     if !home.state().exists() {
         return Ok(None);

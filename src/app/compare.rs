@@ -1,4 +1,4 @@
-//! `compare`, `report --compat` and `explain`: numbers beside numbers, and what they mean.
+//! `compare`, `report --compat` and `explain`: numbers side by side, and what they mean.
 
 use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};
@@ -54,7 +54,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Tro
     Ok(exit)
 }
 
-/// Prints what one comparison says about a gate, where it is not simply kept.
+/// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
 fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Trouble> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
@@ -80,7 +80,7 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Troub
     })
 }
 
-/// All mistakes at once.
+/// Reports all errors at once.
 fn gates(texts: &[String]) -> Result<Vec<FailCondition>, Trouble> {
     let read: Vec<Result<FailCondition, String>> = texts.iter().map(|text| text.parse()).collect();
     let wrong: Vec<&str> = read.iter().filter_map(|gate| gate.as_ref().err().map(String::as_str)).collect();
@@ -94,7 +94,7 @@ fn tool(name: &str) -> Result<Tool, Trouble> {
     name.parse().map_err(Trouble::Usage)
 }
 
-/// Our numbers beside those of other tools.
+/// Regatta's numbers beside those of other tools.
 pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Trouble> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let word = match &request.run {
@@ -113,7 +113,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
-            // Of another tool's result the table itself says who measured it, and there is no verdict.
+            // The table itself names the tool that measured an imported result, and such a result has no verdict.
             let verdict = match told.result.get("imported") {
                 Some(_) => String::new(),
                 None => format!("  {}", report::compat::verdict_text(&told.result)),

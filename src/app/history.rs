@@ -46,7 +46,7 @@ fn story_of(home: &Home, run: &RunId) -> Result<RunState, Trouble> {
     Ok(story)
 }
 
-/// Whether that run's process is still there: the lock names it, and it lives. The lock alone is not enough: the warden of a
+/// Whether that run's process still exists: the lock names it, and it is alive. The lock alone is not enough: the watchdog of a
 /// killed run holds it for a moment longer.
 fn is_held(home: &Home, run: &RunId) -> bool {
     let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
@@ -59,7 +59,7 @@ fn lives(pid: u32) -> bool {
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
 }
 
-/// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.
+/// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
 pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
@@ -113,7 +113,7 @@ fn name_of(log: &Path) -> String {
 fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, Trouble> {
     let mut file = fs::File::open(log)?;
     loop {
-        // Ask first, read after: what is written before the run ends is then always shown.
+        // Check first, read after: what is written before the run ends is then always shown.
         let going_on = follow && is_held(home, run);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -142,7 +142,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     Ok(CliExit::Done)
 }
 
-/// Not every kind of stage writes a log; a page must not point to one that never was.
+/// Not every kind of stage writes a log; a page must not point to a missing one.
 fn with_logs_that_are_there(story: &RunState) -> RunState {
     let mut story = story.clone();
     for chapter in story.tasks.values_mut() {
@@ -158,7 +158,7 @@ pub(super) fn outputs(story: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec
     done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
 }
 
-/// The page of a run, with the results of all its benchmarks, cached ones too. Its place.
+/// Writes the page of a run, with the results of all its benchmarks, cached ones too. Returns its path.
 pub(super) fn write_report(
     home: &Home,
     run: &RunId,

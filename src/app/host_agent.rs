@@ -1,4 +1,4 @@
-//! What a connection from a run starts on one of its hosts: a guard over its servers there.
+//! The agent that a connection from a run starts on one of its hosts: it watches the run's servers there.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _, stdin, stdout};
@@ -15,7 +15,7 @@ use crate::stage::{AgentInput, AgentMessage, AgentOrders, guard};
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
-/// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
+/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and messages.
 pub(super) fn on_host(awake: bool) -> Result<CliExit, Trouble> {
     if !awake {
         let line = process::first_line()?;
@@ -56,6 +56,6 @@ fn say(said: &AgentMessage) {
     let Ok(mut text) = serde_json::to_vec(said) else { return };
     text.push(b'\n');
     let mut out = stdout().lock();
-    // A run that is gone hears nothing, and that is noticed where it is listened to.
+    // A run that is gone does not read this; the reading side notices that.
     let _ = out.write_all(&text).and_then(|()| out.flush());
 }

@@ -10,7 +10,7 @@ use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
-/// Every mistake of every manifest; one line for each good one.
+/// Every error of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let mut exit = CliExit::Done;
@@ -74,7 +74,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     CliExit::Done
 }
 
-/// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.
+/// Writes the shipped manifests, templates and schemas. Leaves existing files alone.
 pub(super) fn init(request: &Init) -> Result<CliExit, Trouble> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {

@@ -1,4 +1,4 @@
-//! The only place that knows every room: what was asked for → who does it → the exit code.
+//! The only place that knows every module: request → the module that handles it → the exit code.
 
 mod allocation;
 mod bench;
@@ -35,7 +35,7 @@ use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::diag::Diagnostics;
 use crate::loadgen;
 
-/// Reads the command line and does what it says.
+/// Reads the command line and runs it.
 pub fn main() -> ExitCode {
     let request = match cli::parse(std::env::args_os()) {
         Ok(request) => request,
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     output::exit_code(exit, goes_on)
 }
 
-/// Commands that do more than print: their work matters also when the reader of their output has left.
+/// Commands that do more than print: their work matters also when the reader of their output is gone.
 const fn outlives_its_reader(job: &CliJob) -> bool {
     matches!(
         job,
@@ -120,7 +120,7 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
     }
 }
 
-/// Its starter reads lines of JSON, so that is how it says everything.
+/// The process that starts it reads lines of JSON, so it reports everything in that format.
 fn loadgen_test(job: &Path) -> CliExit {
     let tell = |line: &loadgen::ChildMessage| say(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {
@@ -132,20 +132,20 @@ fn loadgen_test(job: &Path) -> CliExit {
     }
 }
 
-/// What keeps a command from being done, by its exit code.
+/// What prevents a command from running, by its exit code.
 enum Trouble {
-    /// Mistakes with places: 2.
+    /// Errors with places: 2.
     Manifest(Diagnostics),
-    /// What was asked for makes no sense here: 2.
+    /// The request is not valid here: 2.
     Usage(String),
-    /// It is not what the lock file says; everything that has to be said: 6.
+    /// It is not what the lock file records; with the full text to print: 6.
     Differs(String),
-    /// Regatta cannot go on: 1.
+    /// Regatta cannot continue: 1.
     Other(anyhow::Error),
 }
 
 impl Trouble {
-    /// The code that it leaves with.
+    /// The exit code.
     const fn exit(&self) -> CliExit {
         match self {
             Self::Manifest(_) | Self::Usage(_) => CliExit::Usage,
@@ -161,7 +161,7 @@ impl From<Diagnostics> for Trouble {
     }
 }
 
-/// Everything else that can go wrong is the machine's fault, and told with its whole chain of causes.
+/// All other errors come from the machine, and are reported with their whole chain of causes.
 macro_rules! others {
     ($($error:ty),+) => {
         $(impl From<$error> for Trouble {

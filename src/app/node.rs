@@ -1,4 +1,4 @@
-//! What a job does on its node: one stage, or a whole run, as it would be done there.
+//! What a job does on its node: one stage, or a whole run.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, Trouble> {
     let folder = JobFolder::at(folder);
     let claim = match AttemptClaim::take(&folder) {
         Ok(claim) => claim,
-        // Another job does it, or nobody wants it: that is in order.
+        // Another job does it, or no run waits for it: that is not an error.
         Err(not_done @ (NotDone::Taken(_) | NotDone::NobodyWaits(_))) => {
             say_error(&format!("regatta: {not_done}\n"));
             return Ok(CliExit::Done);

@@ -2,7 +2,7 @@
 //!
 //! A write error other than a closed pipe means that output was lost: the command prints why on stderr and exits with 1 if it
 //! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
-//! exits with 141, as one that SIGPIPE ended. A run goes on without its reader, so its own code stands.
+//! exits with 141, as if SIGPIPE ended it. A run continues without its reader, so its own code stands.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ const PIPE_CLOSED: u8 = 141;
 static STDOUT: Stream = Stream::new("stdout");
 static STDERR: Stream = Stream::new("stderr");
 
-/// How the writes to one of the standard streams went so far.
+/// The state of the writes to one of the standard streams.
 struct Stream {
     name: &'static str,
     /// The first error, closed pipes aside.
@@ -45,7 +45,7 @@ impl Stream {
     }
 }
 
-/// A writer that remembers its errors for [`exit_code`].
+/// A writer that keeps its errors for [`exit_code`].
 struct Checked<W> {
     to: W,
     stream: &'static Stream,
@@ -77,7 +77,7 @@ pub(super) fn say(text: &str) {
 
 pub(super) fn say_bytes(bytes: &[u8]) {
     let mut out = anstream::stdout();
-    // Errors are noted, and decide about the exit code.
+    // Errors are recorded, and decide the exit code.
     let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
 }
 
@@ -91,7 +91,7 @@ pub(super) fn is_closed() -> bool {
     STDOUT.is_closed.load(Ordering::Relaxed)
 }
 
-/// An error that a library met while it printed to stdout.
+/// An error that a library returned while it printed to stdout.
 pub(super) fn note(error: &io::Error) {
     STDOUT.note(error);
 }
@@ -105,7 +105,7 @@ pub(super) fn exit_code(exit: CliExit, goes_on: bool) -> ExitCode {
     code(exit, is_lost, is_closed() && !goes_on).into()
 }
 
-/// A code that says what the command found outweighs what became of its output.
+/// A code for the command's own result outweighs one for its output.
 const fn code(exit: CliExit, is_lost: bool, is_closed: bool) -> u8 {
     match exit {
         CliExit::Done if is_lost => CliExit::Failed.code(),

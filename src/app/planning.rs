@@ -47,7 +47,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Tr
     Ok(CliExit::Done)
 }
 
-/// What each chosen `serve` task will start. What cannot be is told with all its reasons, beside what can.
+/// What each chosen `serve` task will start. Reports what cannot start with all its reasons, beside what can.
 fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<CliExit, Trouble> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
     let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();

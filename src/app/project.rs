@@ -15,7 +15,7 @@ use crate::store::{CompilerId, Home, PlanSources};
 pub(super) struct Project {
     pub home: Home,
     pub manifests: ManifestLibrary,
-    /// Variables that are seen before those of this process.
+    /// Variables that take precedence over those of this process.
     pub env: BTreeMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ impl Project {
         CompilerId::new(&self.home, &words)
     }
 
-    /// The plan, with its benchmarks measured as often as is selected. `keep` writes down what was compiled.
+    /// The plan, with its benchmarks repeated as selected. `keep` stores the compiled plan.
     pub(super) fn plan(
         &self,
         name: &str,
@@ -58,7 +58,7 @@ impl Project {
         repeated(self.compiled(name, settings, compiler, keep)?, select)
     }
 
-    /// The plan as it is written, from what was compiled before if nothing that it was made from has changed.
+    /// The plan as it is written, from the stored one if none of its inputs has changed.
     fn compiled(
         &self,
         name: &str,
@@ -81,7 +81,7 @@ impl Project {
         Ok(plan)
     }
 
-    /// A word for a value that was not there before must change the plan: else it is a slip that would go unseen.
+    /// An argument for a value that was not there before must change the plan: otherwise a typing error would go unnoticed.
     fn has_effect(
         &self,
         name: &str,
@@ -153,7 +153,7 @@ impl Project {
     }
 }
 
-/// The plan with its benchmarks measured as often as `--repeat` says, or under the number that `--repeat-number` says.
+/// The plan with its benchmarks repeated by `--repeat`, or under the number of `--repeat-number`.
 ///
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.
@@ -169,7 +169,7 @@ fn repeated(plan: Plan, select: &Select) -> Result<Plan, Trouble> {
     Ok(plan)
 }
 
-/// Which tasks are part of the run, and which run even if they are done.
+/// Which tasks are part of the run, and which run even if they are cached.
 pub(super) fn options(
     plan: &Plan,
     select: &Select,

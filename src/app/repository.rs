@@ -70,7 +70,7 @@ fn fill(request: &RepositoryFill) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// All values, wherever they were said. Two different ones for one key are a mistake.
+/// All values, wherever they are set. Two different ones for one key are an error.
 fn values(request: &RepositoryFill) -> Result<Values, Trouble> {
     let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
     let mut given: Vec<(Option<String>, String, String)> = Vec::new();
@@ -125,7 +125,7 @@ fn scalar(value: &serde_yaml::Value) -> Option<String> {
     }
 }
 
-/// What became of every placeholder.
+/// The outcome for every placeholder.
 fn report(models: &[FilledModel]) -> String {
     let mut text = String::new();
     for filled in models {

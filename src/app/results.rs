@@ -1,4 +1,4 @@
-//! Finds results by the words that users have for them: a task of the last run, a run, a folder, a file.
+//! Finds results by the names that users have for them: a task of the last run, a run, a folder, a file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -24,11 +24,11 @@ const REQUESTS: &str = "requests.jsonl";
 #[derive(Clone)]
 pub(super) struct FoundResult {
     pub told: MeasuredRun,
-    /// Ours, where we measured.
+    /// Regatta's own, where it measured.
     pub records: Vec<RequestRecord>,
 }
 
-/// One result, or a sentence on what there is.
+/// One result, or an error that lists the existing ones.
 pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> {
     let mut all = find_all(global, word)?;
     match (all.pop(), all.is_empty()) {
@@ -41,7 +41,7 @@ pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> 
     }
 }
 
-/// All results that a word names; at least one.
+/// All results that an argument names; at least one.
 pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
 }
@@ -66,7 +66,7 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
     runs.map(|(name, path)| read(&name, &path)).collect()
 }
 
-/// Where the results are that a word names, and how each is called; at least one.
+/// Where the results are that an argument names, and the name of each; at least one.
 fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble> {
     let path = Path::new(word);
     if path.exists() {
@@ -88,7 +88,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble
     if !below.is_empty() {
         return Ok(below);
     }
-    // A benchmark that was not valid is in no `latest`, and worth a look all the same.
+    // A benchmark that was not valid is in no `latest`, but can be shown all the same.
     let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
     let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
     let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();
@@ -126,7 +126,7 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The benchmarks of a run, valid or not, whose outputs are still there.
+/// The benchmarks of a run, valid or not, that still have outputs.
 fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
     let mut story = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
@@ -142,7 +142,7 @@ fn cannot(path: &Path) -> impl Fn(std::io::Error) -> Trouble {
     move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
 }
 
-/// A result of ours, one that was imported, or another tool's files.
+/// A result of Regatta, an imported one, or another tool's files.
 fn read(name: &str, path: &Path) -> Result<FoundResult, Trouble> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {

@@ -1,5 +1,5 @@
-//! The load generator held against servers whose truth is known: how wrong its stamps are on this machine, how late it
-//! is, and how much it can do. What it could not measure, for want of a core say, is part of what it tells.
+//! Tests the load generator against servers with known timing: how wrong its timestamps are on this machine, how late it
+//! is, and how much it can do. The output lists what it could not measure, for example for lack of a core.
 
 mod text;
 
@@ -18,11 +18,11 @@ use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
-/// Requests under way against a server that answers at once: enough to keep it busy.
+/// Requests in flight against a server that answers at once: enough to keep it busy.
 const USERS: f64 = 64.0;
 const SCRIPT: ResponseScript = ResponseScript { seed: 2026, first_ms: (20.0, 60.0), gap_ms: (2.0, 8.0) };
 
-/// How long and how much.
+/// Durations and rates.
 #[derive(Clone, Debug)]
 struct Effort {
     /// Requests per second against the script.
@@ -31,7 +31,7 @@ struct Effort {
     duration: Duration,
     /// Of the users of a server that answers at once.
     flood: Duration,
-    /// What was to take so long may take this many times as long, and half a minute.
+    /// A measurement may take this many times its planned duration, and half a minute.
     patience: u32,
 }
 
@@ -56,12 +56,12 @@ impl Effort {
 #[derive(Clone, Debug, Serialize)]
 struct Proven {
     cores: u64,
-    /// Processes that ran or wanted to, mean of the minute before: this machine's other work.
+    /// Processes that ran or were ready to run, mean of the minute before: this machine's other work.
     load_average: Option<f64>,
     /// Built without optimisation.
     is_debug: bool,
     verdict: Verdict,
-    /// What speaks against it, worst first.
+    /// Reasons against it, worst first.
     reasons: Vec<Reason>,
     scripted: Vec<Scripted>,
     ceilings: Vec<Ceiling>,
@@ -167,23 +167,23 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
     Ok(Proven { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
 }
 
-/// Where the kernel tells it.
+/// Where the kernel reports it.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// One measurement of a server of ours.
+/// One measurement of a server of Regatta's own.
 struct Race {
     scenario: Scenario,
     tokens: u32,
     clients: u32,
 }
 
-/// These say something of a server or of the number of requests, which here are as we made them.
+/// These are about a server or the number of requests, which the selftest itself sets.
 const BESIDE_THE_POINT: [&str; 2] = ["samples", "drift"];
 
 impl Race {
-    /// None where nothing could be measured. Why, and what else speaks against it, goes to `reasons`.
+    /// None where nothing could be measured. The cause, and other reasons against it, go to `reasons`.
     async fn run(
         self,
         server: &GroundTruthServer,
@@ -193,7 +193,7 @@ impl Race {
         reasons: &mut Vec<Reason>,
     ) -> Option<Measured> {
         let mut say = |severity: ReasonSeverity, text: String| {
-            // The server is ours and in this process: what goes wrong is not the server's.
+            // The server is Regatta's own and in this process: an error is not the server's.
             let severity = if severity == ReasonSeverity::Warning { severity } else { ReasonSeverity::InvalidClient };
             reasons.push(Reason { severity, of: what.to_owned(), text });
         };
@@ -217,7 +217,7 @@ impl Race {
             }
         };
         for reason in &measured.result.reasons {
-            // With as many users as one can serve a core is busy, and that is what is looked for.
+            // With as many users as one can serve a core is busy, which is the goal.
             let is_meant = !is_open_loop && matches!(reason.check.as_str(), "cpu" | "core_wait" | "backlog");
             if !is_meant && !BESIDE_THE_POINT.contains(&reason.check.as_str()) {
                 say(reason.severity, reason.line());
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_ended_and_said() {
-        // Answers take longer than there is patience for.
+        // Answers take longer than the time limit.
         let slow = ResponseScript { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -12,7 +12,7 @@ use crate::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Unsent, wh
 use crate::runner::Emit;
 use crate::store::OutputCache;
 
-/// What was typed, else what the environment says. `off` and an empty variable are none.
+/// The option, else the environment variable. `off` and an empty variable are none.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
     let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
     let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
@@ -25,7 +25,7 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
     })
 }
 
-/// `None`: it cannot be used, which has been said. On a runtime.
+/// `None`: it cannot be used, which has been reported. On a runtime.
 pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emit: &Emit) -> Option<RemoteCache> {
     let machine = Machine::new(gpus_for(plan));
     match RemoteCache::new(address, plan, &machine, Arc::clone(shelf), Arc::clone(emit)) {
@@ -40,7 +40,7 @@ pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emi
     }
 }
 
-/// Waits until what was made is there, too.
+/// Waits until new outputs are there, too.
 pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emit: &Emit) {
     let Unsent(left) = share.finish(stop).await;
     if left > 0 {
@@ -51,7 +51,7 @@ pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emi
     }
 }
 
-/// The GPUs of this machine, asked for only if an output that may be shared is made with some.
+/// The GPUs of this machine, queried only if an output that may be shared is made with some.
 pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
     const LIMIT: Duration = Duration::from_mins(1);
     if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {

@@ -1,4 +1,4 @@
-//! `regatta sim serve`: the simulated Triton as a process of its own.
+//! `regatta sim serve`: the simulated Triton as a separate process.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
     })
 }
 
-/// The server that a preflight asks: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
+/// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, Trouble> {
     let server =
         GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
@@ -60,7 +60,7 @@ fn ready_line(at: &Addresses) -> String {
     line
 }
 
-/// The hidden `--fault NAME[=N]` options, for tests of what stands before a server.
+/// The hidden `--fault NAME[=N]` options, for tests of clients and proxies.
 fn faults(given: &[(String, String)]) -> Result<Faults, Trouble> {
     let mut faults = Faults::default();
     for (name, value) in given {

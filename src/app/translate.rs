@@ -1,7 +1,7 @@
-//! `import` of command lines and configs: what another tool's words mean here, printed as something that can be run.
+//! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
-//! On stdout stands a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
-//! carried over. On stderr stands how much that is.
+//! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
+//! carried over. stderr gets how much that is.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -93,7 +93,7 @@ fn tell(global: &Global, mut told: Translation) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-/// The manifest of a bench line, and what its head says of the line itself.
+/// The manifest of a bench line, and the comment at its head about the line itself.
 fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();
@@ -149,7 +149,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
         let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
         load(&project.manifests, name, &GivenValues { params, env })
     };
-    // Which parameters there are is known with any value for those that a person must give.
+    // The parameters are known with any value for those that the user must give.
     let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
         let filled: Vec<_> = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
         if filled.is_empty() { Err(found) } else { given(filled, &[]) }
@@ -189,7 +189,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
             told.left.push(UntranslatedOption { word: format!("--env {variable}=…"), why });
         }
     }
-    // What it does not take is told as it is told of a run.
+    // Report what it does not take in the same way as for a run.
     if let Err(found) = given(params, &line.env) {
         let names = unsaid(&found);
         if names.is_empty() {
@@ -202,7 +202,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     Ok(format!("{}\n", front.join(" ")))
 }
 
-/// Parameters that have no value, where that is all that is wrong.
+/// Parameters that have no value, where that is the only error.
 fn unsaid(found: &Diagnostics) -> Vec<String> {
     let names = found.sorted().into_iter().map(|one| {
         let name = one.message.strip_prefix("the parameter `")?.strip_suffix("` has no value")?;
@@ -215,7 +215,7 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
     serde_yaml::to_string(manifest).map_err(|error| anyhow::Error::from(error).into())
 }
 
-/// The text, below what is to be known of it.
+/// The text, below the notes on it.
 fn print(told: &Translation, same: &[String], text: &str) {
     let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
     let mut list = |title: &str, lines: &[String]| {
@@ -241,7 +241,7 @@ fn shell(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell takes it. A NUL cannot stand in a command line anyway.
+/// As a shell takes it. A NUL cannot be in a command line anyway.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

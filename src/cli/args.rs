@@ -1,4 +1,4 @@
-//! What was typed: clap's table of commands and options. It says nothing about meaning; `request` does.
+//! What was typed: clap's table of commands and options. It defines no meaning; `request` does.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! From the words of `regatta bench` to what it means, other tools' words included.
+//! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
 }
 
 pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, Mistake> {
-    // `--goodput` takes words up to the next option: a TARGET behind it is the last of them.
+    // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
         args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
     }

@@ -1,4 +1,4 @@
-//! The options of `regatta bench`: our own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
+//! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
 use std::path::PathBuf;
 

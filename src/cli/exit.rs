@@ -8,7 +8,7 @@ use crate::event::{FailureKind, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CliExit {
-    /// Everything asked for is done.
+    /// Everything requested is done.
     Done = 0,
     /// A stage failed, or Regatta itself could not go on.
     Failed = 1,
@@ -21,11 +21,11 @@ pub enum CliExit {
     /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a stage that
     /// failed.
     InvalidServer = 5,
-    /// It differs from the lock file, and `--locked` was asked for.
+    /// It differs from the lock file, and `--locked` was given.
     Differs = 6,
     /// A comparison shows a difference that `--fail-if` does not allow.
     DifferenceExceeded = 7,
-    /// Somebody asked the run to stop (128 + SIGINT).
+    /// A stop request interrupted the run (128 + SIGINT).
     Interrupted = 130,
 }
 
@@ -34,7 +34,7 @@ impl CliExit {
         self as u8
     }
 
-    /// The meaning of a code that another of us left with.
+    /// The meaning of an exit code of another Regatta process.
     pub fn from_code(code: i32) -> Self {
         let all = [
             Self::Done,

@@ -1,4 +1,4 @@
-//! What `--help` says below the options: examples, and what the exit codes mean.
+//! What `--help` shows below the options: examples, and what the exit codes mean.
 
 macro_rules! examples {
     ($($line:literal),+ $(,)?) => { concat!("Examples:\n", $("  ", $line, "\n"),+) };

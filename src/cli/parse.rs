@@ -1,4 +1,4 @@
-//! From the words of a command line to an [`Invocation`]: the one place where what was typed gets its meaning.
+//! From the arguments of a command line to an [`Invocation`]: the one place where what was typed gets its meaning.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

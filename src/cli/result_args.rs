@@ -1,4 +1,4 @@
-//! What was typed after `report`, `compare`, `export`, `import` and `explain`: results, ours and other tools'.
+//! What was typed after `report`, `compare`, `export`, `import` and `explain`: results of Regatta and of other tools.
 
 use std::path::PathBuf;
 

@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-/// One parameter, or one value by its place, given on the command line. What the value may be is for the manifest to say.
+/// One parameter, or one value by its place, given on the command line. The manifest decides which values are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenSetting {
     pub key: String,
     pub value: String,
 }
 
-/// Why a word is no setting, with what to try.
+/// Why an argument is no setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     #[error("`{0}` is not KEY=VALUE\n  hint: write `{0}=VALUE`; `regatta show MANIFEST` lists the parameters")]

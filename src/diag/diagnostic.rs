@@ -1,4 +1,4 @@
-//! One mistake with its places and hints, and a list of them.
+//! One error with its places and hints, and a list of them.
 
 use super::Span;
 
@@ -8,19 +8,19 @@ pub enum Severity {
     Warning,
 }
 
-/// A place and what to say there (may be empty).
+/// A place and the label to print there (may be empty).
 #[derive(Clone, Debug)]
 pub struct Label {
     pub span: Span,
     pub text: String,
 }
 
-/// One mistake. Its message is a lower-case fragment; what to try stands in `hints`.
+/// One error. Its message is a lower-case fragment; `hints` has what to try.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
-    /// Where; absent for mistakes that are in no file (the command line).
+    /// The place; absent for errors that are in no file (the command line).
     pub primary: Option<Label>,
     pub further: Vec<Label>,
     pub hints: Vec<String>,
@@ -41,7 +41,7 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(message) }
     }
 
-    /// The place, with what is to be said right there.
+    /// The place, with the label to print there.
     #[must_use]
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
         self.primary = Some(Label { span, text: text.into() });
@@ -125,7 +125,7 @@ impl Diagnostics {
         list
     }
 
-    /// Without repetitions: one mistake in a loop is one mistake.
+    /// Without repetitions: one error in a loop is one error.
     #[must_use]
     pub fn unique(mut self) -> Self {
         let mut seen = std::collections::HashSet::new();

@@ -1,6 +1,6 @@
-//! Points at a place in a text and says what is wrong and what to try.
+//! Points at a place in a text and reports what is wrong and what to try.
 //!
-//! A leaf: it knows nothing of YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
+//! A leaf: it has no dependency on YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
 
 mod diagnostic;
 mod render;

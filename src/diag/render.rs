@@ -1,4 +1,4 @@
-//! Turns diagnostics into text in rustc's look. The only place that knows `annotate-snippets`.
+//! Turns diagnostics into text in rustc's style. The only place that uses `annotate-snippets`.
 
 use std::fmt::Write as _;
 

@@ -1,17 +1,17 @@
-//! A named text and ranges in it. Never reads a file: whoever has the text makes the `SourceText`.
+//! A named text and ranges in it. Never reads a file: the caller has the text and makes the `SourceText`.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// A text with the name that people know it by. Cheap to clone.
+/// A text with its name for users. Cheap to clone.
 #[derive(Clone)]
 pub struct SourceText(Arc<Inner>);
 
 struct Inner {
     name: String,
     text: String,
-    /// Something that was typed and not written into a file: it has no lines worth counting.
+    /// Something that was typed and not written into a file: its lines are not counted.
     is_said: bool,
     /// Byte offsets at which lines begin.
     lines: OnceLock<Vec<usize>>,
@@ -22,7 +22,7 @@ impl SourceText {
         Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: false, lines: OnceLock::new() }))
     }
 
-    /// A word that somebody typed; `name` is where: `command line`. Its places are told without a line.
+    /// An argument that a user typed; `name` is where: `command line`. Its places are reported without a line.
     pub fn said(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: true, lines: OnceLock::new() }))
     }

@@ -1,6 +1,6 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
-/// The nearest known name, if one is near enough to be a slip of the hand or of memory.
+/// The nearest known name, if one is near enough to be a typing error.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = word.chars().count();
@@ -8,7 +8,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let mut best: Option<(usize, &str)> = None;
     for name in known {
         let distance = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
-        // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real slip.
+        // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing error.
         let short = length >= 4 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
         let distance = if short { distance.min(allowed) } else { distance };
         if distance <= allowed && distance < length && best.is_none_or(|(least, _)| distance < least) {

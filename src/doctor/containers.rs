@@ -1,4 +1,4 @@
-//! Container programs: whether they answer, whether they can hand GPUs in, whether the images are there.
+//! Container programs: whether they answer, whether they can pass GPUs in, whether the images are there.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Everything that was asked, in the order in which a person would look.
+//! Everything that was requested, in the usual order of a diagnosis.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use super::needs::Needs;
 use super::{containers, gpus, hosts, limits, secrets, tools, weights};
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 
-/// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
-/// outputs go. Blocks until every program has answered or has had its time.
+/// Checks this machine for what is needed; `None`: facts only. `project` is the base of relative paths, `state` is where
+/// outputs go. Blocks until every program has answered or has timed out.
 pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<DoctorFinding> {
     let asked = needs.is_some();
     let mut needs = needs.cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Docto
     all
 }
 
-/// Its name for people, and what it is like.
+/// Its display name, and the distribution family.
 fn os() -> (String, String) {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {
@@ -70,7 +70,7 @@ fn slurm(needs: &Needs) -> Option<DoctorFinding> {
     )
 }
 
-/// Only what is not there is worth a line.
+/// Only what is missing is shown.
 fn file(path: &str, by: &[String], project: &Path) -> Option<DoctorFinding> {
     if project.join(path).exists() {
         return None;

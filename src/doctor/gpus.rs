@@ -1,4 +1,4 @@
-//! GPUs, driver and CUDA, as `nvidia-smi` tells of them.
+//! GPUs, driver and CUDA, as `nvidia-smi` reports them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::needs::Needs;
 use crate::process::{ProbeOutput, ProbeResult, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
 
-/// A machine whose driver starts up for the question takes several seconds for each GPU.
+/// A machine that starts its driver for the query takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
 const QUERY: &str = "--query-gpu=index,name,memory.total,driver_version,compute_cap";
 /// A data sheet's 141 GB are 143771 MiB here, and 80 GB are 81559 MiB.
@@ -104,13 +104,13 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFindin
     all
 }
 
-/// Whether the weights of each engine have room on each of its GPUs; what is left is for activations and the KV cache.
+/// Whether the weights of each engine fit on each of its GPUs; what is left is for activations and the KV cache.
 fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let least = gpus.list.iter().map(|gpu| gpu.memory).min()?;
     let most = needs.gpu_weights.iter().map(|(_, bytes)| *bytes).max()?;
     let by: Vec<String> =
         needs.gpu_weights.iter().filter(|(_, bytes)| *bytes == most).map(|(task, _)| task.clone()).collect();
-    // The driver and the CUDA context have theirs, too.
+    // The driver and the CUDA context need memory, too.
     let standing = match most as f64 / least as f64 {
         share if share > 0.95 => FindingLevel::Missing,
         share if share > 0.85 => FindingLevel::Doubtful,

@@ -1,4 +1,4 @@
-//! Machines that servers are to run on: all asked at once, whether they could be used.
+//! Machines that servers are to run on: queries all at once whether they can be used.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::needs::Needs;
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 use crate::stage::ask_host;
 
-/// A line on each host. Blocks until the last one has answered or has had its time.
+/// A line on each host. Blocks until the last one has answered or has timed out.
 pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = needs

@@ -90,7 +90,7 @@ fn files(needs: &Needs) -> DoctorFinding {
     finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, standing).fix("ulimit -n 65536")
 }
 
-/// Bytes that we may still write.
+/// Bytes that this process may still write.
 fn free(folder: &Path) -> Option<u64> {
     rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }

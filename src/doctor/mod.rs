@@ -6,8 +6,8 @@
 //!  the machine ────────┘
 //! ```
 //!
-//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] asks the machine, with short questions to programs
-//! that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only ever "set" or "not set".
+//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls of
+//! programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set" or "not set".
 
 mod containers;
 mod examine;

@@ -11,7 +11,7 @@ use crate::manifest::model::{
 use crate::plan::{Plan, PlanReference, Task};
 use crate::stage::{LaunchPreview, image_program, place_of, previews};
 
-/// Who needs it.
+/// The tasks that need it.
 type By = Vec<String>;
 
 /// What a plan needs of the machine that runs it.
@@ -22,7 +22,7 @@ pub struct Needs {
     /// The most GPUs that one task leases.
     pub gpus: u32,
     pub gpus_by: By,
-    /// Gigabytes of each GPU, as the manifest's system says.
+    /// Gigabytes of each GPU, from the manifest's system.
     pub gpu_memory: Option<(f64, String)>,
     pub containers: BTreeMap<String, Contained>,
     pub secrets: BTreeMap<String, By>,
@@ -32,14 +32,14 @@ pub struct Needs {
     pub gpu_weights: Vec<(String, u64)>,
     /// Bytes that engines will take, and how that was counted.
     pub disk: Vec<(String, u64)>,
-    /// Checkpoints to be fetched, by their tasks: their hub knows how large they are.
+    /// Checkpoints to fetch, by their tasks: their hub reports their size.
     pub weights: Vec<(String, Weights)>,
     /// Servers and ranks outside of containers that share memory.
     pub shared_memory: By,
     /// Several GPUs outside of a container: pinned memory.
     pub pinned: By,
     pub slurm: By,
-    /// Machines that servers run on, by name. What these need there is not looked for here.
+    /// Machines that servers run on, by name. Their own needs are not checked here.
     pub hosts: BTreeMap<String, (SshMachine, By)>,
     pub benchmarks: By,
 }
@@ -180,7 +180,7 @@ impl Needs {
                 }
                 self.engine(task, engine);
             }
-            // What is in the image is the image's.
+            // Programs in an image are not checked here.
             Action::Shell(_) if is_contained => {}
             Action::Shell(ShellScript::Words(words)) => {
                 if let Some(program) = words.first() {
@@ -214,7 +214,7 @@ impl Needs {
         }
     }
 
-    /// The engine, and its converted checkpoint, which is as large and goes when the engine is there.
+    /// The engine, and its converted checkpoint, which is as large and is deleted when the engine exists.
     fn engine(&mut self, task: &Task, engine: &Engine) {
         // NVFP4 has a scale of one byte for every sixteen weights.
         let width = match engine.precision.as_str() {

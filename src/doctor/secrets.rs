@@ -1,4 +1,4 @@
-//! Secrets: whether they are set. Their values are not looked at.
+//! Secrets: whether they are set. Their values are not read.
 
 use std::env;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Programs that a text for `sh` calls, as far as the text shows them: the first word of each command. What a script calls by
-//! itself, or builds up from variables, stays unseen.
+//! itself, or builds up from variables, is not found.
 
 /// Words before a command that are no command themselves.
 const BEFORE: [&str; 14] =

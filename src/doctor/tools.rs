@@ -1,11 +1,11 @@
-//! Programs: whether they are there, which version, and what installs them.
+//! Programs: whether they exist, which version, and what installs them.
 
 use std::time::Duration;
 
 use crate::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 
-/// How long a program may take to say its version.
+/// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What gets a program onto a machine.
@@ -18,7 +18,7 @@ enum From {
 
 struct Tool {
     name: &'static str,
-    /// What it says its version to; empty: it does not.
+    /// Arguments that make it print its version; empty: there are none.
     version: &'static [&'static str],
     from: From,
 }
@@ -64,14 +64,14 @@ const TOOLS: [Tool; 30] = [
     Tool { name: "ssh", version: &["-V"], from: From::Package("openssh-client", "openssh-clients") },
 ];
 
-/// What is looked at when nobody says what is needed.
+/// The programs to check when there is no manifest.
 pub const USUAL: [&str; 8] = ["git", "git-lfs", "cmake", "g++", "python3", "mpirun", "srun", "tritonserver"];
 
 pub fn is_known(program: &str) -> bool {
     TOOLS.iter().any(|tool| tool.name == program)
 }
 
-/// A program, and who needs it; nobody: a fact.
+/// A program, and the tasks that need it; without any, a fact.
 pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
     let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
@@ -84,7 +84,7 @@ pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
 }
 
-/// What a program says of its version, if it is one that is known to say it: `path` is asked as a program of that name.
+/// The version that a program prints, if it is known to print one: `path` is treated as a program of that name.
 pub fn version_of(path: &str, name: &str) -> Option<String> {
     version(path, TOOLS.iter().find(|tool| tool.name == name))
 }

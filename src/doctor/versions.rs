@@ -1,4 +1,4 @@
-//! What this machine is, as far as a result depends on it: programs by their versions, GPUs, driver. For who writes it down.
+//! What this machine is, as far as a result depends on it: programs by their versions, GPUs, driver. For records and lock files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const OF_TRTLLM: [&str; 4] = ["trtllm-build", "trtllm-serve", "trtllm-bench", "trtllm-llmapi-launch"];
 const ASK_TRTLLM: &str = "import importlib.metadata as m; print(m.version('tensorrt_llm'))";
 
-/// Name → what the program says of its version, or what lies beside it says. Those that do not tell are left out.
+/// Name → the version that the program, or a file beside it, reports. Programs without a version are left out.
 pub fn versions(needs: &Needs, project: &Path) -> BTreeMap<String, String> {
     let programs = needs.programs.keys().chain(needs.containers.keys());
     programs.filter_map(|program| Some((name(program).to_owned(), version(program, project)?))).collect()
@@ -46,12 +46,12 @@ fn version(program: &str, project: &Path) -> Option<String> {
         return Some(text.trim().to_owned());
     }
     let line = tools::version_of(&path.display().to_string(), name(program))?;
-    // `pip 24.0 from /usr/lib/…`: where it lies is the machine's own.
+    // `pip 24.0 from /usr/lib/…`: the path is specific to the machine.
     let words = line.split_whitespace().take_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ");
     Some(words.trim_end_matches(" from").to_owned())
 }
 
-/// Where a program is that is called so.
+/// The path of a program by its name.
 fn found(program: &str, project: &Path) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(project.join(program)).filter(|path| path.is_file());

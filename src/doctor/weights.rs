@@ -10,8 +10,8 @@ use crate::stage::weights_size;
 /// How long a hub may take for its index.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks the hub of each checkpoint that is not here yet how large it is, and adds that to the disk that is needed; `state` is where
-/// outputs go. Of those that nobody could tell of a line each.
+/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed; `state` is
+/// the folder of outputs. Returns a finding for each checkpoint of unknown size.
 pub fn sized(needs: &mut Needs, state: &Path) -> Vec<DoctorFinding> {
     let latest = state.parent().unwrap_or(state).join("latest");
     let mut unknown = Vec::new();

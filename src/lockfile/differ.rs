@@ -12,7 +12,7 @@ use crate::plan::ActionKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LockDifference {
     pub part: LockPart,
-    /// Of `asked` and `became`: whose.
+    /// The task of `asked` and `became`.
     pub task: Option<String>,
     pub field: String,
     /// `None`: it was not there.
@@ -31,9 +31,9 @@ pub enum LockPart {
     Parameter,
     Machine,
     Tool,
-    /// What a stage is asked for.
+    /// A stage's request.
     Asked,
-    /// What it became.
+    /// The stage's outcome.
     Became,
 }
 
@@ -43,7 +43,7 @@ pub enum LockPart {
 pub enum DifferenceWeight {
     /// Something else is run.
     Stops,
-    /// The same was asked for, and came out otherwise: builds hold times and paths, engines the kernels that were fastest then.
+    /// The same request with another outcome: builds hold times and paths, engines the kernels that were fastest then.
     Told,
     /// A consequence of what else differs.
     Follows,
@@ -52,9 +52,9 @@ pub enum DifferenceWeight {
 /// What a run holds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// Nothing; everything is told.
+    /// Nothing; everything is reported.
     Warn,
-    /// What it is asked for, and what that names: commits, images, weights, versions.
+    /// The requests, and what they name: commits, images, weights, versions.
     Inputs,
     /// Bytes of outputs and this program's version, too.
     Exact,
@@ -101,7 +101,7 @@ impl LockDifference {
     }
 }
 
-/// Everything in which `now` is not what `locked` says: parameters, machine, tools, then stage by stage.
+/// Everything in which `now` differs from `locked`: parameters, machine, tools, then stage by stage.
 pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
     let mut found = Vec::new();
     if locked.regatta != now.regatta {
@@ -127,7 +127,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             if before == after || is_left_out {
                 continue;
             }
-            // What the other machine did not ask about is no sign that it was different there.
+            // A fact that the other machine did not record is no sign of a difference.
             let weight = if before.is_none() && part != LockPart::Parameter {
                 DifferenceWeight::Told
             } else {
@@ -148,7 +148,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
     found
 }
 
-/// What became of one task, held against what the lock says; `now` without the digest of the output is compared without it.
+/// The outcome of one task, checked against the lock; `now` without the digest of the output is compared without it.
 pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
     let [before, mut after] = [&locked.became, now].map(|became| flat("", became.iter()));
     let mut before = before;

@@ -38,7 +38,7 @@ pub struct LockSection {
     /// `arch`; with GPUs: `GPUs`, `driver`, `CUDA`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub machine: BTreeMap<String, String>,
-    /// Programs that its stages start outside of containers → what they say of their version.
+    /// Programs that its stages start outside of containers → the version they print.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, String>,
     /// By task.
@@ -53,13 +53,13 @@ pub struct LockEntry {
     pub kind: ActionKind,
     /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what its needs made.
     pub asked: BTreeMap<String, Value>,
-    /// `key`, `output`, and what the output says of itself: commits, image ids, weights, versions.
+    /// `key`, `output`, and what the output reports: commits, image ids, weights, versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub became: BTreeMap<String, Value>,
 }
 
 impl LockEntry {
-    /// What is asked of a task.
+    /// The request of a task.
     pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &Private) -> Self {
         let mut asked: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
@@ -88,7 +88,7 @@ impl LockEntry {
         Self { kind: task.kind, asked, became: BTreeMap::new() }
     }
 
-    /// With what came of it. `output`: only where making it again can give the same bytes.
+    /// With the outcome. `output`: only where making it again can give the same bytes.
     #[must_use]
     pub fn with(mut self, told: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
         let lowered = key.facts.iter().filter(|(name, _)| name.starts_with(LOWERED));

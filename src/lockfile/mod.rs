@@ -1,4 +1,4 @@
-//! `regatta.lock`: what the last good runs were asked for, and what became of it, as a file that people commit and read; and how
+//! `regatta.lock`: the requests and outcomes of the last good runs, as a file that people commit and read; and how
 //! two such differ.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `asked` is known before anything runs, `became` only afterwards. There are no times, no folders of the machine and no secrets in
-//! it, and measurements are left out: who runs the same once more writes the same bytes. Pure: whoever calls it reads
-//! and writes the file, and starts what is asked for.
+//! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
+//! and writes the file, and starts what is requested.
 
 mod differ;
 mod entry;

@@ -1,12 +1,12 @@
-//! A branch, a tag of an image, a revision of weights mean something else tomorrow: a locked run asks for what they meant.
+//! A branch, a tag of an image, a revision of weights mean something else tomorrow: a locked run uses what they meant.
 
 use serde_json::Value;
 
 use super::LockEntry;
 use crate::plan::{ActionKind, Task};
 
-/// Writes into a task's action what its name meant when it was locked. What was done, in words; `None`: nothing, because it
-/// names one thing for good already, or the lock does not say.
+/// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
+/// names one thing permanently already, or the lock does not have it.
 pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
     let mut action: Value = serde_json::from_str(&task.action).ok()?;
     let (field, word) = match task.kind {

@@ -1,11 +1,11 @@
-//! What must not get into a file that people commit: secrets, and where things lie on one machine.
+//! What must not get into a file that people commit: secrets, and the machine's own paths.
 
 use serde_json::Value;
 
-/// A shorter one would hide words that only look like it.
+/// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;
 
-/// Knows what is nobody else's business.
+/// Knows the values that must not leave this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Private {
     secrets: Vec<String>,
@@ -20,7 +20,7 @@ impl Private {
         Self { secrets, folders: folders.into_iter().filter(|(folder, _)| folder.len() > 1).collect() }
     }
 
-    /// A text without them: a value that is an absolute path is told by its last name.
+    /// A text without them: only the last name of an absolute path is kept.
     pub fn text(&self, text: &str) -> String {
         let mut text = self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"));
         if text.contains("://") {

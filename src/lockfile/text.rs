@@ -30,7 +30,7 @@ impl Default for LockFile {
 /// The bytes of a lock file.
 ///
 /// # Errors
-/// What YAML cannot say; nothing that a run writes.
+/// What YAML cannot express; nothing that a run writes.
 pub fn write(file: &LockFile) -> Result<String, Unreadable> {
     let mut file = file.clone();
     for entry in file.runs.values_mut().flat_map(|section| section.stages.values_mut()) {

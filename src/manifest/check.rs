@@ -1,4 +1,4 @@
-//! Walks a node against a [`ValueShape`] and reports every mistake, each once, at its place.
+//! Walks a node against a [`ValueShape`] and reports every error, each once, at its place.
 
 use super::node::{Map, Node, Tree, is_template};
 use super::shape::{Object, Range, ValueShape};
@@ -16,7 +16,7 @@ pub enum Templates {
     Done,
 }
 
-/// Checks a value and everything in it. `path` is how people name it, `key` is where its key stands.
+/// Checks a value and everything in it. `path` is its name in messages, `key` is the position of its key.
 pub fn check(node: &Node, shape: &ValueShape, path: &str, key: &Span, templates: Templates, found: &mut Diagnostics) {
     Walk { templates, found }.value(node, shape, path, key);
 }
@@ -70,7 +70,7 @@ impl Walk<'_> {
     }
 
     fn object(&mut self, map: &Map, object: &Object, path: &str, key: &Span) {
-        // A required key that is only misspelled is one mistake, not two.
+        // A required key that is only misspelled is one error, not two.
         let mut meant = Vec::new();
         for (name, entry) in map {
             let Some(shape) = object.fields.get(name) else {

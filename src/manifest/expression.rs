@@ -19,7 +19,7 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
 
-/// Begins the detail of an error that already says all there is to say: why, a line break, a hint.
+/// Begins the detail of an error that is complete already: why, a line break, a hint.
 const BARE: char = '\u{1}';
 
 fn bare_error(why: &str, hint: &str) -> Error {
@@ -99,7 +99,7 @@ impl Expressions {
             let wrong = |why| Error::new(ErrorKind::InvalidOperation, why);
             duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
-        // What cannot be, in the manifest's own words: `{{ a if b else fail('why not', 'what to do') }}`.
+        // What is impossible, with the manifest's own message: `{{ a if b else fail('why not', 'what to do') }}`.
         env.add_function("fail", |why: &str, hint: Option<&str>| {
             Err::<Value, _>(bare_error(why, hint.unwrap_or_default()))
         });
@@ -122,8 +122,8 @@ impl Expressions {
         paths
     }
 
-    /// The names in a text that exist nowhere, without computing anything: for manifests that have other mistakes,
-    /// so that all are told at once. Texts that ask whether something is defined are left alone.
+    /// The names in a text that exist nowhere, without computing anything: for manifests that have other errors,
+    /// so that all are reported at once. Texts that test whether something is defined are left alone.
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
         match &node.tree {
             Tree::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {
@@ -401,7 +401,7 @@ fn quick(path: &str, scope: &Scope) -> Option<Value> {
     value
 }
 
-/// Where a name stands in the source of a scalar.
+/// The position of a name in the source of a scalar.
 fn find(span: &Span, path: &str) -> Option<Span> {
     let text = span.text();
     let boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.');
@@ -420,7 +420,7 @@ fn find(span: &Span, path: &str) -> Option<Span> {
     None
 }
 
-/// A range of a scalar's text as a place in its source: the same words, the same occurrence.
+/// A range of a scalar's text as a place in its source: the same text, the same occurrence.
 fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
     let words = text.get(range.clone())?.trim();
     if words.is_empty() || words.contains('\n') {

@@ -67,7 +67,7 @@ pub struct FileId {
     pub rel: String,
 }
 
-/// What reading a file gave: the name for people and the bytes.
+/// The result of reading a file: the display name and the bytes.
 pub struct ReadSource {
     pub name: String,
     pub bytes: Vec<u8>,
@@ -80,7 +80,7 @@ impl ManifestLibrary {
         Self { root: fs::canonicalize(&absolute).unwrap_or(absolute) }
     }
 
-    /// The file that a person means by `what`: a path, or a name.
+    /// The file that `what` means: a path, or a name.
     pub fn find(&self, what: &str) -> Option<FileId> {
         let path = Path::new(what);
         let spelled_as_path = what.contains('/') || has_yaml_suffix(what);
@@ -178,7 +178,7 @@ impl FileId {
         Some(Self { root: self.root.clone(), rel: normal(folder, path)? })
     }
 
-    /// The file's content. The error is a fragment that says what is wrong with it.
+    /// The file's content. The error is a fragment that describes what is wrong with it.
     pub fn read(&self) -> Result<ReadSource, String> {
         let path = self.root.join(&self.rel);
         if !path.is_file() {

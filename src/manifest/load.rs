@@ -300,14 +300,14 @@ impl Loader {
         }
     }
 
-    /// The folder of a `catalog` parameter, relative to the file that says so.
+    /// The folder of a `catalog` parameter, relative to the file that sets it.
     fn folder(&self, entry: &MapEntry) -> Option<FileId> {
         let catalog = &entry.node.get("catalog")?.node;
         let file = self.by_name.get(catalog.span.source().name())?;
         file.beside(catalog.text()?)
     }
 
-    /// Params, vars and the words of the language share one namespace; names are names.
+    /// Params, vars and the keywords of the language share one namespace; names are names.
     fn names(&mut self, root: &Node) {
         let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
         if let Some(name) = root.get("name")
@@ -375,7 +375,7 @@ impl Loader {
     }
 }
 
-/// Expressions are computed by `plan`, which a manifest with mistakes never reaches: tell unknown names here.
+/// `plan` computes expressions, which a manifest with errors never reaches: report unknown names here.
 fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
     let Some(stages) = map.get("stages").and_then(|entry| entry.node.map()) else { return };
     let names: Vec<&str> = stages.keys().map(String::as_str).collect();

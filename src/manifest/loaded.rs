@@ -13,7 +13,7 @@ use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 use crate::event::Digest;
 
-/// What a person gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
+/// What the user gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
 /// and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct GivenValues {
@@ -41,7 +41,7 @@ impl fmt::Display for ValueOrigin {
     }
 }
 
-/// A manifest without mistakes in its structure: parameters chosen, vars computed, stages still with expressions.
+/// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub name: String,
@@ -53,9 +53,9 @@ pub struct Manifest {
     pub vars: IndexMap<String, Node>,
     /// Params and vars, as expressions see them.
     pub globals: Arc<IndexMap<String, minijinja::Value>>,
-    /// Each word of the command line, and the stages that look at what it sets.
+    /// Each argument of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
-    /// Words of the command line that may change nothing, and what to say if the plan is the same without them.
+    /// Arguments of the command line that may change nothing, and the diagnostic if the plan is the same without them.
     pub coined: Vec<(String, Diagnostic)>,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
@@ -141,7 +141,7 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
                         Err(found) => (None, first(&found)),
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
-                            // Without what a person must give, a good manifest may lack a parameter: that is not broken.
+                            // Without what the user must give, a good manifest may lack a parameter: that is not broken.
                             let broken =
                                 load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
                             (about, broken.as_ref().and_then(first))

@@ -1,7 +1,7 @@
 //! Turns text into a `Manifest` that needs no further checking; owns the JSON Schema.
 //!
 //! [`load()`] reads a manifest with everything it includes, gives parameters their values, merges the chosen catalog
-//! files, and reports every mistake with its place. It starts nothing and writes nothing. Expressions inside stages
+//! files, and reports every error with its place. It starts nothing and writes nothing. Expressions inside stages
 //! are rendered by `plan`, with [`Expressions`].
 
 mod check;

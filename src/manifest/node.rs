@@ -1,4 +1,4 @@
-//! A YAML value in which every scalar, list and map knows the place it was written at.
+//! A YAML value in which every scalar, list and map has the place it was written at.
 //!
 //! Merging, checking and rendering work on nodes, so provenance is never looked up: it is carried along.
 
@@ -142,7 +142,7 @@ fn memchr_brace(text: &str) -> bool {
     text.as_bytes().contains(&b'{')
 }
 
-/// A scalar as a person would type it; lists and maps as JSON.
+/// A scalar as a user would type it; lists and maps as JSON.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -3,7 +3,7 @@
 //! A key with dots names a place: from the top (`vars.tuning.kv_fraction`, `stages.engine.engine.build_flags.max_num_tokens`);
 //! by the name of a var; by the name of a stage, with or without its action (`engine.build_flags.max_num_tokens`); or by
 //! what only one stage has (`build_flags.max_num_tokens`). The value is YAML, maps merge, `null` takes a flag away. Where it
-//! came from stays with it: `regatta show` says `command line`, and what is wrong with it points at the word that was typed.
+//! came from stays with it: `regatta show` prints `command line`, and an error in it points at the argument that was typed.
 
 use super::merge::merge;
 use super::model::Action;
@@ -21,7 +21,7 @@ pub struct Override {
     pub word: SourceText,
     /// From the top: `vars`, `tuning`, `kv_fraction`.
     pub path: Vec<String>,
-    /// The names beside it, for a person who slipped.
+    /// The names beside it, for suggestions after a typing error.
     pub siblings: Vec<String>,
     /// Whether there was a value before.
     pub is_known: bool,
@@ -61,14 +61,14 @@ fn one(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagno
     Ok(Override { word: word.clone(), path, siblings, is_known })
 }
 
-/// The value behind the `=`, with its places in the word.
+/// The value behind the `=`, with its places in the argument.
 fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
     let whole = word.span(from..word.text().len());
     let text = whole.text();
     if text.contains(read::RESERVED) {
         return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(whole, "here"));
     }
-    // As long as the word itself, so that places in the one are places in the other.
+    // As long as the argument itself, so that places in the one are places in the other.
     let padded = SourceText::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
     Ok(match read::read(&padded) {
         Ok(node) => moved(node, word),
@@ -141,7 +141,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
         let is_key = matches!(shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
         let through = action(&stage.node).filter(|_| !is_key);
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
-        // `serve: { triton: … }`: which server it is, nobody wants to write again.
+        // `serve: { triton: … }`: the server is known, so the key need not repeat it.
         let body = through.first().and_then(|action| stage.node.get(action)).and_then(|body| body.node.map());
         if let Some((only, _)) = body.and_then(|body| body.first()).filter(|(name, entry)| {
             matches!(through[0].as_str(), "serve" | "mlperf") && *name != below && entry.node.map().is_some()
@@ -210,7 +210,7 @@ fn inside(root: &Node, way: &[String]) -> Vec<String> {
     here.map().into_iter().flat_map(Map::keys).cloned().collect()
 }
 
-/// Puts a value at the end of a way; maps that are not there yet are made. On error: what stands in the way.
+/// Puts a value at the end of a path; creates missing maps. On error: what blocks the path.
 fn set(node: &mut Node, way: &[String], key: &Span, value: Node) -> Result<(), Node> {
     let Some((step, rest)) = way.split_first() else {
         let before = std::mem::replace(node, Node::new(key.clone(), Tree::Null));

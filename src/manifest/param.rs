@@ -57,10 +57,10 @@ impl Chooser<'_> {
             };
         }
         if let Some(variable) = &rule.env
-            // Set and empty is how shells say "not set".
+            // Set and empty is how shells express "not set".
             && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
         {
-            // Shells have no lists: words with spaces between them are theirs.
+            // Shells have no lists: texts with spaces between them stand for one.
             return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
                 Ok(value) => Some((value, ValueOrigin::Environment(variable.clone()))),
                 Err(why) => {
@@ -143,7 +143,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// A default: a typed value, held against the same rules.
+    /// A default: a typed value, checked against the same rules.
     fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, Wrong> {
         if node.has_template() {
             return Err(Wrong::new("a default cannot be an expression").hint("compute it in `vars`"));

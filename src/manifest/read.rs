@@ -14,7 +14,7 @@ use super::node::{Map, MapEntry, Node, Tree};
 use super::scalar;
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
-/// Deeper nesting than this is a mistake or an attack.
+/// Deeper nesting than this is an error or an attack.
 pub const MAX_DEPTH: usize = 64;
 /// What plans use to mark references; no manifest may hold them.
 pub const RESERVED: [char; 2] = ['⟦', '⟧'];
@@ -87,7 +87,7 @@ struct Frame {
     /// Nodes in it so far, aliases expanded.
     size: usize,
     tree: Tree,
-    /// The key whose value comes next.
+    /// The key of the value that comes next.
     key: Option<(String, Span)>,
 }
 

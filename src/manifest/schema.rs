@@ -1,4 +1,4 @@
-//! The published JSON Schema: what schemars says of the types, plus what serde cannot say.
+//! The published JSON Schema: what schemars derives from the types, plus what serde cannot express.
 //!
 //! Inside `stages` a `{{ expression }}` may stand for anything; a stage has exactly one action, a param exactly one kind.
 
@@ -33,7 +33,7 @@ pub fn schema() -> Value {
         exactly_one(definitions, "Image", &Image::KINDS);
         definitions.insert("expression".to_owned(), template);
     }
-    // The keys that say what this is come first.
+    // The keys that describe the schema itself come first.
     let mut ordered = Map::new();
     ordered.insert("$schema".to_owned(), schema["$schema"].take());
     ordered.insert("title".to_owned(), json!("Regatta manifest"));
@@ -53,7 +53,7 @@ fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) 
     }
 }
 
-/// A file that is merged with others, of a catalog say, may give a parameter another default; its kind stands elsewhere.
+/// A file that is merged with others, for example of a catalog, may give a parameter another default; its kind stands elsewhere.
 fn or_default_alone(definitions: &mut Map<String, Value>) {
     let kinds: Vec<Value> = PARAM_KINDS.iter().map(|key| json!({ "required": [key] })).collect();
     if let Some(choices) = definitions.get_mut("Param").and_then(|param| param["oneOf"].as_array_mut()) {

@@ -1,6 +1,6 @@
 //! The JSON Schema of the model in a form that can be walked quickly: which keys, which types, which bounds.
 //!
-//! Compiled from what schemars says of the Rust types, so that there is one description of the language.
+//! Compiled from schemars' description of the Rust types, so that there is one description of the language.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub enum ValueShape {
     /// Free keys, all of one shape.
     Map(Arc<Self>),
     Object(Object),
-    /// One of these words.
+    /// One of these values.
     Words(Vec<String>),
     Either(Vec<Arc<Self>>),
 }
@@ -173,7 +173,7 @@ impl Compiler<'_> {
             }
             let one_of = fields.keys().cloned().collect();
             let object = ValueShape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
-            // Some of the enum's cases may be plain words; they are one choice.
+            // Some of the enum's cases may be plain strings; they are one choice.
             let words: Vec<String> = words.into_iter().flat_map(|(shape, _)| words_of(shape)).collect();
             return if words.is_empty() {
                 object

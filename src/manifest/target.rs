@@ -1,13 +1,13 @@
-//! Where requests go, as a person writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
+//! Where requests go, as a user writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
 
 use super::model::Protocol;
 use crate::event::Endpoint;
 
-/// What a target's text says.
+/// The parts of a target's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     pub endpoints: Vec<Endpoint>,
-    /// `None`: it says nothing of it.
+    /// `None`: the text does not set it.
     pub protocol: Option<Protocol>,
     /// Of an HTTP target that has one.
     pub path: Option<String>,
@@ -83,7 +83,7 @@ fn target(text: &str) -> Result<Targets, String> {
     }
 }
 
-/// The path tells the interface.
+/// The path determines the interface.
 fn asked_by_path(mut found: Targets, is_openai: bool) -> Targets {
     let path = found.path.clone().unwrap_or_default();
     let path = path.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! Which stages look at what was given on the command line. What no stage looks at changes nothing, and is a mistake.
+//! Which stages read what was given on the command line. What no stage reads changes nothing, and is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use crate::diag::{Diagnostic, Diagnostics, nearest};
 pub struct Uses {
     /// `requests=64` → its stages.
     pub readers: BTreeMap<String, BTreeSet<String>>,
-    /// Words for values that were not there before, in a var that stages look into by computed names: `tuning.kvfraction=0.8`
-    /// beside `tuning[scenario]`. What is to be said if the plan is the same without the word.
+    /// Arguments for values that were not there before, in a var that stages read by computed names: `tuning.kvfraction=0.8`
+    /// beside `tuning[scenario]`. With the diagnostic to report if the plan is the same without the argument.
     pub coined: Vec<(String, Diagnostic)>,
 }
 
-/// What each word of the command line is read by. Words that nobody reads are reported.
+/// What reads each argument of the command line. Arguments that nothing reads are reported.
 pub fn readers(
     given: &GivenValues,
     overrides: &[Override],

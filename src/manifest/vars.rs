@@ -11,7 +11,7 @@ use super::node::{Map, Node, Tree, is_template};
 use super::value::value_of;
 use crate::diag::{Diagnostic, Diagnostics};
 
-/// Computes every var and adds it to `globals`. Circles and mistakes are reported.
+/// Computes every var and adds it to `globals`. Cycles and errors are reported.
 pub fn resolve(
     vars: &Map,
     expressions: &Expressions,
@@ -32,7 +32,7 @@ pub fn resolve(
         match group {
             Ok(index) => {
                 let Some((name, entry)) = vars.get_index(index) else { continue };
-                // What stands on a mistake is not another mistake.
+                // What depends on an error is not another error.
                 if needs.get(index).is_some_and(|needs| needs.iter().any(|need| failed.contains(need))) {
                     failed.insert(index);
                     continue;

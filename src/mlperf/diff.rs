@@ -1,4 +1,4 @@
-//! Two submissions, or two runs, beside each other: what they are worth, and what differs in how they were made.
+//! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -156,7 +156,7 @@ fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
     );
 }
 
-/// Commits and what was under test, where the package is ours.
+/// Commits and what was under test, where Regatta made the package.
 fn of_lock(submitter: &Path, seen: &gate::ExaminedResult, settings: &mut BTreeMap<String, String>) {
     let Some(Ok(lock)) = PackageProvenance::of(submitter) else { return };
     settings.insert("regatta".to_owned(), lock.regatta.clone());

@@ -150,7 +150,7 @@ impl Run<'_> {
         if scenario == "Offline"
             && let (Some(rate), Some(lasted)) = (self.detail.number("result_samples_per_second"), lasted)
         {
-            // LoadGen issues 1.1 times what the rate asks for, so the real rate is enough.
+            // LoadGen issues 1.1 times what the rate requires, so the real rate is enough.
             let next = (rate * 10.0).ceil() / 10.0;
             self.next_qps = Some(next);
             let what = format!(

@@ -40,7 +40,7 @@ impl SubmissionLayout {
         }
     }
 
-    /// The name of the measurements' JSON that we write.
+    /// The name of the measurements' JSON that Regatta writes.
     pub fn measurements_file(self, system: &str, scenario: &str) -> String {
         match self {
             Self::Split => format!("{system}_{scenario}.json"),
@@ -69,7 +69,7 @@ pub fn test_folder(test: TestMode) -> &'static str {
     }
 }
 
-/// The file in which a test's verification says how it went.
+/// The file with the outcome of a test's verification.
 pub fn verdict_file(test: TestMode) -> &'static str {
     if test == TestMode::Test09 { "verify_output_len.txt" } else { "verify_accuracy.txt" }
 }

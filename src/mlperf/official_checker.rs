@@ -1,11 +1,11 @@
-//! What the official submission checker said, read from its output.
+//! The result of the official submission checker, read from its output.
 
 use serde::{Deserialize, Serialize};
 
-/// The last word of mlcommons/inference's submission checker.
+/// The final result of mlcommons/inference's submission checker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Official {
-    /// It said `SUMMARY: submission looks OK`.
+    /// It printed `SUMMARY: submission looks OK`.
     pub passed: bool,
     pub messages: Vec<OfficialFinding>,
     /// Its last lines, as they came.

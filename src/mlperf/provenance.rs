@@ -50,7 +50,7 @@ pub struct LockedRun {
     pub under_test: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// One finished task, as its record knows it.
+/// One finished task, from its record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProvenanceStage {
     pub task: String,

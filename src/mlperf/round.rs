@@ -15,7 +15,7 @@ pub struct Round {
     pub source: String,
     pub loadgen: LoadgenPin,
     pub benchmarks: IndexMap<String, Benchmark>,
-    /// Benchmarks of the round that are not run here → why, in a few words.
+    /// Benchmarks of the round that are not run here → a short reason.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub left_out: IndexMap<String, String>,
 }
@@ -44,7 +44,7 @@ pub struct Seeds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Benchmark {
-    /// LoadGen's name of the model in user.conf: it knows others than the benchmark's, and ignores those it does not know.
+    /// LoadGen's name of the model in user.conf: it has other names than the benchmark's, and ignores unknown ones.
     pub loadgen_model: String,
     /// Samples of the data set.
     pub dataset_samples: u64,
@@ -84,7 +84,7 @@ pub struct Benchmark {
 pub struct Audit {
     /// Samples that are issued.
     pub samples: u64,
-    /// How many of them LoadGen is asked to log (more than there are: all).
+    /// How many of them LoadGen should log (more than there are: all).
     pub sampling_target: u64,
     /// Each sample exactly once.
     pub issue_unique: bool,
@@ -110,7 +110,7 @@ impl Benchmark {
         }
     }
 
-    /// The longest answer that is asked for.
+    /// The longest requested answer.
     pub fn max_output_tokens(&self, mode: TestMode) -> u32 {
         match mode {
             TestMode::Accuracy => self.accuracy_max_output_tokens.unwrap_or(self.max_output_tokens),
@@ -136,7 +136,7 @@ pub struct Accuracy {
     pub max: Option<f64>,
 }
 
-/// A file of `manifests/rounds/`: a manifest whose `vars.round` is the table.
+/// A file of `manifests/rounds/`: a manifest with the table in `vars.round`.
 #[derive(Deserialize)]
 struct File {
     vars: Vars,
@@ -155,7 +155,7 @@ const TABLES: [(&str, &str); 4] = [
 ];
 
 impl Round {
-    /// The rounds that this program knows, oldest first.
+    /// The supported rounds, oldest first.
     pub const NAMES: [&str; TABLES.len()] = {
         let mut names = [""; TABLES.len()];
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! What one LoadGen test was: the file that goes with its logs and tells later stages what they hold in hand.
+//! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl MlperfScenario {
         }
     }
 
-    /// As LoadGen knows it.
+    /// LoadGen's name of it.
     pub const fn loadgen(self) -> &'static str {
         match self {
             Self::Interactive => "Server",
@@ -95,7 +95,7 @@ pub struct TestRecord {
     pub dataset: DatasetRecord,
     pub target_qps: Option<f64>,
     pub sut_name: String,
-    /// What LoadGen said in its summary: `VALID`, `INVALID`. None in accuracy mode, where it says nothing.
+    /// The result in LoadGen's summary: `VALID`, `INVALID`. None in accuracy mode, which has no result.
     pub result: Option<String>,
     /// Errors that LoadGen logged.
     pub errors: u64,

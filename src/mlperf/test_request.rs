@@ -1,4 +1,4 @@
-//! What is asked of a LoadGen test before there is one, and what can be wrong with it.
+//! The request for a LoadGen test, and what can be wrong with it.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Benchmark, Division, MlperfScenario, Round, TestMode};
 use crate::diag::{did_you_mean, list_of};
 
-/// One test as somebody wants it. Nothing in it has been checked.
+/// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]
 pub struct TestRequest<'a> {
     /// `v6.1`.
@@ -21,7 +21,7 @@ pub struct TestRequest<'a> {
     pub target_qps: Option<f64>,
     /// Settings of user.conf by LoadGen's names, without model and scenario.
     pub user_conf: &'a IndexMap<String, Value>,
-    /// Of the data set that is at hand. None: it is not made yet, and will be whole.
+    /// Of the existing data set. None: it is not made yet, and will be whole.
     pub dataset_samples: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub struct RuleError {
     pub at: Vec<String>,
     /// What is wrong, beginning with a verb: `must be at least 600000`.
     pub what: String,
-    /// The rule, in a few words.
+    /// The rule, in short.
     pub rule: String,
     pub hint: Option<String>,
     /// It is the key that is wrong, whatever its value.
@@ -82,7 +82,7 @@ impl TestRequest<'_> {
         }
     }
 
-    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test says its own.
+    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test sets its own.
     pub fn is_measured(&self) -> bool {
         !self.rehearsal && matches!(self.mode, TestMode::Performance)
     }

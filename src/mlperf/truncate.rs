@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// A log of more bytes is not truncated, says the official checker.
+/// The official checker treats a log of more bytes as not truncated.
 pub const LONGEST: u64 = 10 * 1024;
 /// So many bytes stay at either end.
 const VIEWABLE: u64 = 4096;

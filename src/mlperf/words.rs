@@ -1,4 +1,4 @@
-//! Made-up words: one for each token id, so that made-up data has a text without anybody's tokenizer.
+//! Synthetic words: one for each token id, so that synthetic data has a text without a real tokenizer.
 
 const CONSONANTS: [char; 16] = ['b', 'd', 'f', 'g', 'h', 'j', 'k', 'l', 'm', 'n', 'p', 'r', 's', 't', 'v', 'z'];
 const VOWELS: [char; 4] = ['a', 'i', 'o', 'u'];

@@ -1,4 +1,4 @@
-//! The table at the end of a list of runs, and what their repeats say together.
+//! The table at the end of a list of runs, and what their repeats show together.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub struct BulkRow {
     pub seconds: Option<f64>,
 }
 
-/// A cause is cut after so many characters; the run itself has told it in full.
+/// A cause is cut after this many characters; the output of the run itself has it in full.
 const WIDEST: usize = 160;
 
 pub fn text(ended: &[BulkRow], paint: Styler) -> String {

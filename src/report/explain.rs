@@ -1,4 +1,4 @@
-//! `explain`: what each number of ours means, and who means something else by the same word.
+//! `explain`: what each of Regatta's numbers means, and which tools mean something else by the same term.
 
 mod page;
 
@@ -24,7 +24,7 @@ pub struct ExplainedNumber {
     pub window: &'static str,
     /// What to keep in mind.
     pub mind: &'static str,
-    /// The word that other tools have for something like it.
+    /// The term that other tools use for something like it.
     pub concept: Option<MetricConcept>,
 }
 
@@ -47,7 +47,7 @@ const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str =
     "output_ids where the server sends ids, its usage, or its text retokenized by us; result.json names it";
 
-/// Every number that can be explained, in the order of a reader's questions.
+/// Every number that can be explained, in reading order.
 pub const ENTRIES: [ExplainedNumber; 25] = [
     ExplainedNumber {
         name: "ttft",
@@ -327,7 +327,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
     },
 ];
 
-/// The entry of that name; `ITL` and other tools' words find ours.
+/// The entry of that name; `ITL` and other tools' terms find Regatta's.
 pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {
     let name = name.to_lowercase().replace('-', "_");
     let name = match name.as_str() {

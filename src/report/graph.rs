@@ -1,4 +1,4 @@
-//! The plan as a picture in words: Graphviz's `dot` and Mermaid. Solid edges carry outputs, dashed ones only order.
+//! The plan as text for a picture: Graphviz's `dot` and Mermaid. Solid edges carry outputs, dashed ones only order.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Launch plans for people and programs: the answer of `regatta plan --launch`.
+//! Launch plans for people and programs: the output of `regatta plan --launch`.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub enum Starts {
     },
 }
 
-/// A longer line of a command is broken between words.
+/// A longer line of a command is broken between arguments.
 const WIDEST: usize = 118;
 
 /// A heading for each server, its ranks, its environment, and the command as it can be pasted.
@@ -102,14 +102,14 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
     out.push_str(&table(paint, "    ", &rows));
     out.push('\n');
     for line in command(server) {
-        // A script is one word of several lines.
+        // A script is one argument of several lines.
         for line in line.trim_end().lines() {
             let _ = writeln!(out, "    {}", clean(line));
         }
     }
 }
 
-/// A line for each rank; alike ones of a large world stay lines of their own, since each has its GPU.
+/// A line for each rank; equal ones of a large world stay lines of their own, since each has its GPU.
 fn ranks(server: &LaunchedServer) -> Vec<String> {
     let line = |rank: &Rank| {
         let mut line = format!("rank {}: {}", rank.rank, rank.role);
@@ -167,7 +167,7 @@ fn command(server: &LaunchedServer) -> Vec<String> {
     lines
 }
 
-/// Quoted, but for what is not known yet: `<free>` cannot be pasted, and reads better bare.
+/// Quoted, except unknown values: `<free>` cannot be pasted, and is easier to read without quotes.
 fn word_shown(word: &str) -> String {
     let quote = quoted(word);
     if quote == word || word.contains('\n') {

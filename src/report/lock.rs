@@ -1,4 +1,4 @@
-//! Lock files told: what is in one, and how two differ.
+//! Text output for lock files: what is in one, and how two differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -161,7 +161,7 @@ fn short_place(one: &LockDifference) -> String {
     format!("{} {}", place(one), clean(&one.field)).trim_end().to_owned()
 }
 
-/// Two values as they stand in a table: of texts with several lines the first line that differs, of digests the beginning.
+/// Two values for a table: of texts with several lines the first line that differs, of digests the beginning.
 fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
     let shown = |text: Option<&str>| text.map_or_else(|| "–".to_owned(), |text| cut(&brief(text)));
     if let (Some(a), Some(b)) = (locked, now) {
@@ -174,7 +174,7 @@ fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
             };
             return (line(a), line(b));
         }
-        // What is the same at the beginning of long values says nothing.
+        // An equal beginning of long values shows no difference.
         if a.chars().count().max(b.chars().count()) > WIDEST && shown(Some(a)) == shown(Some(b)) {
             let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
             let rest = |text: &str| format!("…{}", cut(&text.chars().skip(same.saturating_sub(8)).collect::<String>()));

@@ -1,4 +1,4 @@
-//! Submissions: what the gate found, where one stands, and two beside each other.
+//! Submissions: the findings of the gate, the state of one, and two compared.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub struct ResultProgress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepCell {
     pub state: StepState,
-    /// What it says, done or stale.
+    /// What it reports, done or stale.
     pub told: Option<String>,
     /// Why it is not done.
     pub why: Option<String>,

@@ -1,10 +1,10 @@
-//! Folds events and results into a story and tells it: terminal, JSON, HTML.
+//! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
-//! [`RunState`] is the one fold; [`LiveDisplay`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
-//! plan would do is told by [`decisions`], [`graph`] and [`launch`], what there is by [`tables`], a list of runs by [`bulk`]. Results are told to the rest of the
-//! field: [`compat`](mod@compat) has other tools' definitions, [`export`] and [`import`] their files, [`compare`] puts results beside
-//! each other, [`explain`] says what a number means. The room reads and writes no file and decides nothing about a run:
-//! whoever calls it hands over what is to be told. Everything except [`LiveDisplay`] gives text or bytes.
+//! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`html`] as a report.
+//! [`decisions`], [`graph`] and [`launch`] show what a plan would do, [`tables`] what exists, [`bulk`] a list of runs. Of other
+//! tools, [`compat`](mod@compat) has the definitions, [`export`] and [`import`] the files; [`compare`] compares results with
+//! each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
+//! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
 
 pub mod bulk;
 pub mod compare;

@@ -1,6 +1,6 @@
-//! The one fold: events in, a story out. Live events and replayed ones make the same story.
+//! The one fold: events in, a run state out. Live events and replayed ones give the same state.
 //!
-//! It reads no clock. Whoever knows when an event happened says so with [`RunState::fold_at`]; without times there is
+//! It reads no clock. A caller that knows when an event happened uses [`RunState::fold_at`]; without times there is
 //! everything but the timeline.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
 
-/// A run as told so far.
+/// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunState {
     pub run: Option<RunId>,
@@ -24,7 +24,7 @@ pub struct RunState {
     pub started_at: String,
     /// The run this one waits for: its name and process.
     pub waiting_for: Option<(String, u32)>,
-    /// In the order in which they were first heard of.
+    /// In the order in which they first appear.
     pub tasks: IndexMap<TaskId, TaskState>,
     /// Cached tasks that were reported as a number only.
     pub cached_at_once: usize,
@@ -69,7 +69,7 @@ pub struct TaskState {
     /// Services: seconds until ready.
     pub ready: Option<f64>,
     pub endpoints: Vec<Endpoint>,
-    /// The last chatter; gone when the task ends.
+    /// The last progress event; removed when the task ends.
     pub progress: Option<TaskProgress>,
     /// Process groups that are up.
     pub groups: Vec<i32>,
@@ -160,7 +160,7 @@ impl TaskState {
 }
 
 impl TaskState {
-    /// The state, in a word for readers: what somebody stopped did not fail.
+    /// The state as text for readers: an interrupted task did not fail.
     pub fn word(&self) -> &'static str {
         match &self.failure {
             Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => {
@@ -176,7 +176,7 @@ impl RunState {
         Self::default()
     }
 
-    /// The next event, of which nobody knows when it happened.
+    /// The next event, at an unknown time.
     pub fn fold(&mut self, event: &Event) {
         self.take(event, None);
     }
@@ -186,7 +186,7 @@ impl RunState {
         self.take(event, Some(seconds));
     }
 
-    /// How many tasks are over, in whichever way.
+    /// How many tasks are finished, in any way.
     pub const fn done(&self) -> usize {
         let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
         ran + cached + skipped + failed + cancelled
@@ -197,12 +197,12 @@ impl RunState {
         self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_over())
     }
 
-    /// Tasks in a state, in the order in which they were first heard of.
+    /// Tasks in a state, in the order in which they first appear.
     pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(move |(_, chapter)| chapter.state == state)
     }
 
-    /// The chapter of a task, which is opened if this is the first we hear of it.
+    /// The state of a task; creates it if the task is new.
     fn chapter(&mut self, task: &TaskId) -> &mut TaskState {
         if !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), TaskState::new(TaskPhase::Running));
@@ -210,7 +210,7 @@ impl RunState {
         &mut self.tasks[task]
     }
 
-    /// Every change of state passes here, so that the tally is the count of the chapters whatever is told twice.
+    /// Every change of state passes here, so that the tally equals the count of the tasks even if an event repeats.
     fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
         let before = self.tasks.get(task).map(|chapter| chapter.state);
         if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {
@@ -310,7 +310,7 @@ impl RunState {
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total } => {
-                // Chatter may come late; it never brings a task back.
+                // Progress events may come late; they never bring a task back.
                 if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_over()) {
                     chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
                 }

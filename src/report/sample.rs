@@ -1,4 +1,4 @@
-//! Runs made up for the tests of this room.
+//! Synthetic runs for the tests of this module.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ fn served() -> Vec<Event> {
     ]
 }
 
-/// Everything goes well.
+/// A run without failures.
 pub(super) fn valid() -> Vec<Event> {
     let mut events = served();
     events.extend([
@@ -103,7 +103,7 @@ pub(super) fn valid() -> Vec<Event> {
     events
 }
 
-/// The server dies under the race.
+/// The server dies during the load test.
 pub(super) fn failing() -> Vec<Event> {
     let mut failure = Failure::new(FailureKind::Signal(9), "killed by SIGKILL")
         .command("tritonserver --model-repository=⟦repository⟧")

@@ -1,4 +1,4 @@
-//! What a server told of itself, of its models and of its metrics, in tables.
+//! What a server reports about itself, its models and its metrics, in tables.
 
 use std::fmt::Write as _;
 
@@ -138,7 +138,7 @@ pub fn models(models: &[ModelDetails], paint: Styler) -> String {
     out
 }
 
-/// Families one after the other; `all` is how many numbers there are with those that were not asked for.
+/// Families one after the other; `all` counts all numbers, including those that were not requested.
 pub fn metrics(told: &[ServerMetricRow], all: usize, paint: Styler) -> String {
     let mut out = String::new();
     for family in told.chunk_by(|a, b| a.family == b.family) {

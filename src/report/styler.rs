@@ -1,4 +1,4 @@
-//! How words look on a terminal: colour, durations, tables. Text from outside never brings control codes along.
+//! How text looks on a terminal: colour, durations, tables. Text from outside never brings control codes along.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub struct Styler {
     on: bool,
 }
 
-/// What a word is, not how it looks.
+/// What a text is, not how it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextRole {
     Good,
@@ -26,7 +26,7 @@ impl Styler {
     pub const OFF: Self = Self { on: false };
     pub const ON: Self = Self { on: true };
 
-    /// As asked for; `Auto` looks at stdout and at the environment (`NO_COLOR` and its kin).
+    /// As requested; `Auto` looks at stdout and at the environment (`NO_COLOR` and similar variables).
     pub fn chosen(choice: anstream::ColorChoice) -> Self {
         let on = match choice {
             anstream::ColorChoice::Never => false,
@@ -53,7 +53,7 @@ impl Styler {
     }
 }
 
-/// A text from outside, safe to print: escape sequences gone, tabs widened, control characters gone or shown as `·`.
+/// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as `·`.
 pub fn clean(text: &str) -> String {
     anstream::adapter::strip_str(text)
         .to_string()
@@ -71,7 +71,7 @@ pub fn clean_lines(text: &str) -> String {
     text.trim_end().lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// One line of at most `most` characters; `…` says that there is more.
+/// One line of at most `most` characters; `…` marks a cut.
 pub fn cut(text: &str, most: usize) -> String {
     let first = clean(text.lines().next().unwrap_or_default());
     if first.chars().count() <= most && text.lines().nth(1).is_none() {
@@ -101,7 +101,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A parameter as it would be typed: a list with commas; nothing for one that was left out.
+/// A parameter as a user would type it: a list with commas; nothing for one that was left out.
 pub fn as_typed(value: &str) -> Option<String> {
     match serde_json::from_str(value) {
         Ok(serde_json::Value::Null) => None,
@@ -113,7 +113,7 @@ pub fn as_typed(value: &str) -> Option<String> {
     }
 }
 
-/// An RFC 3339 time without the fraction that nobody reads.
+/// An RFC 3339 time without fractions of a second.
 pub fn to_the_second(time: &str) -> String {
     match (time.split_once('.'), time.ends_with('Z')) {
         (Some((whole, _)), true) => format!("{whole}Z"),

@@ -1,4 +1,4 @@
-//! The ending: what ran, what did not and why, the numbers, the failures with all a person needs, and where things are.
+//! The summary at the end: what ran, what did not and why, the numbers, the failures with their details, and the paths.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub struct RunPaths {
 /// At most so many tasks that ran are listed; the rest is a number, and in the report.
 const LISTED: usize = 40;
 
-/// The whole ending, lines with `\n`.
+/// The whole summary, lines with `\n`.
 pub fn summary(story: &RunState, places: &RunPaths, paint: Styler) -> String {
     let mut out = String::new();
     what_ran(story, paint, &mut out);
@@ -106,8 +106,8 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
     }
 }
 
-/// A headline is a verdict or a name, two spaces, and numbers; what stands in brackets at its end says how the numbers
-/// were got, and is put below them.
+/// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
+/// were measured, which is put below them.
 fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     let rows: Vec<_> = story
         .tasks
@@ -151,7 +151,7 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     out.push_str(&table(paint, "  ", &rows));
 }
 
-/// The colour of a verdict; other words have none.
+/// The colour of a verdict; other texts have none.
 fn tone_of(word: &str) -> TextRole {
     if word.starts_with("INVALID") {
         TextRole::Bad
@@ -215,7 +215,7 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
     out
 }
 
-/// What a failure says. A benchmark's headline begins with its verdict, which stands beside it already.
+/// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
 pub(super) fn said_of(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
@@ -263,7 +263,7 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
     line("logs", places.logs.as_ref());
 }
 
-/// The word that starts the last line.
+/// The first word of the last line.
 fn verdict(story: &RunState) -> (TextRole, &'static str) {
     let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
     if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {

@@ -62,7 +62,7 @@ pub fn show(values: &[ValueRow], paint: Styler) -> String {
     ragged(paint, "", &rows)
 }
 
-/// How a run stands; `alive` says whether its process is still there.
+/// The status of a run; `alive`: its process still exists.
 pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
     let mut out = String::new();
     let run = story.run.as_ref().map_or("?", |run| run.as_str());

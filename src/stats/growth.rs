@@ -5,7 +5,7 @@
 //! of departures then is its capacity. A stationary queue leaves a high level as often as it reaches it, so that this rate is above
 //! the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With overload it is above 0.
 //!
-//! A queue is said to grow if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
+//! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
 //! flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without a queue holds.
 //! The window must be long enough for the server to have filled. `tests/bench/verdicts.rs` prints the rates of false alarms and the
 //! power.

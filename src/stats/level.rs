@@ -12,7 +12,7 @@ const SIMILAR: f64 = 1.2;
 const BATCHES: usize = 16;
 /// Fewer observations show nothing.
 const LEAST: usize = 50;
-/// Parts of each half whose lower tenths are compared.
+/// Number of parts of each half; their lower tenths are compared.
 const EIGHTHS: usize = 8;
 /// In fewer a queue near saturation may be busy for all of a half.
 const LEAST_FOR_FLOORS: usize = 600;

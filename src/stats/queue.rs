@@ -1,4 +1,4 @@
-//! Queues whose truth is known, for tests of intervals and comparisons: c servers, first come first served, Poisson
+//! Queues with known truth, for tests of intervals and comparisons: c servers, first come first served, Poisson
 //! arrivals. Time is in mean service times. Also read by `tests/bench/stats.rs`.
 
 use rand::{RngExt, SeedableRng};

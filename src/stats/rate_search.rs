@@ -1,8 +1,8 @@
 //! The highest rate at which a limit holds, estimated from all probes of a search: which rate to try next, and what is known. Pure.
 //!
-//! A probe measures its margin: ln(tail wait / allowed tail wait), below 0 where the limit held. One margin is noise of 20 to 30 %, so
-//! that bisection by held and missed ends beside the truth. Here a line is fitted to the margins over ln(rate) of all probes near the
-//! limit, and the rate is where the line is 0:
+//! A probe measures its margin: ln(tail wait / allowed tail wait), below 0 where the limit held. One margin is noise of 20 to
+//! 30 %, so that bisection by held and missed ends beside the true rate. Here a line is fitted to the margins over ln(rate) of
+//! all probes near the limit, and the rate is where the line is 0:
 //!
 //! - The slope is a regression with a weak prior, and positive by construction: a higher rate never has a lower margin.
 //! - A probe begins with an empty queue and is finite, so its tail is too short. The margin of its first half is shorter still, and

@@ -1,4 +1,4 @@
-//! Intervals of the mean and of percentiles of one run, whose values depend on their neighbours: requests that meet in a
+//! Intervals of the mean and of percentiles of one run with values that depend on their neighbours: requests that meet in a
 //! queue are slow together, so that N of them are worth fewer independent ones.
 //!
 //! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values are
@@ -22,7 +22,7 @@ use super::student;
 /// Shorter runs have no intervals.
 const FEWEST_VALUES: usize = 2_000;
 const FEWEST_BATCHES: usize = 8;
-/// Values in a block whose mean is ranked.
+/// Values in a block; the means of blocks are ranked.
 const BLOCK: usize = 5;
 /// A series looks independent if the design effect of its ranks is below the first of these over lengths of which the run has
 /// at least so many batches, and below the last over all lengths. Many batches make the first one exact enough to see what
@@ -59,7 +59,7 @@ pub enum NoInterval {
     TooFewValues {
         n: usize,
     },
-    /// The run is short for how long its server remembers.
+    /// The run is too short for the correlation time of its server.
     TooDependent {
         n: usize,
         blocks: f64,

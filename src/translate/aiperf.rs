@@ -30,7 +30,7 @@ static TABLE: &[Opt] = &[
     one(&["--tokenizer"]), one(&["--tokenizer-revision"]), flag(&["--tokenizer-trust-remote-code"]), flag(&["--use-server-token-count"]),
 ];
 
-/// What means nothing here, and why.
+/// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
     (&["--artifact-directory", "--profile-export-file", "--export-level"], "results are kept with the run: requests.jsonl has every request"),
@@ -144,7 +144,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
     }
 }
 
-/// Beside a rate, its concurrency is the most that may be under way.
+/// Beside a rate, its concurrency is the limit of requests in flight.
 fn cap(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     match given.value().parse::<u32>() {
         Ok(most) if most > 0 => {

@@ -81,7 +81,7 @@ pub(super) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option
     Some(FilledFile { tree, model: model.to_owned(), values })
 }
 
-/// The `repository:` of what was filled; none without an engine.
+/// The `repository:` stage for the filled templates; none without an engine.
 pub(super) fn repository(files: &[FilledFile], sheet: &mut TranslationBuilder) -> Option<Value> {
     let find = |name: &str| {
         files.iter().flat_map(|file| &file.values).find(|(other, _)| other == name).map(|(_, value)| value.clone())

@@ -28,7 +28,7 @@ static TABLE: &[Opt] = &[
     one(&["--tokenizer"]), one(&["--tokenizer-revision"]), flag(&["--tokenizer-trust-remote-code"]), flag(&["--verbose", "-v"]),
 ];
 
-/// Options that only say where and how it tells of the run.
+/// Options that only set where and how it reports the run.
 const TELLING: [(&str, &str); 9] = [
     (
         "--artifact-dir",
@@ -69,13 +69,13 @@ pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Re
     defaults(&line, &mut load, &mut sheet);
     perf_analyzer::behind(&line.behind, &mut load, &mut sheet);
     if load.has("--rate") && !load.has("--arrivals") {
-        // It sends at equal distances unless perf_analyzer is told otherwise.
+        // It sends at equal distances unless perf_analyzer has another setting.
         load.put("--arrivals", "constant");
     }
     sheet.told(tool, load.means())
 }
 
-/// Where the server is and what is spoken. Says whether that is HTTP.
+/// The server's address and protocol. Returns whether that is HTTP.
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
     let endpoint = line.value("--endpoint-type");
     let protocol = match (line.value("--service-kind"), endpoint) {
@@ -123,12 +123,12 @@ fn option(
         "--service-kind" | "--endpoint-type" | "--url" => {}
         "--endpoint" => load.put("--endpoint", value),
         "--streaming" => load.flag("--streaming"),
-        // What the server says of the model tells it.
+        // The server's model metadata shows the backend.
         "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}
         "--backend" => sheet.leave(given.words(), "the server is asked for the model's tensors"),
         "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
         "--goodput" => goodput(load, sheet, given),
-        // A key may stand in it.
+        // It may contain a key.
         "--header" => header(given, load, sheet),
         "--input-file" => data(given, line, load, sheet),
         "--num-dataset-entries" if line.has("--input-file") => {
@@ -223,7 +223,7 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBu
         (Some(list), _) => {
             list.split(',').map(|one| range(one.trim()).filter(|one| one.len() == 1)).collect::<Option<Vec<_>>>()
         }
-        // Its concurrencies are powers of two, whatever it is told as a step.
+        // Its concurrencies are powers of two, whatever the step.
         (None, range) if kind == "concurrency" => powers(range.unwrap_or("1:1024")).map(|all| vec![all]),
         (None, Some(text)) => range(text).map(|all| vec![all]),
         (None, None) => None,
@@ -251,7 +251,7 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Where what is not said means another thing here, it is said.
+/// Adds options where an absent one means another thing here.
 fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");

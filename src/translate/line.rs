@@ -1,4 +1,4 @@
-//! One command line: what stands around it, and whose it is.
+//! One command line: what stands around it, and which program it calls.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ impl Env {
         Some(count)
     }
 
-    /// All others, as a stage has them: by name where the value is nobody's business.
+    /// All others, as a stage has them: secrets only by name.
     pub fn put_into(&self, stage: &mut Map<String, Value>) {
         let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
         let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| {
@@ -44,7 +44,7 @@ impl Env {
     }
 }
 
-/// The programs whose lines are understood.
+/// The programs with supported command lines.
 pub const TOOLS: [&str; 13] = [
     "genai-perf",
     "aiperf",
@@ -63,14 +63,14 @@ pub const TOOLS: [&str; 13] = [
 
 /// Brings up the ranks of TensorRT-LLM.
 const LAUNCHER: &str = "trtllm-llmapi-launch";
-/// In front of a command, and nothing that changes what it does.
+/// Prefixes of a command that do not change what it does.
 const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     let split;
     let words = match words {
-        // One word with blanks is a line that was quoted.
+        // One argument with blanks is a line that was quoted.
         [line] if line.trim().contains(char::is_whitespace) => {
             let line = line.replace("\\\n", " ");
             split = shlex::split(&line).ok_or_else(|| vec!["a quote in the line is not closed".to_owned()])?;
@@ -128,7 +128,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     }
 }
 
-/// Variables in front, the first word of the command, the tool's name, and the words behind it.
+/// Variables in front, the first argument of the command, the tool's name, and the arguments behind it.
 pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Vec<String>> {
     let mut env = Env::default();
     let mut rest = words;
@@ -185,7 +185,7 @@ fn is_python(name: &str) -> bool {
     name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// The script or module that Python runs, and its words.
+/// The script or module that Python runs, and its arguments.
 fn script(words: &[String]) -> Result<(&str, &[String]), Vec<String>> {
     let mut at = 0;
     while let Some(word) = words.get(at) {

@@ -12,7 +12,7 @@ static TABLE: &[Opt] = &[
     one(&["--nice"]), one(&["--nodelist"]), one(&["--exclude"]), one(&["--reservation"]), one(&["--segment"]), many(&["--env"]), many(&["--slurm-arg"]), flag(&["--verbose", "-v"]),
 ];
 
-/// What means nothing here, and why.
+/// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
     (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes that its file says"),

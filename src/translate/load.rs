@@ -36,7 +36,7 @@ const ORDER: [&str; 27] = [
     "--no-streaming",
 ];
 
-/// Options by our names, in any order.
+/// Options by Regatta's names, in any order.
 #[derive(Debug, Default)]
 pub(super) struct TranslatedLoad {
     target: String,
@@ -108,7 +108,7 @@ fn plain(value: &Value) -> String {
 
 /// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
 pub(super) fn range(text: &str) -> Option<Vec<Value>> {
-    /// So many measurements nobody means.
+    /// A range with more values than this is an error.
     const MOST: usize = 1000;
     let parts: Vec<f64> =
         text.split(':').map(|part| part.trim().parse().ok().filter(|n: &f64| n.is_finite())).collect::<Option<_>>()?;
@@ -148,7 +148,7 @@ pub(super) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
     true
 }
 
-/// What each request asks for besides. Over HTTP any field goes; over gRPC those that have a tensor.
+/// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
 pub(super) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
@@ -183,7 +183,7 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
     }
 }
 
-/// `METRIC:MS` of a goodput promise.
+/// `METRIC:MS` of a goodput SLO.
 pub(super) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
     for word in &given.values {
         let key = match word.split(':').next().unwrap_or_default() {

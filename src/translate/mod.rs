@@ -1,11 +1,11 @@
-//! Other tools' command lines and configs, read as text: what each word means here, and what has no place.
+//! Other tools' command lines and configs, read as text: what each argument means here, and what has no place.
 //!
 //! [`read_line()`] takes a command line (GenAI-Perf, AIPerf, perf_analyzer, `benchmark_core_model.py`,
 //! `launch_triton_server.py`, `fill_template.py`, `trtllm-bench`, `trtllm-serve`, `llmb-run`, triton_cli, `make … RUN_ARGS`),
 //! [`read_config()`] a config of NVIDIA's MLPerf code, [`read_script()`] a script of such lines. Nothing is run, nothing of Python is executed, no file is opened.
 //!
-//! Every word of a line ends in one of three places: in what is done here, in the notes (carried over, and not quite the
-//! same), or in what was left, with why. A word that is not known is a mistake.
+//! Every argument of a line ends in one of three places: in what is done here, in the notes (carried over, and not quite the
+//! same), or in what was left, with why. An unknown argument is an error.
 
 mod aiperf;
 mod core_model;
@@ -34,7 +34,7 @@ pub use translation::{BenchLine, RunLine, RunSetting, Sweep, Translation, Transl
 use line::Env;
 use serde_json::{Map, Value, json};
 
-/// Where a manifest comes from, for people.
+/// The origin of a manifest, for display.
 pub fn origin(tool: &str) -> String {
     let what = if tool.starts_with("a ") { "" } else { "a line of " };
     format!("from {what}{tool}")

@@ -1,7 +1,7 @@
 //! Options as argparse, click and `getopt_long` read them, from a table for each tool.
 //!
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
-//! name: NVIDIA's pages write both. An option that is not in the table is a mistake, with the nearest that is.
+//! name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
 
 use super::translation::TranslationBuilder;
 use crate::diag::did_you_mean;
@@ -10,7 +10,7 @@ use crate::diag::did_you_mean;
 pub(super) enum Takes {
     Nothing,
     One,
-    /// All words up to the next option.
+    /// All arguments up to the next option.
     Many,
 }
 
@@ -62,9 +62,9 @@ impl GivenOption {
 #[derive(Debug, Default)]
 pub(super) struct ParsedLine {
     pub given: Vec<GivenOption>,
-    /// Words that belong to no option.
+    /// Arguments that belong to no option.
     pub plain: Vec<String>,
-    /// Words behind `--`.
+    /// Arguments behind `--`.
     pub behind: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl ParsedLine {
     }
 }
 
-/// Reads the words behind a tool's name. What cannot be read goes to the sheet's faults.
+/// Reads the arguments behind a tool's name. What cannot be read goes to the sheet's faults.
 pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &mut TranslationBuilder) -> ParsedLine {
     let mut line = ParsedLine::default();
     let mut at = 0;
@@ -211,7 +211,7 @@ mod tests {
             let line = read("tool", TABLE, &words, &mut sheet);
             let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()
                 + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));
-            // A value that hangs on its option is one word with it.
+            // A value joined to its option is one argument with it.
             let hanging = words.iter().filter(|word| word.contains("l=")).count();
             proptest::prop_assert!(kept + hanging >= words.len() || !sheet.faults.is_empty());
         }

@@ -1,4 +1,4 @@
-//! `perf_analyzer`, and what GenAI-Perf hands to it behind `--`.
+//! `perf_analyzer`, and what GenAI-Perf passes to it behind `--`.
 
 use super::load::{TranslatedLoad, extra, range};
 use super::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
@@ -25,7 +25,7 @@ static TABLE: &[Opt] = &[
     one(&["--ssl-https-client-certificate-type"]), one(&["--ssl-https-private-key-file"]), one(&["--ssl-https-private-key-type"]),
 ];
 
-/// What means nothing here, and why.
+/// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
     (&["--stability-percentage", "-s", "-r"], "the run ends with its requests or its duration; the result says whether it was steady"),
@@ -165,7 +165,7 @@ fn level(
     }
 }
 
-/// What stands behind `--` on another tool's line.
+/// The arguments behind `--` on another tool's line.
 pub(super) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let line = read("perf_analyzer (behind `--`)", TABLE, words, sheet);
     for word in &line.plain {

@@ -1,14 +1,14 @@
 //! `make TARGET RUN_ARGS="…"` of NVIDIA's MLPerf code, and a RUN_ARGS line alone.
 //!
 //! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
-//! same name where the manifest declares it; whoever uses this looks.
+//! same name where the manifest declares it; the caller checks that.
 
 use super::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
 use crate::diag::did_you_mean;
 
 const TOOL: &str = "RUN_ARGS";
 
-/// Targets of the Makefile and our stages of the same name; others have another way here.
+/// Targets of the Makefile and Regatta's stages of the same name; others are done differently here.
 const TARGETS: [&str; 9] = [
     "prebuild",
     "clone_trt_llm",
@@ -58,7 +58,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["preferred_batch_size", "max_queue_delay_usec", "instance_group_count", "request_timeout_usec", "buffer_manager_thread_count", "batch_triton_requests"], "the harness does not use it for language models"),
 ];
 
-/// What the harness calls a benchmark, and we.
+/// The harness's name of a benchmark, and Regatta's.
 const BENCHMARKS: [(&str, &str); 16] = [
     ("llama2", "llama2-70b"),
     ("llama2-70b", "llama2-70b"),
@@ -78,12 +78,12 @@ const BENCHMARKS: [(&str, &str); 16] = [
     ("gptj", "gptj"),
 ];
 
-/// Our name of a benchmark of the harness.
+/// Regatta's name of a benchmark of the harness.
 pub(super) fn benchmark(name: &str) -> Option<&'static str> {
     BENCHMARKS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
 }
 
-/// `make`'s words.
+/// `make`'s arguments.
 pub(super) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let mut run = RunLine::default();
@@ -149,7 +149,7 @@ fn by_loadgen(run: &mut RunLine) {
     if run.until.is_empty() || !tests.is_empty() {
         run.usual.push(("loadgen", "true".to_owned()));
     }
-    // What is run when nobody says.
+    // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
         run.usual.push(("tests", tests.join(",")));
     }
@@ -180,7 +180,7 @@ fn fields(text: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
         };
         let (name, value) = match name.split_once('=') {
             Some((name, value)) => (name, value),
-            // argparse takes the next word, too.
+            // argparse takes the next argument, too.
             None => match words.get(at).filter(|next| !next.starts_with("--")) {
                 Some(next) => {
                     at += 1;
@@ -290,7 +290,7 @@ fn system(value: &str, word: &str, run: &mut RunLine) {
     run.settings.push(RunSetting::new("system", system_name(value), word));
 }
 
-/// Our word for a system of NVIDIA's list: the GPU and how many.
+/// Regatta's name for a system of NVIDIA's list: the GPU and how many.
 pub(super) fn system_name(id: &str) -> String {
     let lower = id.to_lowercase().replace('_', "-");
     let count =

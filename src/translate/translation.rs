@@ -1,11 +1,11 @@
-//! What a line or a file of another tool comes to here.
+//! The translation of a line or a file of another tool.
 
 use serde_json::{Map, Value};
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translation {
-    /// Whose words they were: `genai-perf profile`.
+    /// The program of the command line: `genai-perf profile`.
     pub tool: &'static str,
     pub means: TranslationKind,
     /// Carried over, and not quite the same here; sentences.
@@ -14,10 +14,10 @@ pub struct Translation {
     pub left: Vec<UntranslatedOption>,
 }
 
-/// A word that has no place here.
+/// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntranslatedOption {
-    /// As it was written, without what is secret.
+    /// As it was written, without secrets.
     pub word: String,
     pub why: String,
 }
@@ -32,7 +32,7 @@ pub enum TranslationKind {
     Pipeline(Map<String, Value>, BenchLine),
     /// A manifest that is there, and what to change in it.
     Run(RunLine),
-    /// Command lines, each a list of words.
+    /// Command lines, each a list of arguments.
     Commands(Vec<Vec<String>>),
 }
 
@@ -51,7 +51,7 @@ pub struct BenchLine {
 pub struct Sweep {
     pub key: &'static str,
     pub values: Vec<Value>,
-    /// What stands at the key; `{{ key }}` is one of the values.
+    /// The value of the key; `{{ key }}` is one of the values.
     pub at_key: Value,
 }
 
@@ -61,7 +61,7 @@ pub struct RunLine {
     /// Names of manifests; the first that is there.
     pub manifests: Vec<String>,
     pub settings: Vec<RunSetting>,
-    /// What the other tool does without a word, and a parameter says here, if the manifest declares it.
+    /// A default of the other tool that a parameter sets here, if the manifest declares it.
     pub usual: Vec<(&'static str, String)>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,
@@ -75,7 +75,7 @@ pub struct RunSetting {
     /// What it may be called; the first that the manifest declares.
     pub names: Vec<String>,
     pub value: String,
-    /// What it comes from.
+    /// The source argument.
     pub word: String,
 }
 
@@ -85,7 +85,7 @@ impl RunSetting {
     }
 }
 
-/// Collects while words are read.
+/// Collects while arguments are read.
 #[derive(Debug, Default)]
 pub(super) struct TranslationBuilder {
     pub notes: Vec<String>,

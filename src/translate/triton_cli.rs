@@ -44,7 +44,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
             let service = match (line.value("--backend"), line.value("--frontend")) {
                 (_, Some("openai")) => Some("openai-chat"),
                 (Some("tensorrtllm"), _) => Some("triton-trtllm"),
-                // What is imported without a word is vLLM's.
+                // An import without a backend is vLLM's.
                 (backend, _) => (is_import || backend.is_some()).then_some("triton-vllm"),
             };
             if let Some(service) = service {

@@ -16,7 +16,7 @@ static TABLE: &[Opt] = &[
     flag(&["--oversubscribe"]), flag(&["--no-mpi"]), flag(&["--trtllm_llmapi_launch"]), one(&["--exit_timeout"]),
 ];
 
-/// Keys that a number goes to as it stands, with the script's default where that is not ours.
+/// Keys that take a number as it is, with the script's default where that differs from Regatta's.
 const NUMBERS: [(&str, &str, Option<u64>); 5] = [
     ("--grpc_port", "grpc_port", Some(8001)),
     ("--http_port", "http_port", Some(8000)),
@@ -98,7 +98,7 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut TranslationBuilder)
     let gpus = if is_multi && line.has("--disable-spawn-processes") { world.saturating_sub(1) } else { world };
     let mut stage = Map::new();
     let gpus = env.gpus(sheet).unwrap_or(gpus);
-    // An orchestrator's models say how many it takes.
+    // An orchestrator's models set how many it takes.
     if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
         stage.insert("gpus".to_owned(), json!(gpus));
     }

@@ -77,7 +77,7 @@ impl Server {
         Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
     }
 
-    /// An option of trtllm-serve: a key where there is one, else as it stands.
+    /// An option of trtllm-serve: a key where there is one, else unchanged.
     fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
         let key = match option {
             "--tp_size" => "tensor_parallelism",
@@ -92,7 +92,7 @@ impl Server {
             | "--tokenizer"
             | "--host"
             | "--backend" => &option[2..],
-            // A relative path means nothing where the server is started.
+            // A relative path has no meaning where the server is started.
             "--extra_llm_api_options" | "--chat_template" | "--metadata_server_config_file" => {
                 let name = option[2..].to_owned();
                 self.args.extend([option.to_owned(), format!("{{{{ inputs.{name} }}}}")]);
@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// Which GPUs is said where they are leased.
+/// The lease decides which GPUs are visible.
 pub(super) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
@@ -202,7 +202,7 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut Translati
         }
         None => sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file"),
     }
-    // Its answers have the length that the data set says.
+    // Its answers have the length that the data set gives.
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 
@@ -260,7 +260,7 @@ fn option(
     server.put(renamed, &given.values, sheet);
 }
 
-/// The build as it stands, into the stage's own folder.
+/// The build unchanged, into the stage's own folder.
 fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! `trtllm-bench … throughput`: the same measurement as a stage, its numbers told as its own.
+//! `trtllm-bench … throughput`: the same measurement as a stage, its numbers reported as its own.
 
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ pub(super) fn throughput(
             | "--warmup"
             | "--concurrency"
             | "--kv_cache_free_gpu_mem_fraction" => match serde_json::from_str(text) {
-                // 0 and -1 are how it says "all".
+                // 0 and -1 are its values for "all".
                 Ok(Value::Number(number)) if name == "num_requests" && number.as_i64().is_some_and(|n| n < 1) => {}
                 Ok(number @ Value::Number(_)) => {
                     keys.insert(name.to_owned(), number);

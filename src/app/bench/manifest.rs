@@ -13,7 +13,7 @@ const SIM: &str = "sim:";
 const USUAL_GPU: &str = "h200";
 const USUAL_MODEL: &str = "llama2-70b";
 
-/// What `sim:…` stands for, for people.
+/// A description of `sim:…` for display.
 pub fn simulated(target: &str) -> Option<String> {
     let (gpu, model) = parts(target)?;
     Some(format!("{model} on one {}", gpu.to_uppercase()))
@@ -71,7 +71,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
     if let Some(protocol) = request.protocol {
         put("protocol", json!(protocol));
     } else if protocol.is_none() && is_http {
-        // A bare server: what most of them speak.
+        // A bare server: the protocol that most of them have.
         put("protocol", json!("openai-chat"));
     }
     match (&request.model, said.model) {
@@ -174,7 +174,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
     Ok(Value::Object(bench))
 }
 
-/// What each request asks for besides.
+/// Further fields of each request.
 fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     let mut asks = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
@@ -193,13 +193,13 @@ fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     asks
 }
 
-/// A tokenizer.json, or the one in a folder; names of other places' tokenizers are none.
+/// A tokenizer.json, or the one in a folder; a name of a tokenizer elsewhere is not one.
 pub fn tokenizer(path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())
 }
 
-/// Within four deviations: beyond lies one request in sixteen thousand.
+/// Within four deviations: one request in sixteen thousand is beyond.
 fn length(tokens: &TokenLength) -> Value {
     let TokenLength { mean, stddev, max } = *tokens;
     if stddev == 0.0 {

@@ -1,4 +1,4 @@
-//! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
+//! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
 mod intervals;
 pub(super) mod manifest;
@@ -13,7 +13,7 @@ use super::{Trouble, say, say_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
 
-/// What of a run is copied.
+/// The parts of a run that are copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 /// The stage that measures.
 const STAGE: &str = "bench";
@@ -45,7 +45,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     let run = cli::RunRequest {
         manifest: path.to_string_lossy().into_owned(),
         settings: Vec::new(),
-        // What a simulator is made of may be there from before; a measurement never is.
+        // Parts of a simulator may be cached; a measurement never is.
         select: Select { force: Force::Stages(vec![STAGE.to_owned()]), ..Select::default() },
         jobs: None,
         keep_going: false,
@@ -53,7 +53,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         gpus: None,
         on: cli::On::Here,
         store: None,
-        // A question to one server is nothing to come back to.
+        // A one-line benchmark does not touch the lock file.
         locking: cli::Locking::Leave,
         env: std::collections::BTreeMap::new(),
     };
@@ -67,7 +67,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
 
 fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
     let path = out.join("result.json");
-    // A benchmark that could not begin has none; the run has said why.
+    // A benchmark that could not begin has none; the run has reported why.
     if !path.exists() {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Copies of what the run left, where they were asked for.
+/// Copies of what the run left, to the requested paths.
 fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), Trouble> {
     let copy = |from: &Path, to: &Path| -> Result<(), Trouble> {
         if from.exists() {

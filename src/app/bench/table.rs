@@ -11,7 +11,7 @@ pub fn text(result: &RunResult) -> String {
     let latency = &result.latency;
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
     let rows: Vec<(&str, &Metric)> = match result.asked.scenario {
-        // All requests are due at once: from the schedule counts the queue, not the server.
+        // All requests are due at once: times from the schedule measure the queue, not the server.
         Scenario::Offline => vec![
             (ttft, &latency.ttft_sent),
             ("Time per output token (ms)", &latency.tpot),
@@ -122,7 +122,7 @@ fn totals(result: &RunResult, text: &mut String) {
     );
 }
 
-/// What a result has only when it was asked for, or when something went wrong.
+/// Rows that exist only when requested, or when something went wrong.
 fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(goodput) = &result.goodput {
         let kept = format!("{} of {} scheduled requests kept every promise", goodput.good, goodput.of);
@@ -180,7 +180,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     }
 }
 
-/// Energy, where somebody told the power of the servers' GPUs.
+/// Energy, where the power of the servers' GPUs is known.
 fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     let Some(told) = &result.gpu else { return };
     let count = told.devices.len();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::cli::GivenSetting;
 
-/// What `regatta run` would be given.
+/// The arguments of `regatta run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkItem {
     pub manifest: String,
@@ -17,12 +17,12 @@ pub struct BulkItem {
 }
 
 impl BulkItem {
-    /// So many repeats of a run.
+    /// The number of repeats of a run.
     pub fn repeated(self, repeats: u32) -> impl Iterator<Item = Self> {
         (1..=repeats).map(move |repeat| Self { repeat, ..self.clone() })
     }
 
-    /// With settings that win over its own.
+    /// With settings that take precedence over its own.
     #[must_use]
     pub fn with(mut self, over: &[GivenSetting]) -> Self {
         self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
@@ -34,7 +34,7 @@ impl BulkItem {
         self.manifest == other.manifest && self.settings == other.settings && self.env == other.env
     }
 
-    /// The command without its repeat: what its repeats have in common.
+    /// The command without its repeat: the common part of its repeats.
     pub fn first(&self) -> String {
         Self { repeat: 1, ..self.clone() }.to_string()
     }

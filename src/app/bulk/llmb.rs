@@ -22,7 +22,7 @@ pub struct LlmbJob {
     pub dtype: String,
     pub scale: u32,
     pub repeats: u32,
-    /// Asked for, and not to be had here.
+    /// Requested, and not available here.
     pub extras: BTreeSet<&'static str>,
     pub env: BTreeMap<String, String>,
 }

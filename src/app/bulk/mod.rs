@@ -1,7 +1,7 @@
-//! `regatta bulk FILE`: run after run, whatever becomes of each, and a table at the end.
+//! `regatta bulk FILE`: run after run, also after failures, and a table at the end.
 //!
-//! Each is an ordinary run, so what is done is not done again: a list that was cut off is simply started again. A repeat
-//! measures under its own number and keeps a result of its own.
+//! Each is an ordinary run, so finished stages are cached: an interrupted list is simply started again. A repeat
+//! measures under its own number and keeps its own result.
 
 mod item;
 mod llmb;
@@ -60,7 +60,7 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, Trouble> 
     Ok(CliExit::worst(exits))
 }
 
-/// The runs of a file, and what of it means nothing here.
+/// The runs of a file, and the parts of it without a meaning here.
 pub(super) struct BulkFile {
     pub items: Vec<BulkItem>,
     pub notes: Vec<String>,
@@ -93,14 +93,14 @@ fn read(request: &Bulk, project: &Project) -> Result<BulkFile, Trouble> {
     Ok(BulkFile { items, ..read })
 }
 
-/// What an installation of llmb-run says of its cluster.
+/// The GPU type in an llmb-run installation's description of its cluster.
 fn gpu_type(file: &Path) -> Option<String> {
     let value: Value = serde_yaml::from_str(&fs::read_to_string(file).ok()?).ok()?;
     let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;
     Some(found.as_str()?.to_lowercase())
 }
 
-/// Everything that is wrong with any of them, before the first begins.
+/// Reports everything that is wrong with any of them, before the first begins.
 fn check(project: &Project, items: &[BulkItem]) -> Result<(), Trouble> {
     let mut wrong: Vec<String> = Vec::new();
     let mut seen: Vec<&BulkItem> = Vec::new();

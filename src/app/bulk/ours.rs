@@ -1,4 +1,4 @@
-//! Our own list: manifests, parameters, repeats; or each run as it would be typed.
+//! Regatta's own list: manifests, parameters, repeats; or each run as it would be typed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct List {
     params: IndexMap<String, Value>,
     #[serde(default)]
     repeats: Option<u32>,
-    /// A map, or the text that one would type behind `regatta run`.
+    /// A map, or the text that a user would type behind `regatta run`.
     runs: Vec<Value>,
 }
 
@@ -35,7 +35,7 @@ struct Run {
     repeats: Option<u32>,
 }
 
-/// Whether it has `runs:`, which no workload of llmb-run is called.
+/// Whether it has `runs:`; no workload of llmb-run has that name.
 pub fn is_ours(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("runs:"))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::llmb::{LlmbJob, named};
 
-/// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` say nothing.
+/// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` are comments.
 pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
     let mut jobs = Vec::new();
     let mut header: Option<(&str, &str)> = None;
@@ -84,7 +84,7 @@ fn literal(text: &str) -> Option<Value> {
         }
     }
     let json = if quote.is_some() { return None } else { json.replace("True", "true").replace("False", "false") };
-    // A comma may stand after the last.
+    // A comma may follow the last.
     let mut tidy = String::with_capacity(json.len());
     for part in json.split_inclusive(']') {
         match part.strip_suffix(']') {

@@ -1,4 +1,4 @@
-//! What a run is, as far as that is known before it.
+//! The facts of a run that are known before it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,7 +15,7 @@ use crate::runner::{self, RunOptions, foresee};
 use crate::stage::StageExecutor;
 use crate::store::{Digests, OutputCache, TaskKey};
 
-/// What no file that is committed may hold: values of the stages' secrets, and where this machine keeps things.
+/// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
 pub(super) fn private(project: &Project, plan: &Plan) -> Private {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
@@ -26,7 +26,7 @@ pub(super) fn private(project: &Project, plan: &Plan) -> Private {
     Private::new(secrets, folders)
 }
 
-/// What a run is called in a lock file: its manifest and the parameters that were given, by a word or by a variable, in the
+/// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names.
 pub(super) fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
     let private = private(project, plan);
@@ -45,7 +45,7 @@ pub(super) fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
     plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
 }
 
-/// Parameters, machine, tools, and what is asked of each of these tasks.
+/// Parameters, machine, tools, and the request of each of these tasks.
 pub(super) fn section<'a>(
     project: &Project,
     plan: &Plan,
@@ -55,7 +55,7 @@ pub(super) fn section<'a>(
     let private = private(project, plan);
     let mut here = plan.clone();
     for (task, part) in here.tasks.iter_mut().zip(parts) {
-        // What is on a node of a cluster this machine does not know.
+        // This machine does not know what is on a node of a cluster.
         if *part == runner::TaskRole::Out || task.host.is_some() {
             task.skipped.get_or_insert_default();
         }
@@ -78,7 +78,7 @@ pub(super) fn section<'a>(
 /// What is known of each task's key before anything runs, by its place in the plan.
 pub(super) type Keys = Vec<Option<Result<TaskKey, Failure>>>;
 
-/// Reads inputs; where there is a state folder, what it has read is remembered, so that a run after it does not read it again.
+/// Reads inputs; where there is a state folder, stores what it has read, so that a later run does not read it again.
 pub(super) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
     let home = &project.home;
     let digests = Digests::load(home);
@@ -90,7 +90,7 @@ pub(super) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: 
     keys
 }
 
-/// Everything in which a run that has not begun is not what is locked of it.
+/// Everything in which a run that has not begun differs from what is locked of it.
 pub(super) fn foreseen(
     locked: &LockSection,
     project: &Project,
@@ -115,7 +115,7 @@ pub(super) fn foreseen(
     }
     let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
     let mut found = compare(locked, &section(project, plan, &options.parts, known), extent);
-    // Whose inputs are not there is no stage that is missing.
+    // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
     found.sort_by(|a, b| a.task.cmp(&b.task));

@@ -1,4 +1,4 @@
-//! The lock file of a project: written when a run has ended well, held to with `--locked`, shown and compared.
+//! The lock file of a project: written after a successful run, enforced with `--locked`, shown and compared.
 
 mod current;
 mod verify;
@@ -44,7 +44,7 @@ pub(super) fn lock(global: &Global, request: &LockAction) -> Result<CliExit, Tro
     }
 }
 
-/// `is_now`: there is something that can be done about it.
+/// `is_now`: the difference can be resolved.
 fn told(found: &BTreeMap<String, Vec<LockDifference>>, sides: [&str; 2], is_now: bool, paint: Styler) -> String {
     let mut out = String::new();
     for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
@@ -92,7 +92,7 @@ fn lone(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDiffer
     }
 }
 
-/// What a run would be now, held against what is locked of it.
+/// What a run would be now, checked against what is locked of it.
 fn since(
     global: &Global,
     old: &LockFile,
@@ -112,7 +112,7 @@ fn since(
     Ok(BTreeMap::from([(name, found)]))
 }
 
-/// One run of a lock file; else what there is.
+/// One run of a lock file; else lists the existing ones.
 fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, Trouble> {
     file.runs.get(run).ok_or_else(|| {
         let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
@@ -123,7 +123,7 @@ fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockS
     })
 }
 
-/// A lock file that must be there; with `#RUN`, that run alone.
+/// A lock file that must exist; with `#RUN`, that run alone.
 fn open(word: &str) -> Result<LockFile, Trouble> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);

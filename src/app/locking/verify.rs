@@ -1,4 +1,4 @@
-//! `--locked`: everything that can be known is compared before anything starts; the rest when it is known.
+//! `--locked`: compares everything that is known before anything starts; the rest when it is known.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::runner::{OutputGate, RunOptions, TaskRole};
 use crate::stage::became;
 use crate::store::{Lookup, OutputCache};
 
-/// What is to be told of a run that holds to a lock file.
+/// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]
 pub(in crate::app) struct LockReport {
     pub told: Vec<(Option<TaskId>, String)>,
@@ -23,7 +23,7 @@ pub(in crate::app) struct LockReport {
 /// Compares, and then makes plan and options hold to the lock.
 ///
 /// # Errors
-/// What is not as it is locked, all of it; or there is no such lock.
+/// Every difference from the lock; or there is no such lock.
 pub(in crate::app) fn hold(
     project: &Project,
     request: &cli::RunRequest,
@@ -73,7 +73,7 @@ fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Trou
     section_of(&all, run, &shown).cloned()
 }
 
-/// Names that mean something else by now mean what they did. What is on the shelf and is that already stays as it is.
+/// Pins names that mean something else by now to what they meant. Cached outputs that match already stay as they are.
 fn pins(
     plan: &mut Plan,
     options: &RunOptions,

@@ -1,4 +1,4 @@
-//! The lock file after a run that ended well.
+//! The lock file after a successful run.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::stage::became;
 use crate::store::replace;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. What a person should know, when it could not be written: never a failure of the run.
+/// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
 pub(in crate::app) fn write(
     project: &Project,
     locking: &cli::Locking,
@@ -62,7 +62,7 @@ fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[Settle
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
         let told = one.output.as_ref().map(|(_, folder)| became(task, folder)).unwrap_or_default();
-        // The file beside an image's id holds the name that it was asked for by.
+        // The file beside an image's id holds the requested name.
         let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
         let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
         section.stages.insert(task.id.to_string(), entry.with(told, &one.key, output));

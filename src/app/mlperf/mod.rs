@@ -1,5 +1,5 @@
-//! `regatta mlperf`: where a submission stands, what differs from the last one, whether it may be handed in, and how
-//! much can be asked of the system.
+//! `regatta mlperf`: the state of a submission, what differs from the last one, whether it is ready to submit, and how
+//! much load the system can take.
 
 mod search;
 mod status;

@@ -1,4 +1,4 @@
-//! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that says between which rates.
+//! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that sets a range of rates.
 
 use super::super::project::Project;
 use super::super::{Trouble, run, say};
@@ -8,7 +8,7 @@ use crate::manifest::model::{Action, Bench};
 use crate::plan::Plan;
 use crate::plan::loadgen::Cost;
 
-/// The parameter that asks a manifest for its searches, where it has one.
+/// The parameter that makes a manifest run its searches, where it has one.
 const PARAM: &str = "search";
 
 pub(super) fn search(

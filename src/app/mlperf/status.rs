@@ -1,4 +1,4 @@
-//! Where a submission stands: what `regatta plan` would do, read by benchmark and scenario.
+//! The state of a submission: what `regatta plan` would do, read by benchmark and scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(super) fn status(
     Ok(CliExit::Done)
 }
 
-/// The manifest of the last run, with what it was given.
+/// The manifest of the last run, with its parameters.
 fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), Trouble> {
     let run = last_run(&project.home);
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
@@ -229,14 +229,14 @@ const fn scenario_of(scenario: Scenario) -> Option<mlperf::MlperfScenario> {
 fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
     let judged = mlperf::judge(folder, scenario)?;
     let value = report::mlperf::value(&judged);
-    // Regatta's own record of the same requests lies beside LoadGen's logs.
+    // Regatta's own record of the same requests is beside LoadGen's logs.
     let is_simulated = harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated());
     let simulated = if is_simulated { " SIMULATED" } else { "" };
     Some(format!("{value} {}{simulated}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
 }
 
 /// The score stage's own line, `accuracy.txt`'s first with a value in it.
-/// What our own scoring says of it, else the line that the reference's scoring left.
+/// The result of Regatta's own scoring, else the line that the reference's scoring left.
 fn accuracy(folder: &Path) -> Option<String> {
     let told =
         std::fs::read(folder.join("accuracy.json")).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());

@@ -1,11 +1,11 @@
-//! What a run that died has left, found in its journal and removed.
+//! Finds in its journal what a crashed run has left, and removes it.
 
 use crate::event::{Event, ExternalResource, RunId};
 use crate::process;
 use crate::runner::Emit;
 use crate::store::{Home, OutputCache, discard, read_journal, unfinished};
 
-/// Ends what a dead run left running, and removes what its unfinished tries left. `before` is that run.
+/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `before` is that run.
 pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &OutputCache, emit: &Emit) {
     let outliving = before.map(|run| outliving(home, run)).unwrap_or_default();
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {
@@ -24,7 +24,7 @@ pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &
     }
 }
 
-/// What a run's journal says was there and was not removed.
+/// What was there and was not removed, by a run's journal.
 fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
     let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
     let mut left = Vec::new();
@@ -35,7 +35,7 @@ fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
             _ => {}
         }
     }
-    // A name that a person chose may be somebody else's container by now.
+    // A name that a user chose may belong to an unrelated container by now.
     left.retain(|thing| !matches!(thing, ExternalResource::Container { name, .. } if !name.contains(run.as_str())));
     left
 }

@@ -1,4 +1,4 @@
-//! `regatta run`: the lock, the journal, the warden, the loop, the story, the exit code.
+//! `regatta run`: the lock, the journal, the watchdog, the loop, the run state, the exit code.
 
 mod after_crash;
 mod no_op_run;
@@ -38,11 +38,11 @@ pub(super) struct RunEnd {
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
-    /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
+    /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
     pub told: Vec<TaskLine>,
 }
 
-/// One task in the end.
+/// One task at the end.
 pub(super) struct TaskLine {
     pub task: TaskId,
     pub headline: Option<String>,
@@ -71,7 +71,7 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
     perform(global, request, false).map(|ran| ran.exit)
 }
 
-/// `aside` tells the run on stderr.
+/// `aside` shows the run on stderr.
 pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, Trouble> {
     let begun = Instant::now();
     let project = Project { env: request.env.clone(), ..Project::here(global)? };
@@ -131,7 +131,7 @@ struct Errand {
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
-    /// What machines share.
+    /// The cache that machines share.
     store: Option<Address>,
     locking: Locking,
     holding: locking::LockReport,
@@ -181,7 +181,7 @@ impl Errand {
         }
         let work = Work { shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
         let summary = runtime.block_on(self.work(&work))?;
-        // An input that is still being read, after somebody asked to stop, must not be waited for.
+        // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         shelf.sync()?;
         let _ = digests.save(&home);
@@ -224,7 +224,7 @@ impl Errand {
         Ok(RunEnd { exit, outs, report, told })
     }
 
-    /// What is told before anything happens.
+    /// Reported before anything happens.
     fn announce(&self, id: &RunId, lock: &ProjectLock, emit: &Emit) {
         let is_part = |part: &TaskRole| *part != TaskRole::Out;
         emit(Event::RunStarted {
@@ -249,7 +249,7 @@ impl Errand {
         }
     }
 
-    /// Does the tasks, with the store beside them, and ends what they have left running.
+    /// Runs the tasks, with the store beside them, and ends what they have left running.
     async fn work(&self, work: &Work<'_>) -> Result<RunSummary, tokio::task::JoinError> {
         let Work { shelf, digests, id, stop, emit } = work;
         let home = &self.project.home;
@@ -258,7 +258,7 @@ impl Errand {
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
-            // A controller that does not answer must not hold the run up.
+            // A controller that does not answer must not delay the run.
             tokio::spawn(async move {
                 for text in end_abandoned(abandoned).await {
                     emit(Event::Notice { task: None, text });
@@ -288,7 +288,7 @@ impl Errand {
     }
 }
 
-/// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
+/// Waits for another run of this project, reporting so once. `None` if a stop request comes meanwhile.
 fn take_lock(home: &Home, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, Trouble> {
     let mut said = false;
     loop {

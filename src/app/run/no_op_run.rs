@@ -1,4 +1,4 @@
-//! A run that would do nothing: written down by the one before it, and told without looking at any task again.
+//! A run that would do nothing: written down by the run before it, and shown without looking at any task again.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::RunSummary;
 use crate::store::{CompilerId, FileStamp, Home, Rest};
 
-/// Everything was looked at, and nothing has changed since the last run.
+/// Everything was checked, and nothing has changed since the last run.
 pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: Instant) -> Vec<TaskLine> {
     let mut live = LiveDisplay::new(look, output::writer(look));
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
@@ -28,7 +28,7 @@ pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: 
     told
 }
 
-/// Writes down what makes the next run a no-op, if this one left everything done, and the lock file as it would be left again.
+/// Records what makes the next run a no-op, if this one finished everything, and the lock file as it would be written again.
 pub(super) fn keep_rest(
     compiler: &CompilerId,
     id: &RunId,
@@ -37,7 +37,7 @@ pub(super) fn keep_rest(
     manifest: &str,
     lock: &Path,
 ) {
-    /// With more tasks than this the next run says how many there are, not each.
+    /// With more tasks than this the next run shows how many there are, not each.
     const EACH: usize = 200;
     let (Some(mut look_at), Ok(stamp)) = (summary.rest, FileStamp::of(lock)) else { return compiler.drop_rest() };
     look_at.push((lock.to_owned(), stamp));

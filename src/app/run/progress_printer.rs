@@ -1,4 +1,4 @@
-//! Tells a person what happens, as it happens.
+//! Shows events as they happen.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
@@ -8,7 +8,7 @@ use crate::app::output;
 use crate::event::Event;
 use crate::report::{LiveDisplay, LiveOptions};
 
-/// A thread that tells the story, so that a slow terminal holds nothing up.
+/// A thread that prints the events, so that a slow terminal delays nothing.
 pub(super) struct ProgressPrinter {
     /// `None` is the end: signals may come for as long as the process lives.
     pub send: Sender<Option<Event>>,
@@ -32,7 +32,7 @@ impl ProgressPrinter {
 fn tell(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
-    /// Events come in crowds: waking up for each of them would cost more than telling it.
+    /// Events come in bursts: waking up for each of them would cost more than printing it.
     const PAUSE: Duration = Duration::from_millis(2);
     loop {
         match receive.recv_timeout(TICK) {

@@ -11,7 +11,7 @@ use crate::event::{Event, RunId, Stop};
 use crate::process::Watchdog;
 use crate::store::{Home, Journal, PathError, ProjectLock};
 
-/// The journal first, then the warden, then the teller.
+/// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {
     inner: Mutex<Inner>,
     teller: Sender<Option<Event>>,
@@ -44,7 +44,7 @@ impl EventSink {
         {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = inner.journal.append(event) {
-                // What is not journaled must not go on happening.
+                // What is not journaled must not continue to happen.
                 inner.broken.get_or_insert(error);
                 self.stop.gently();
             }
@@ -80,7 +80,7 @@ impl EventSink {
         let _ = self.teller.send(Some(event.clone()));
     }
 
-    /// The run has ended in order. What the journal could not take, if anything.
+    /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.hold = None;

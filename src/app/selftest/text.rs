@@ -1,4 +1,4 @@
-//! How a self-test looks to a person.
+//! Text output of a self-test.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::event::Verdict;
 use crate::harness::ReasonSeverity;
 
 impl Proven {
-    /// For a person.
+    /// As text for display.
     pub fn told(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(

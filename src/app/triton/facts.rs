@@ -1,4 +1,4 @@
-//! What a server tells of itself, over gRPC or HTTP, in one shape.
+//! What a server reports about itself, over gRPC or HTTP, in one shape.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
             reason: known.reason,
             ..ModelRow::default()
         };
-        // A model may go away between two questions.
+        // A model may be unloaded between two requests.
         if told.state == "READY"
             && let Ok(config) = client.model_config(&told.name, "").await
         {
@@ -215,7 +215,7 @@ pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelDetails {
     }
 }
 
-/// The data type of a tensor that a server told.
+/// The data type of a tensor that a server reported.
 pub(super) fn datatype(tensor: &TensorFacts) -> Option<DataType> {
     DataType::of(&tensor.datatype)
 }

@@ -1,4 +1,4 @@
-//! `regatta triton infer`: one request, its answer as it comes, and how long that took.
+//! `regatta triton infer`: one request, its answer as it arrives, and how long that took.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
             }
         }
     }
-    // Triton notices a missing input only by their number.
+    // Triton detects a missing input only by their number.
     for input in model.inputs.iter().filter(|input| !input.optional) {
         if !inputs.iter().any(|(given, _)| given.name == input.name) {
             wrong.push(format!("input `{}` ({} {:?}) is missing", input.name, input.datatype, input.shape));
@@ -146,7 +146,7 @@ async fn by_grpc(
     Ok(())
 }
 
-/// By `generate`, whose body names tensors as they are.
+/// By `generate`: its body names tensors as they are.
 async fn by_http(
     to: &To,
     model: &ModelDetails,
@@ -180,7 +180,7 @@ async fn by_http(
     Ok(())
 }
 
-/// The outputs among what else `generate` tells.
+/// The outputs among what else `generate` returns.
 fn named(model: &ModelDetails, answer: &Value) -> Vec<(String, Value)> {
     let outputs = model.outputs.iter();
     outputs.filter_map(|output| Some((output.name.clone(), answer.get(&output.name)?.clone()))).collect()
@@ -223,7 +223,7 @@ impl Told {
     }
 
     fn outputs(&mut self, at: Instant, outputs: &[(String, Value)]) {
-        // The mark of the end has nothing in it.
+        // The end marker has no content.
         if outputs.is_empty() {
             return;
         }
@@ -249,7 +249,7 @@ impl Told {
         }
     }
 
-    /// An error follows; what came before it is told.
+    /// An error follows; finishes the output that came before it.
     fn broken_off(&self) {
         if !self.at.is_empty() {
             self.end();

@@ -1,4 +1,4 @@
-//! `regatta triton metrics`: `/metrics` in a table, once or again and again.
+//! `regatta triton metrics`: `/metrics` in a table, once or repeatedly.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub(super) async fn metrics(
             return Err(Trouble::Other(anyhow!("none of {} numbers has `{what}` in its name or labels", now.len())));
         }
         say(&if json {
-            // One line for each look, so that a reader can take them one by one.
+            // One line for each scrape, so that a reader can take them one by one.
             if watch.is_some() {
                 format!("{}\n", serde_json::json!({ "metrics": rows }))
             } else {
@@ -82,7 +82,7 @@ fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Optio
     rows
 }
 
-/// The wrong port is a likelier mistake than a broken server.
+/// The wrong port is a likelier error than a broken server.
 async fn wrong(to: &To, trouble: Trouble) -> Trouble {
     let (host, port) = (&to.url.host, to.url.port);
     let which = match probe(host, port).await {

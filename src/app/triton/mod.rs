@@ -1,4 +1,4 @@
-//! `regatta triton …`: questions to a server, for people.
+//! `regatta triton …`: queries to a server, for people.
 
 mod facts;
 mod infer;
@@ -65,7 +65,7 @@ async fn perform(request: Triton, paint: Styler) -> Result<CliExit, Trouble> {
     }
 }
 
-/// Where questions go.
+/// The server that queries go to.
 struct To {
     url: TritonUrl,
     deadline: std::time::Duration,
@@ -79,7 +79,7 @@ impl To {
             Ok(client) => client.deadline(self.deadline),
             Err(error) => return Err(self.failed(error).await),
         };
-        // The first words tell whether the other side speaks the same language.
+        // The first call shows whether the other side speaks the same protocol.
         match client.is_live().await {
             Ok(_) => Ok(client),
             Err(error) => Err(self.failed(error).await),
@@ -91,7 +91,7 @@ impl To {
         HttpClient::new(address).deadline(self.deadline)
     }
 
-    /// With a hint; when the port speaks something else, that is said.
+    /// With a hint; reports when the port serves another protocol.
     async fn failed(&self, error: ClientError) -> Trouble {
         let TritonUrl { host, port, face } = &self.url;
         if matches!(error.why, ClientErrorKind::Connect(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)) {
@@ -117,7 +117,7 @@ impl To {
         with_hint(&error, error.hint())
     }
 
-    /// A question about one model: when there is no such model, the names that there are.
+    /// A query about one model: when there is no such model, lists the existing names.
     async fn of_model<T>(
         &self,
         client: &TritonClient,

@@ -79,7 +79,7 @@ impl Action {
                     let dockerfile = build.dockerfile.as_deref().map(|path| ("image.build.dockerfile", path));
                     std::iter::once(("image.build.context", build.context.as_str())).chain(dockerfile)
                 });
-                // A repository's address is no file of ours.
+                // A repository's address is no local file.
                 files.filter(|(_, path)| !path.contains("://")).collect()
             }
             Self::Weights(weights) => weights.path.iter().map(|path| ("weights.path", path.as_str())).collect(),

@@ -1,4 +1,4 @@
-//! `compare:` — results of other stages beside each other, as ratios.
+//! `compare:` — results of other stages, compared as ratios.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The parts of `bench:` that say when requests come and where their prompts come from.
+//! The parts of `bench:` that define when requests come and where their prompts come from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `params:` — what a person may change from the command line.
+//! `params:` — what a user may change from the command line.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `bench.request:` — what each request asks for besides its prompt and its length.
+//! `bench.request:` — the fields of each request besides its prompt and its length.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

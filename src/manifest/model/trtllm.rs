@@ -1,4 +1,4 @@
-//! `serve: { trtllm_serve: … }` — TensorRT-LLM's own server, which speaks OpenAI's interfaces.
+//! `serve: { trtllm_serve: … }` — TensorRT-LLM's own server, which has OpenAI's interfaces.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! `weights:` — a model's checkpoint, from a hub or from a folder, held against what it should be.
+//! `weights:` — a model's checkpoint, from a hub or from a folder, checked against its expected files.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

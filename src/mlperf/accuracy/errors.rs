@@ -1,8 +1,8 @@
-//! Mistakes in a log, of which the first are told.
+//! Errors in a log; only the first ones are reported.
 
 use super::score::ScoreError;
 
-/// Mistakes that are told one by one.
+/// How many errors are reported one by one.
 const MOST: usize = 8;
 
 /// What is wrong with answers, by place.

@@ -1,4 +1,4 @@
-//! What an accuracy run is worth: LoadGen's log decoded, spelt, compared with the references and held against the round.
+//! The result of an accuracy run: LoadGen's log decoded, detokenized, compared with the references and checked against the round.
 //!
 //! ```text
 //!  mlperf_log_accuracy.json ─Answers→ Answer ─Width→ token ids ─Speller→ text ─Recipe→ Worth ─→ accuracy.txt, .json

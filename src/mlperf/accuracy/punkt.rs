@@ -23,7 +23,7 @@ mod seen {
     pub const LOWER: u16 = BEGINNING_LOWER | INSIDE_LOWER | UNKNOWN_LOWER;
 }
 
-/// What a text in one language teaches about its abbreviations and its first words.
+/// The abbreviations and first words of one language, learned from a text.
 #[derive(Debug, Default)]
 pub struct PunktModel {
     abbreviations: HashSet<String>,
@@ -113,7 +113,7 @@ impl PunktModel {
         let kind = word.kind_without_period().to_owned();
         let next_kind = next.kind_in_sentence();
         let is_initial = word.is_initial();
-        // A set of borrowed pairs cannot be asked with two borrowed words; there are few.
+        // A set of borrowed pairs cannot be searched with two borrowed words; there are few.
         if self.collocations.contains(&(kind.clone(), next_kind.to_owned())) {
             word.ends = false;
             word.is_abbreviation = true;
@@ -135,7 +135,7 @@ impl PunktModel {
         }
     }
 
-    /// Whether a word begins a sentence, by the case of its first letter. None: cannot be told.
+    /// Whether a word begins a sentence, by the case of its first letter. None: undecided.
     fn starts(&self, word: &SentenceWord) -> Option<bool> {
         if matches!(word.text.as_str(), ";" | ":" | "," | "." | "!" | "?") {
             return Some(false);

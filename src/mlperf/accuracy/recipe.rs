@@ -1,4 +1,4 @@
-//! How the reference implementation of each benchmark scores: which text metrics, in which words it prints them, and what
+//! How the reference implementation of each benchmark scores: which text metrics, in which format it prints them, and what
 //! it leaves to other programs.
 
 use super::answers::{self, Choices, Reader};
@@ -17,7 +17,7 @@ pub enum Recipe {
     LongContext,
     /// Exact match of five sets: DeepSeek-R1.
     DeepSeek,
-    /// Exact match of three sets, each asked several times: gpt-oss-120b.
+    /// Exact match of three sets, each repeated several times: gpt-oss-120b.
     GptOss,
 }
 
@@ -27,7 +27,7 @@ pub enum Worth {
     Rouge(Rouge),
     /// From 0 to 100.
     Exact(f64),
-    /// Only the official script can tell.
+    /// Only the official script computes it.
     Elsewhere,
 }
 
@@ -97,7 +97,7 @@ impl Recipe {
         }
     }
 
-    /// How often a set was asked: each of its answers counts for so much less.
+    /// How often a set is repeated: each of its answers counts for so much less.
     pub fn repeats(self, task: &str) -> u32 {
         match (self, task.to_lowercase().as_str()) {
             (Self::GptOss, "aime25") => 8,

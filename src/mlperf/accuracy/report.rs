@@ -15,30 +15,30 @@ pub struct AccuracyReport {
     pub round: String,
     pub benchmark: String,
     pub verdict: AccuracyVerdict,
-    /// Scored with a made-up data set: it says nothing about any model.
+    /// Scored with a synthetic data set: it shows nothing about any model.
     pub synthetic: bool,
     /// Each with its bounds in the round.
     pub metrics: Vec<MetricScore>,
-    /// Metrics of the reference that are not in `metrics`: why, and who computes them.
+    /// Metrics of the reference that are not in `metrics`: why, and which script computes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<Unscored>,
     /// Where a benchmark has parts that are right or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<DatasetPart>,
-    /// Samples that the round wants answers to.
+    /// Samples that the round requires answers to.
     pub expected: u64,
     /// Samples with an answer.
     pub samples: u64,
     /// Further answers to the same sample, which do not count.
     pub duplicates: u64,
     pub log: AccuracyLogSummary,
-    /// SHA-256 of `tokenizer.json`. None: texts are made up, one word for each token id.
+    /// SHA-256 of `tokenizer.json`. None: texts are synthetic, one word for each token id.
     pub tokenizer_sha256: Option<String>,
     /// SHA-256 of the model that found sentences. None: there was none, and what needs sentences is not scored.
     pub sentences_sha256: Option<String>,
 }
 
-/// The accuracy log, as it was before anybody truncated it.
+/// The accuracy log, as it was before truncation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccuracyLogSummary {
     pub sha256: String,
@@ -54,11 +54,11 @@ pub enum AccuracyVerdict {
     Met,
     /// Some are not.
     Missed,
-    /// No bound is broken, yet some metric or some answer is missing: nobody can say.
+    /// No bound is broken, but a metric or an answer is missing: the outcome is unknown.
     Incomplete,
 }
 
-/// One number, and what the round wants of it.
+/// One number, and its bounds in the round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricScore {
     /// As the rules call it: `ROUGE1`, `TOKENS_PER_SAMPLE`.
@@ -88,7 +88,7 @@ pub struct Unscored {
 pub struct DatasetPart {
     pub task: String,
     pub samples: u64,
-    /// Right answers; fractions where an answer can be right in part. None: only the official script can tell.
+    /// Right answers; fractions where an answer can be right in part. None: only the official script computes it.
     pub right: Option<f64>,
 }
 

@@ -26,7 +26,7 @@ pub struct Lexicon {
     table: Vec<u32>,
 }
 
-/// A lexicon of more words is begun anew: it saves time, and must not cost all memory.
+/// A lexicon of more words is cleared: it saves time, and must not use all memory.
 const MOST_WORDS: usize = 500_000;
 
 impl Lexicon {

@@ -62,7 +62,7 @@ pub enum ScoreError {
     Answers { count: u64, told: Vec<String> },
 }
 
-/// What a worker needs to know.
+/// What a worker needs.
 struct Bench<'a> {
     recipe: Recipe,
     speller: Speller,
@@ -70,7 +70,7 @@ struct Bench<'a> {
     references: &'a [ReferenceAnswer],
 }
 
-/// Scores a log. `progress` is told how many answers have been scored.
+/// Scores a log. `progress` receives the number of answers that have been scored.
 pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
     let unknown = || {
         let known: Vec<&str> = scoring.round.benchmarks.keys().map(String::as_str).collect();

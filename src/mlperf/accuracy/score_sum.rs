@@ -1,4 +1,4 @@
-//! From what each answer was worth to the numbers of a benchmark, and to the words in which its reference prints them.
+//! From the score of each answer to the numbers of a benchmark, and to the text in which its reference prints them.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ impl<'a> ScoreSum<'a> {
         }
     }
 
-    /// Exact match over all sets, if all of them can be told here.
+    /// Exact match over all sets, if all of them can be scored here.
     fn reasoning(&mut self, share: impl Fn(&Self) -> Option<f64>) {
         if self.parts.iter().any(|part| part.right.is_none()) {
             let tasks: Vec<String> =
@@ -202,7 +202,7 @@ impl<'a> ScoreSum<'a> {
         Some((part.right?, part.samples))
     }
 
-    /// Right answers and all answers, each set's divided by how often it was asked.
+    /// Right answers and all answers, each set's divided by its repeats.
     fn all_parts(&self, repeats: impl Fn(&str) -> u32) -> (f64, f64) {
         self.parts.iter().fold((0.0, 0.0), |(right, total), part| {
             let repeats = f64::from(repeats(&part.task));

@@ -5,7 +5,7 @@
 
 use super::punkt::PunktModel;
 
-/// The sentences of a text, one a line: what the reference scripts hand to ROUGE, and whose length they count.
+/// The sentences of a text, one a line: the reference scripts pass this form to ROUGE and count its length.
 pub fn lined(model: &PunktModel, text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let mut lined = String::with_capacity(text.len() * 2);

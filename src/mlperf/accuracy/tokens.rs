@@ -10,9 +10,9 @@ use crate::mlperf::words;
 
 /// Spells token ids.
 pub struct Speller {
-    /// None: the stand-in, one made-up word for each id.
+    /// None: the stand-in, one synthetic word for each id.
     tokenizer: Option<Tokenizer>,
-    /// Takes spaces before punctuation out again, as the model's `tokenizer_config.json` asks.
+    /// Removes spaces before punctuation again, as the model's `tokenizer_config.json` requires.
     cleans: bool,
     skips_special: bool,
     /// Of `tokenizer.json`.
@@ -20,7 +20,7 @@ pub struct Speller {
 }
 
 impl Speller {
-    /// For data that are made up, where there is no tokenizer: `words::word`.
+    /// For synthetic data without a tokenizer: `words::word`.
     pub fn stand_in() -> Self {
         Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
     }

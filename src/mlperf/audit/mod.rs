@@ -1,4 +1,4 @@
-//! The audit tests of the rules: what LoadGen is told in them, and whether what came out holds.
+//! The audit tests of the rules: LoadGen's settings in them, and whether the results pass.
 
 mod config;
 mod lengths;

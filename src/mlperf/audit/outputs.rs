@@ -1,4 +1,4 @@
-//! TEST06: answers are consistent with what was said about them while they were made.
+//! TEST06: answers are consistent with what the system reported while it made them.
 
 use super::super::MlperfScenario;
 use super::super::log::{LogError, LoggedAnswer};
@@ -10,7 +10,7 @@ const NAMED: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AuditOutputs {
     pub answers: u64,
-    /// None: Offline tells no first token.
+    /// None: Offline reports no first token.
     pub first_token: Option<bool>,
     pub end: bool,
     pub length: bool,
@@ -75,7 +75,7 @@ impl AuditOutputs {
         self.first_token != Some(false) && self.end && self.length
     }
 
-    /// `verify_accuracy.txt`, in the words that the official checker looks for.
+    /// `verify_accuracy.txt`, in the format that the official checker looks for.
     pub(super) fn text(&self, passes: bool) -> String {
         let flag = |fine: bool| if fine { "True" } else { "False" };
         format!(
@@ -88,7 +88,7 @@ impl AuditOutputs {
     }
 }
 
-/// What was told first, against the beginning of the answer.
+/// Compares the reported first token with the beginning of the answer.
 fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
     match first {
         None | Some([]) => Some("no first token was told".to_owned()),

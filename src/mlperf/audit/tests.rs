@@ -148,7 +148,7 @@ fn test07_holds_the_exact_match_against_its_bound() {
         good.text.starts_with("'exact_match': 62.15\n") && good.text.contains("Accuracy check pass: True\n"),
         "{good:?}"
     );
-    // The recorded run is not one of TEST07: that is told, and it does not pass.
+    // The recorded run is not one of TEST07: the audit reports that and does not pass.
     assert!(
         good.text.ends_with("TEST FAIL\n")
             && good.wrong.iter().any(|wrong| wrong.contains("100 answers; the test logs 990")),

@@ -20,7 +20,7 @@ pub struct Verified {
     pub text: String,
     /// Everything that is wrong; empty: it passes.
     pub wrong: Vec<String>,
-    /// One line for people.
+    /// One line for display.
     pub headline: String,
 }
 

@@ -1,4 +1,4 @@
-//! Everything that the rules say about a test before it is run.
+//! Everything that the rules require of a test before it runs.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub fn check(ask: &TestRequest<'_>) -> Vec<RuleError> {
     let found = match ask.find() {
         Ok(found) => found,
         Err(mut wrong) => {
-            // What needs no table can be said all the same.
+            // Checks that need no table work all the same.
             wrong.extend(ask.user_conf.keys().filter_map(|name| unknown(name, None)));
             wrong.extend(rate(ask));
             return wrong;
@@ -101,7 +101,7 @@ fn whole(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     Some(wrong.hint("make it whole, or add `rehearse: true`"))
 }
 
-/// A key that LoadGen does not know, or must not be told here.
+/// A key that LoadGen does not know, or that must not be set here.
 fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     let at = ["user_conf", name];
     let bare = name.rsplit('.').next().unwrap_or(name);

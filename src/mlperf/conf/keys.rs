@@ -1,4 +1,4 @@
-//! The keys of user.conf: LoadGen reads these and ignores, without a word, any other.
+//! The keys of user.conf: LoadGen reads these and silently ignores any other.
 
 use super::super::{Division, MlperfScenario};
 
@@ -17,7 +17,7 @@ pub(super) enum ConfValueKind {
     Percent,
 }
 
-/// One key, and who may set it where.
+/// One key, and which file may set it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfKey {
     pub name: &'static str,
@@ -56,7 +56,7 @@ pub(super) const KEYS: [ConfKey; 23] = [
     key("accuracy_log_sampling_target", ConfValueKind::Count),
     of(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
     of(SERVER, key("max_async_queries", ConfValueKind::Count)),
-    // Of Server it is a limit, of SingleStream what is expected: `check` tells them apart.
+    // In Server it is a limit, in SingleStream the expected value: `check` distinguishes them.
     key("target_latency", ConfValueKind::Number),
     of(
         &[MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream],
@@ -70,7 +70,7 @@ pub(super) const KEYS: [ConfKey; 23] = [
     open(key("performance_issue_unique", ConfValueKind::Flag)),
     open(key("performance_issue_same", ConfValueKind::Flag)),
     open(key("performance_issue_same_index", ConfValueKind::Count)),
-    // Never set: no scenario here is MultiStream. Named so that its scenario can be told.
+    // Never set: no scenario here is MultiStream. Listed so that an error can name its scenario.
     of(&[], open(key("samples_per_query", ConfValueKind::Count))),
 ];
 
@@ -86,7 +86,7 @@ pub(super) const BUILT_IN: [&str; 8] = [
     "test05_schedule_rng_seed",
 ];
 
-/// Keys that the manifest says elsewhere, and where.
+/// Keys that the manifest sets elsewhere, and where.
 pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];
 
 impl ConfKey {

@@ -1,4 +1,4 @@
-//! LoadGen's settings: user.conf from a manifest's words, checked before LoadGen, which ignores what it does not know.
+//! LoadGen's settings: user.conf from a manifest's values, checked before LoadGen runs, because it ignores unknown keys.
 
 mod check;
 mod keys;

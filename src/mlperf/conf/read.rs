@@ -1,4 +1,4 @@
-//! A user.conf that somebody else wrote, held against the rules.
+//! An existing user.conf, checked against the rules.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -48,8 +48,8 @@ pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
     (lines, wrong)
 }
 
-/// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would pass over, and all that
-/// [`super::check()`] says. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
+/// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would ignore, and all errors of
+/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
 /// taken from the file.
 pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     let (lines, unread) = read(text);

@@ -7,11 +7,11 @@ use super::super::{MlperfScenario, TestMode, TestRequest};
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;
-/// How long a rehearsal lasts when nobody says.
+/// Default duration of a rehearsal.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from so many samples, if there are as many.
 pub const REHEARSAL_SAMPLES: u64 = 256;
-/// LoadGen's own default where mlperf.conf says nothing.
+/// LoadGen's own default where mlperf.conf has none.
 const DEFAULT_MIN_QUERIES: u64 = 100;
 /// LoadGen's own default for SingleStream, milliseconds.
 const DEFAULT_EXPECTED_LATENCY_MS: f64 = 10.0;
@@ -38,7 +38,7 @@ pub struct TestSettings {
 }
 
 impl TestSettings {
-    /// Of a test whose names are known.
+    /// Settings of a test with known names.
     pub(in crate::mlperf) fn of(ask: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| ask.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! user.conf of every kind of test, every mistake, and texts that others wrote.
+//! user.conf of every kind of test, every error, and texts from other sources.
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestMode, TestRequest};
 use super::settings::TestSettings;
 
-/// Everything that LoadGen is told about one test.
+/// All settings that LoadGen gets for one test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conf {
     /// LoadGen's name of the model, to be given with the file.
@@ -56,7 +56,7 @@ fn text(ask: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(Stri
     text
 }
 
-/// Keys and values: the rate, what the manifest says, and what must be said although nobody did.
+/// Keys and values: the rate, the manifest's settings, and the required keys that the manifest does not set.
 fn lines(ask: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     if let Some(qps) = ask.target_qps.filter(|_| ask.scenario != MlperfScenario::SingleStream) {
@@ -71,7 +71,7 @@ fn lines(ask: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
     let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..ask.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
     if ask.scenario == MlperfScenario::Offline {
-        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker asks for it.
+        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it.
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;

@@ -1,4 +1,4 @@
-//! Which columns of a published data set say what. The first name that is there counts.
+//! Which columns of a published data set hold what. The first name that exists counts.
 //!
 //! Read in the reference implementations at mlcommons/inference b66003e1: `language/<model>/dataset.py` and the scorers.
 

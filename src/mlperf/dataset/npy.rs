@@ -70,7 +70,7 @@ impl Array {
 
     fn numbers(&mut self, count: usize) -> Result<Vec<i64>, String> {
         let bytes = count.saturating_mul(self.width);
-        // Not allocated on the word of a head: as much as there is.
+        // Do not trust the length in a header for the allocation: read as much as there is.
         let mut raw = Vec::new();
         let read = (&mut self.reader).take(bytes as u64).read_to_end(&mut raw);
         read.map_err(|error| format!("{}: {error}", self.name))?;

@@ -1,8 +1,8 @@
 //! A stand-in for a data set that cannot be had: its number of samples, its parts, and lengths like its.
 //!
 //! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones where
-//! there are any; each says where it is from. The width of the distribution is a choice: nobody publishes one.
-//! References are made-up words ([`crate::mlperf`]'s own, one for each token id), so that scoring has something to score.
+//! where such exist; each names its source. The width of the distribution is a choice: there is no published one.
+//! References are synthetic words ([`crate::mlperf`]'s own, one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;
 
@@ -55,7 +55,7 @@ pub(super) struct DatasetShape {
 impl DatasetShape {
     pub fn of(recipe: Recipe) -> Self {
         const FEW: LengthDistribution = LengthDistribution::of(1.0, 0.0, 1, 1, "a short answer");
-        // Means that are not published are a choice, and said to be one.
+        // Means that are not published are a choice, and marked as one.
         let (input, words, ids, tasks): (_, _, _, &[&str]) = match recipe {
             Recipe::OpenOrca => (
                 LengthDistribution::of(

@@ -12,7 +12,7 @@ use super::row::DatasetRow;
 use super::write::DatasetError;
 use crate::mlperf::sha256::Sha256Of;
 
-/// Mistakes that are told one by one.
+/// How many errors are reported one by one.
 const MOST: usize = 8;
 
 #[derive(Serialize)]

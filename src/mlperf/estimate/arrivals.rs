@@ -1,5 +1,5 @@
 //! LoadGen's arrivals: the same random numbers as C++'s `std::mt19937` and libstdc++'s `std::exponential_distribution` give,
-//! so that a schedule can be told before LoadGen makes it.
+//! so that a schedule can be predicted before LoadGen makes it.
 
 const WORDS: usize = 624;
 const APART: usize = 397;
@@ -71,7 +71,7 @@ impl Twister {
 mod tests {
     use super::Twister;
 
-    /// The C++ standard's own test: the 10000th word of a twister seeded with 5489.
+    /// The C++ standard's own test: the 10000th output of a twister seeded with 5489.
     #[test]
     fn the_twister_is_that_of_the_standard() {
         let mut twister = Twister::new(5489);

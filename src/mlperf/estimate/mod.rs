@@ -1,7 +1,7 @@
 //! How many queries LoadGen will issue, and how long that will take: before it does.
 //!
 //! By LoadGen's own rules (`GenerateQueries` and `TestSettingsInternal` of 6.0.17): Server's arrivals come from the round's
-//! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the rate asked.
+//! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the requested rate.
 
 mod arrivals;
 mod text;
@@ -15,7 +15,7 @@ pub use self::text::time;
 use super::conf::TestSettings;
 use super::{MlperfScenario, TestMode};
 
-/// Offline issues so many times what the rate and the duration ask for.
+/// Offline issues so many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;
 /// SingleStream plans with so many times the duration.
 const SINGLE_STREAM_SLACK: f64 = 2.0;
@@ -36,7 +36,7 @@ pub struct Estimate {
     pub set: u64,
     /// `queries` was brought to a multiple of `set`.
     pub is_padded: bool,
-    /// Seconds: of Server and Interactive until the last arrival, of others if the system keeps the rate asked.
+    /// Seconds: of Server and Interactive until the last arrival, of others if the system keeps the requested rate.
     pub seconds: f64,
     /// A rate a little lower, at which one data set less is enough, and its seconds: where that saves a quarter of the time.
     pub shorter: Option<(f64, f64)>,
@@ -101,7 +101,7 @@ impl Estimate {
             queries = queries.max(expected);
             queries += self.set - queries % self.set;
         }
-        // It goes on until both are reached.
+        // It continues until both are reached.
         let planned = self.taking(queries, settings.target_qps);
         if planned.seconds >= seconds {
             planned
@@ -141,7 +141,7 @@ impl Estimate {
         Self { queries, seconds: now, shorter, ..self }
     }
 
-    /// With the limits that somebody set.
+    /// Applies the limits that the settings have.
     fn limited(self, settings: &TestSettings) -> Self {
         let mut limited = self;
         if settings.max_query_count > 0 && settings.max_query_count < self.queries {

@@ -7,7 +7,7 @@ use super::Estimate;
 use crate::mlperf::conf::{TestSettings, conf};
 use crate::mlperf::{Division, MlperfScenario, Round, TestMode, TestRequest};
 
-/// The settings of a recorded run. LoadGen itself needs no round for them; ours come from one.
+/// The settings of a recorded run. LoadGen itself needs no round for them; Regatta takes them from one.
 fn settings(row: &Value) -> TestSettings {
     let model = row["model"].as_str().unwrap();
     let round = if model.starts_with("llama3_1-405b") { "v6.0" } else { "v6.1" };

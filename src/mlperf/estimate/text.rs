@@ -1,4 +1,4 @@
-//! An estimate in words.
+//! An estimate as text.
 
 use std::fmt;
 

@@ -71,7 +71,7 @@ pub(super) fn check(
     Accurate { detail, metrics }
 }
 
-/// What `accuracy.txt` says, against the round's bounds.
+/// The scores in `accuracy.txt`, against the round's bounds.
 fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
     let fix = "`mlperf: { score: … }` writes it from the accuracy run";
     let mut metrics = IndexMap::new();

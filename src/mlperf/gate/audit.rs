@@ -1,4 +1,4 @@
-//! Audit tests: those that the round asks for are there, and passed.
+//! Audit tests: those that the round requires are there, and passed.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the gate has to say: what, where, why, and what to do.
+//! The findings of the gate: what, where, why, and what to do.
 
 use std::path::Path;
 

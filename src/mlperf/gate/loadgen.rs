@@ -10,7 +10,7 @@ use crate::mlperf::{MlperfScenario, Round};
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
 
-/// Reads the logs of one folder and checks them. None: there is nothing to check further, and that is told.
+/// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
 pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, mode: &str) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
@@ -111,7 +111,7 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     }
 }
 
-/// The round whose seeds a log has.
+/// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
     let seed = detail.count("effective_qsl_rng_seed")?;
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))

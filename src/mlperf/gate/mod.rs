@@ -1,7 +1,7 @@
-//! The gate before a submission: stricter than the official checker, and says what, where, why and what to do.
+//! The gate before a submission: stricter than the official checker, and reports what, where, why and what to do.
 //!
-//! It reads any submission folder, also one that others made. Of our own packages it knows more, from `regatta.lock`.
-//! Three things that the official checker lets pass are refused here: a run that LoadGen called INVALID, LoadGen's errors,
+//! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
+//! Three things that the official checker accepts are refused here: a run that LoadGen called INVALID, LoadGen's errors,
 //! and an Interactive folder with a run under Server's limits.
 
 mod accuracy;
@@ -54,7 +54,7 @@ pub struct ExaminedResult {
     pub accuracy: IndexMap<String, f64>,
 }
 
-/// What LoadGen says a performance run is worth. Latencies are LoadGen's, from issue.
+/// LoadGen's outcome of a performance run. Latencies are LoadGen's, from issue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JudgedRun {
     pub value: Option<f64>,
@@ -72,13 +72,13 @@ impl Examined {
     }
 }
 
-/// What the logs in a folder say that a run is worth. None: it holds no detail log of a performance run.
+/// The outcome of a run from the logs in a folder. None: it holds no detail log of a performance run.
 pub fn judge(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
     Some(performance::value(&detail, scenario))
 }
 
-/// The round that a submission is of: what its lock says, else whose seeds its logs have.
+/// The round of a submission: by its lock, else by the seeds in its logs.
 pub fn round_of(root: &Path) -> Option<Round> {
     let submitters = tree::submitters(root);
     let locked =

@@ -1,4 +1,4 @@
-//! A performance run: valid by LoadGen's own word, long enough, and with the limits of its folder.
+//! A performance run: valid by LoadGen's own result, long enough, and with the limits of its folder.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(super) fn check(
     Some(detail)
 }
 
-/// The official checker looks at `result_validity` and goes on whatever it says.
+/// The official checker looks at `result_validity` and continues whatever its value.
 fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
     let at = folder.join("mlperf_log_detail.txt");
     let said = detail.text("result_validity").unwrap_or("nothing");
@@ -168,7 +168,7 @@ fn samples(
     }
 }
 
-/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test says so.
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which.
 fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
     let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");

@@ -1,4 +1,4 @@
-//! What our own `regatta.lock` knows about a package: a rehearsal, made-up data, runs of two systems, files changed after packing.
+//! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
 use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode, truncate};
 
-/// The lock of a submitter; one of another round or a rehearsal is told.
+/// The lock of a submitter; reports one of another round or of a rehearsal.
 pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
     let at = submitter.folder.join("documentation").join(LOCK_FILE);
     let lock = match PackageProvenance::of(&submitter.folder)? {
@@ -49,7 +49,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
     Some(lock)
 }
 
-/// One result against what the lock says of it.
+/// Checks one result against the lock.
 pub(super) fn check(
     to: &mut GateFindings,
     entry: &ResultEntry,

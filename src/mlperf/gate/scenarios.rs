@@ -5,7 +5,7 @@ use super::tree::{Benchmarked, Submitter};
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
-/// The round's table of a benchmark; an unknown one is told.
+/// The round's table of a benchmark; reports an unknown one.
 pub(super) fn known<'a>(to: &mut GateFindings, round: &'a Round, found: &Benchmarked) -> Option<&'a Benchmark> {
     if let Some(benchmark) = round.benchmarks.get(&found.name) {
         return Some(benchmark);

@@ -23,7 +23,7 @@ pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
     ("weight_transformations", "what was done to the weights", "quantization"),
 ];
 
-/// LoadGen's name of a setting → the key under which its detail log says what was in force, and the factor to its unit.
+/// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
 const IN_FORCE: [(&str, &str, f64); 11] = [
     ("target_qps", "effective_target_qps", 1.0),
     ("target_latency", "effective_target_latency_ns", 1e6),
@@ -114,7 +114,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
     }
 }
 
-/// user.conf by the rules, and against what the log says was in force.
+/// Checks user.conf by the rules, and against the effective settings in the log.
 fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, performance: Option<&Detail>) {
     for (line, wrong) in conf::review(text, ask) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };

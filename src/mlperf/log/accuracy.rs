@@ -27,9 +27,9 @@ pub struct LoggedAnswer {
     pub qsl_idx: u64,
     /// What the system answered.
     pub data: Vec<u8>,
-    /// What was told as first token. Not in Offline.
+    /// The bytes that the system reported as first token. Not in Offline.
     pub token_data: Option<Vec<u8>>,
-    /// How many tokens the system said it made.
+    /// How many tokens the system reported.
     pub token_count: Option<i64>,
 }
 
@@ -50,7 +50,7 @@ impl LoggedAnswer {
         self.ids(&self.data)
     }
 
-    /// What was told first. Offline tells nothing.
+    /// The tokens that the system reported first. Offline reports none.
     pub fn first_tokens(&self) -> Result<Option<Vec<u32>>, LogError> {
         self.token_data.as_deref().map(|data| self.ids(data)).transpose()
     }

@@ -13,7 +13,7 @@ use super::super::Seeds;
 use super::DETAIL_FILE;
 
 const MARK: &str = ":::MLLOG";
-/// LoadGen may log an error for every sample; a few say what there is to say.
+/// LoadGen may log an error for every sample; a few are enough.
 const SHOWN: usize = 20;
 /// No line of LoadGen's is longer; a broken file may be one long line.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -158,18 +158,18 @@ impl Detail {
         value.as_bool().or_else(|| value.as_u64().map(|number| number != 0))
     }
 
-    /// Keys that say what was asked for or was in force, with their values: what two runs can be compared by.
+    /// Keys of requested and effective settings, with their values: what two runs can be compared by.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Value)> {
         let is_setting = |key: &str| key.starts_with("effective_") || key.starts_with("requested_");
         self.values.iter().filter(move |(key, _)| is_setting(key)).map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Errors by LoadGen's own count, or ours, whichever is more.
+    /// Errors by LoadGen's own count, or Regatta's, whichever is more.
     pub fn all_errors(&self) -> u64 {
         self.errors.max(self.count("num_errors").unwrap_or(0))
     }
 
-    /// What LoadGen says of an INVALID result, one thing after the other.
+    /// LoadGen's reasons for an INVALID result, one by one.
     pub fn why(&self) -> Vec<String> {
         let missed = ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"]
             .into_iter()

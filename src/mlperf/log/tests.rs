@@ -124,7 +124,7 @@ fn tokens_have_four_or_eight_bytes() {
     assert_eq!(answer(Some(2)).tokens(), Ok(vec![12140, 212]));
     assert_eq!(answer(Some(2)).first_tokens(), Ok(Some(vec![12140])));
     assert_eq!(answer(Some(4)).tokens(), Ok(vec![12140, 0, 212, 0]));
-    // A wrong count is found by who compares it, not hidden here.
+    // The comparison finds a wrong count; it is not hidden here.
     assert_eq!(answer(Some(3)).tokens().map(|tokens| tokens.len()), Ok(2));
     assert_eq!(LoggedAnswer::default().tokens(), Ok(vec![]));
     let torn = LoggedAnswer { data: wide[..3].to_vec(), offset: 7, ..LoggedAnswer::default() };

@@ -1,5 +1,5 @@
-//! How wide the token ids of an answer are: the reference implementations hand LoadGen eight bytes for some models and four
-//! for others, and the log does not say which.
+//! How wide the token ids of an answer are: the reference implementations give LoadGen eight bytes for some models and four
+//! for others, and the log does not state which.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Width {
 
 impl Width {
     /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
-    /// None: an empty answer says nothing.
+    /// None: an empty answer has no width.
     pub fn of(answer: &LoggedAnswer) -> Option<Self> {
         let bytes = answer.data.len() as u64;
         let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);

@@ -24,7 +24,7 @@ pub struct PackageRequest {
     pub division: Division,
     pub submitter: String,
     pub system: String,
-    /// What a person says of the system; it comes before what the machine says.
+    /// The user's description of the system; it takes precedence over the machine's facts.
     pub system_json: Map<String, Value>,
     pub measurements: Map<String, Value>,
     /// The machine's root folder, `/`.
@@ -68,7 +68,7 @@ pub enum Unpacked {
     #[error("{}", .problems.join("\n"))]
     Incomplete {
         problems: Vec<String>,
-        /// What a person has to say, as a part of a manifest.
+        /// What the user must add, as a part of a manifest.
         snippet: Option<String>,
     },
     #[error("{0}: {1}")]
@@ -129,7 +129,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
     Ok(Packed { lock, submitter })
 }
 
-/// What the manifest says of the system, with what it says elsewhere.
+/// The manifest's description of the system, with the values it sets elsewhere.
 fn given(order: &PackageRequest) -> Map<String, Value> {
     let mut given = order.system_json.clone();
     let division = if order.division == Division::Closed { "closed" } else { "open" };

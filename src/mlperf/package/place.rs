@@ -1,4 +1,4 @@
-//! Puts files where the round's layout wants them.
+//! Puts files where the round's layout requires them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

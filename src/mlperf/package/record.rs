@@ -18,7 +18,7 @@ pub struct FinishedTask {
 /// The kinds of stages that make up a system under test.
 const SYSTEM: [&str; 3] = ["engine", "repository", "serve"];
 
-/// The task whose output a folder is, and what it measured.
+/// The task that has this folder as its output, and what it measured.
 pub(super) fn of(made: &[FinishedTask], folder: &Path) -> (Option<String>, BTreeMap<String, BTreeSet<String>>) {
     let mut under_test: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let Some(first) = made.iter().find(|made| made.folder.as_deref() == Some(folder)) else {

@@ -1,4 +1,4 @@
-//! The tables against `tests/golden/mlperf/rounds.json`, which says the same from other sources.
+//! The tables against `tests/golden/mlperf/rounds.json`, which has the same from other sources.
 
 use std::collections::BTreeMap;
 

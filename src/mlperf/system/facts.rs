@@ -1,4 +1,4 @@
-//! What a Linux machine says about itself in `/proc` and `/sys`. No program is started.
+//! The facts of a Linux machine in `/proc` and `/sys`. No program is started.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,7 @@ impl Processors {
                 _ => {}
             }
         }
-        // Some architectures say nothing of sockets and cores.
+        // Some architectures do not report sockets and cores.
         let count = sockets.len().max(1);
         let cores = if cores.is_empty() { threads } else { cores.len() };
         Self { model, sockets: count, cores_of_one: cores / count }

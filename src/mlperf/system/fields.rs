@@ -4,7 +4,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub struct SystemField {
     pub name: &'static str,
-    /// It must say something; others may be empty, and must be there.
+    /// It must not be empty; others may be empty, but must exist.
     pub meaningful: bool,
     pub meaning: &'static str,
     pub example: &'static str,

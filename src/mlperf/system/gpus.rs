@@ -1,6 +1,6 @@
-//! Accelerators, as `nvidia-smi` tells them to a file.
+//! Accelerators, as `nvidia-smi` prints them to a file.
 
-/// One accelerator as `nvidia-smi` tells it.
+/// One accelerator as `nvidia-smi` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accelerator {
     pub name: String,

@@ -1,4 +1,4 @@
-//! The system's JSON: which fields there are, what this machine knows of them, and what a person has to say.
+//! The system's JSON: which fields there are, which of them this machine provides, and which the user must set.
 
 mod facts;
 mod fields;
@@ -12,15 +12,15 @@ pub use facts::machine;
 pub use fields::{FIELDS, SystemField};
 pub use gpus::{Accelerator, gpus_of_table};
 
-/// What only a person can say: a field, with what it means and an example.
+/// A field that only the user can set, with its meaning and an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingField {
     pub field: &'static SystemField,
-    /// It was given, and says nothing.
+    /// It was given, and is empty.
     pub empty: bool,
 }
 
-/// Whether a value says something: not null, not empty, no place-holder.
+/// Whether a value has content: not null, not empty, no place-holder.
 pub fn is_meaningful(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => false,
@@ -36,7 +36,7 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
     }
 }
 
-/// The system's JSON: what was given, then what the machine says, then empty where that is allowed; in the order of the
+/// The system's JSON: what was given, then the machine's facts, then empty where that is allowed; in the order of the
 /// rules. With it, everything that is missing.
 pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<MissingField>) {
     let mut all = Map::new();
@@ -74,7 +74,7 @@ pub fn snippet(missing: &[MissingField], measurements: &[(&str, &str, &str)]) ->
     text
 }
 
-/// Facts of the machine below `root` (`/` of a running one), with what nvidia-smi said if somebody asked it.
+/// Facts of the machine below `root` (`/` of a running one), with the output of nvidia-smi if there is any.
 pub fn known(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     machine(root, gpus)
 }

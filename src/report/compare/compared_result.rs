@@ -33,29 +33,29 @@ impl Measure {
 #[derive(Clone, Debug)]
 pub struct ComparedResult {
     pub name: String,
-    /// None for an imported one, which nobody has judged.
+    /// None for an imported result, which has no verdict.
     pub verdict: Option<Verdict>,
-    /// What was measured, where its file says so.
+    /// What was measured, if its file has that.
     pub identity: Option<RunIdentity>,
-    /// As whom its numbers are told.
+    /// The tool that the numbers come from.
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
     pub digest: Option<String>,
     load: BTreeMap<String, String>,
-    /// What else was asked for.
+    /// The other requested settings.
     settings: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
-    /// Mean tokens requested of an answer, in a result of ours: lengths are drawn, and other seeds draw others.
+    /// Mean tokens requested of an answer, in Regatta's own result: lengths are drawn, and other seeds draw others.
     requested_answer: Option<f64>,
-    /// Who counted them.
+    /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
 }
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
-/// What is asked for and is no load: where, on what, how often looked at, with what luck.
+/// Requested settings that are not part of the load: endpoints, seeds, limits, sampling.
 const NO_LOAD: [&str; 18] = [
     "endpoints",
     "model",
@@ -165,7 +165,7 @@ impl ComparedResult {
         if told.result.get("imported").is_none() {
             load.extend(told.result.get("asked").and_then(Value::as_object).map(usual).unwrap_or_default());
         }
-        // One word for one thing, whoever says it.
+        // One name for one concept, whichever tool reports it.
         if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
             load.remove("scenario");
             load.insert("request_rate".to_owned(), said(rate));
@@ -215,12 +215,12 @@ impl ComparedResult {
         if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
     }
 
-    /// Whether its file says that a server was the simulator.
+    /// Whether its file marks a server as the simulator.
     pub fn is_simulated(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// In what the load differs, of what both say about it; and what could not be held against each other.
+    /// How the loads differ, in the fields that both report; and what cannot be compared.
     pub(super) fn unlike_load(&self, other: &Self) -> (Vec<String>, Vec<String>) {
         let mut unlike: Vec<String> = self
             .load
@@ -244,7 +244,7 @@ impl ComparedResult {
             let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
             let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
             let is_alike = match (self.requested_answer, other.requested_answer) {
-                // Both say from which lengths they draw, which is compared above; an answer must be as near to its own request.
+                // Both state the lengths from which they draw, compared above; an answer must be as near to its own request.
                 (Some(_), Some(_)) if what == "prompt" => true,
                 (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
                 _ => is_near(one, another),
@@ -266,7 +266,7 @@ impl ComparedResult {
     }
 }
 
-/// Who counted the output tokens.
+/// The source of the output token counts.
 fn counted(told: &MeasuredRun) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
         Some(source) if told.result.get("imported").is_none() => by_whom(source),
@@ -275,7 +275,7 @@ fn counted(told: &MeasuredRun) -> String {
     }
 }
 
-/// Our own sources are the server's words, unless there were none: then responses stood in for tokens, or the client counted.
+/// Regatta's own counts are the server's, unless there were none: then responses stood in for tokens, or the client counted.
 fn by_whom(source: &str) -> String {
     if source.starts_with("responses") {
         return source.to_owned();
@@ -284,7 +284,7 @@ fn by_whom(source: &str) -> String {
     format!("{whose}: {source}")
 }
 
-/// Nothing was asked: `null`, and a list or an object that has nothing else in it.
+/// Nothing was requested: `null`, and a list or an object that has nothing else in it.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -294,8 +294,8 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// What a result of ours leaves out, because it is what is usual, and what makes numbers unlike where it is not: one
-/// stream for many requests is another way to ask, and with retries a failure is an answer that comes late.
+/// What Regatta's own result leaves out, because it is the default, and what makes numbers unlike where it is not: one
+/// stream for many requests is another way to send, and with retries a failure is an answer that comes late.
 fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
     let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
     let stream = by_kserve.then_some(("stream", "per_request"));
@@ -303,7 +303,7 @@ fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
     left_out.map(|(key, usual)| (key.to_owned(), usual.to_owned())).collect()
 }
 
-/// In a few words: `40`, `fixed 16`, `uniform min 1, max 6`. Numbers that are equal are said equally: `40` and `40.0`.
+/// Short text: `40`, `fixed 16`, `uniform min 1, max 6`. Equal numbers give equal texts: `40` and `40.0`.
 fn said(value: &Value) -> String {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
@@ -325,7 +325,7 @@ fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
     STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
 }
 
-/// What a metric of a result says about itself; `None` for what is no metric.
+/// The definition that a metric of a result states; `None` for what is no metric.
 fn meaning(key: &str, metric: &Value) -> Option<MetricMeaning> {
     let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
     let percentile_rule = text("percentile_rule")?;
@@ -389,7 +389,7 @@ fn energy(told: &MeasuredRun) -> Option<Measure> {
     Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
 }
 
-/// Whose definition of what a metric is, to find its values by request.
+/// The tool and concept that define a metric, to find its values by request.
 fn by_request(key: &str, tool: Tool) -> (Tool, Option<MetricConcept>) {
     let concept = MetricConcept::ALL.into_iter().find(|concept| concept.name() == key);
     match (tool, key) {

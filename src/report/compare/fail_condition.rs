@@ -48,7 +48,7 @@ impl std::fmt::Display for FailCondition {
     }
 }
 
-/// What a comparison says about a gate.
+/// The outcome of a comparison for a gate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailConditionOutcome<'a> {
     /// The difference is beyond the limit. With runs on both sides this is shown at 95 %; with one run on a side it is

@@ -16,7 +16,7 @@ pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Opti
     })
 }
 
-/// In what the servers are others, beyond where they run and where their files are; `None` where they are alike or not known.
+/// How the servers differ, beyond where they run and where their files are; `None` where they are equal or not known.
 pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
     let names = |identity: &RunIdentity| {
@@ -49,7 +49,7 @@ impl Comparison {
     }
 }
 
-/// A line for each result that says what was measured, and one for all that do not.
+/// A line for each result that states what was measured, and one for all that do not.
 pub(in crate::report) fn lines(sets: &[RunSet]) -> Vec<String> {
     let known = |(n, set): (usize, &RunSet)| Some(format!("{}: {}", letter(n), set.first().identity.as_ref()?.line()));
     let mut lines: Vec<String> = sets.iter().enumerate().filter_map(known).collect();

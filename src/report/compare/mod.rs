@@ -1,8 +1,8 @@
-//! Results beside each other: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
+//! Compares results: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
 //!
 //! ```text
-//!  Told ─sheet→ Sheet (numbers with their meanings), one for each run ─→ RunSet ─┐
-//!  Told ─sheet→ Sheet, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
+//!  MeasuredRun ──of──→ ComparedResult (numbers with their meanings), one for each run ─→ RunSet ─┐
+//!  MeasuredRun ──of──→ ComparedResult, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
 //! ```
 //!
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
@@ -29,7 +29,7 @@ pub use text::{json, text};
 use crate::harness::IdentityDifference;
 use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
 
-/// What may be said of a difference.
+/// The judgement of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -37,7 +37,7 @@ pub enum Judgement {
     Worse,
     /// The difference is smaller than the smallest effect that matters.
     Equivalent,
-    /// The runs differ too much from each other to say either.
+    /// The runs differ too much from each other for either judgement.
     CannotTell,
     /// One run on a side: how much runs differ is not known.
     NotJudged,
@@ -112,7 +112,7 @@ pub struct Delta {
 /// How results are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CompareRules {
-    /// Subtracts what is unlike, too; the differences in meaning stay written beside it.
+    /// Subtracts unlike numbers, too; the differences in meaning are printed beside them.
     pub force: bool,
     pub margins: Margins,
 }
@@ -134,7 +134,7 @@ pub struct Comparison {
     pub same_plan: bool,
     /// Whether the runs were judged in pairs.
     pub pairing: Pairing,
-    /// In what servers, GPUs, engines, clients and manifests differ, what was varied included.
+    /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
     pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
 }

@@ -43,7 +43,7 @@ impl Pairing {
     }
 }
 
-/// Plans tell what seeds only promise: a seed gives the same requests only with the same data, lengths and rate.
+/// Plans prove what seeds only suggest: a seed gives the same requests only with the same data, lengths and rate.
 fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) -> Result<Vec<usize>, String> {
     if a.len() < 2 || b.len() < 2 {
         return Err("one run on a side".to_owned());

@@ -1,4 +1,4 @@
-//! The tables of the field: one way to measure held against another, as a ratio, a row for each measurement.
+//! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement.
 //!
 //! `ratio = other / base`, in percent of the first column. A ratio of unlike numbers is not formed.
 
@@ -22,7 +22,7 @@ pub struct Ratio {
     /// `output_tokens`, `ttft_p99`.
     pub metric: String,
     pub unit: String,
-    /// The column that is held against the first.
+    /// The column that is compared with the first.
     pub column: String,
     pub base: Option<f64>,
     pub other: Option<f64>,
@@ -33,11 +33,11 @@ pub struct Ratio {
     pub judgement: Option<Judgement>,
     /// Why there is no ratio, or in what the numbers differ.
     pub unlike: Vec<String>,
-    /// Of a row that somebody else has measured: where it stands.
+    /// Of a published row: where the numbers were published.
     pub source: Option<String>,
 }
 
-/// All rows, in order, and what the first column is called.
+/// All rows, in order, and the name of the first column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ratios {
     pub base: String,
@@ -50,10 +50,10 @@ pub struct Ratios {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredOn {
     pub column: String,
-    /// Absent: its file does not say.
+    /// Absent: its file does not have it.
     pub simulated: Option<bool>,
     pub identity: Option<RunIdentity>,
-    /// In what it differs from the first column, what was varied included.
+    /// How it differs from the first column, including what was varied.
     pub differs: Vec<IdentityDifference>,
 }
 
@@ -117,7 +117,7 @@ impl Ratios {
         lines
     }
 
-    /// Adds a row that somebody else has measured.
+    /// Adds a row with published numbers.
     pub fn published(&mut self, row: &str, base: f64, column: &str, other: f64, metric: &str, source: &str) {
         self.rows.push(Ratio {
             row: row.to_owned(),

@@ -6,7 +6,7 @@ use super::*;
 use crate::report::compat::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
 use crate::stats::{ServiceTime, SimulatedQueue};
 
-/// 400 requests whose TTFT goes through `by` ms.
+/// 400 requests; `by` maps the TTFT of each, in ms.
 fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
     let seen: Vec<RequestTrace> = (0..400)
         .map(|index| {
@@ -51,7 +51,7 @@ fn noise(index: u64, salt: u64) -> f64 {
     (mixed % 4_001) as f64 / 100.0 - 20.0
 }
 
-/// Five runs of one server, whose requests and whose days differ.
+/// Five runs of one server; requests and days differ.
 fn runs(name: &str, salt: u64, factor: f64) -> Vec<MeasuredRun> {
     let run = |run: u64| {
         let day = noise(run, salt) / 40.0;
@@ -82,8 +82,8 @@ fn several_runs_are_judged_and_one_is_not() {
     assert!(delta.percent.is_some_and(|percent| percent > 3.0));
 }
 
-/// Requests → sheets → runs → comparison, on waits of M/M/4 at 80 %, whose requests are slow together: identical queues are
-/// told apart in at most one of twenty comparisons, over all rows. 40 pairs leave chance its part; the campaign of
+/// Requests → sheets → runs → comparison, on waits of M/M/4 at 80 %, where requests are slow together: identical queues
+/// differ in at most one of twenty comparisons, over all rows. 40 pairs leave a margin for chance; the campaign of
 /// `cargo bench --bench stats` has more.
 #[test]
 fn identical_queues_are_not_told_apart() {

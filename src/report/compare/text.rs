@@ -53,7 +53,7 @@ const fn tone_of(verdict: Option<Verdict>) -> TextRole {
     }
 }
 
-/// What a reader must know of results that are no measurements of a server.
+/// Warnings for results that are no measurements of a server.
 pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
     let doubt = |(n, set): (usize, &RunSet)| {
         let sheet = set.worst();
@@ -140,7 +140,7 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// `better`, `cannot tell, 9 runs could`; nothing where one run says nothing.
+/// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.
 pub(in crate::report) fn judged(delta: &Delta) -> String {
     match (delta.judgement, delta.runs_needed) {
         (None | Some(Judgement::NotJudged), _) => String::new(),

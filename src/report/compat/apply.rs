@@ -16,7 +16,7 @@ pub enum MissingMetric {
     Timelines,
     /// The requests have no intended arrival.
     Schedule,
-    /// Nobody counted the tokens.
+    /// No token counts exist.
     Tokens,
     /// Chunks have several tokens, and only their sum is known.
     ChunkTokens,
@@ -177,7 +177,7 @@ impl ToolRules {
             PerRequestMetric::AfterFirstChunk(until) => {
                 let n = self.tokens(one)?;
                 let first_tokens = match first.tokens {
-                    // Where chunks stand in for tokens, they do so here too.
+                    // Where chunks replace tokens, they do so here too.
                     UNCOUNTED if n == one.count(self.first) => 1,
                     UNCOUNTED => return Err(MissingMetric::ChunkTokens),
                     tokens => tokens,

@@ -1,4 +1,4 @@
-//! The identity of a result that is at hand as JSON.
+//! The identity of a result that is given as JSON.
 
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A tool's definition in words: what a number must carry to be compared.
+//! A tool's definition as text: what a number must carry to be compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct MetricMeaning {
 }
 
 impl MetricMeaning {
-    /// What this tool means by the word; `None` where it has no such number.
+    /// What this tool means by the term; `None` where it has no such number.
     pub fn of(tool: Tool, concept: MetricConcept) -> Option<Self> {
         let rules = tool.rules();
         let formula = formula(&rules, concept)?;
@@ -38,10 +38,10 @@ impl MetricMeaning {
 
     /// In what two meanings differ, each as "what: this / that". The percentile rule is apart: a mean has none.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        // What stands behind a colon only explains.
+        // Text behind a colon only explains.
         let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
         let unlike = |what: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{what}: {a} / {b}"));
-        // A tool that takes the server's count does not say which of its counts.
+        // A tool that takes the server's count does not specify which of its counts.
         let is_some_server = |text: &str| text == "the server";
         let both_servers = [&self.token_source, &other.token_source].iter().all(|text| text.starts_with("the server"));
         let same = self.token_source == other.token_source

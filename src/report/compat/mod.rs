@@ -1,12 +1,12 @@
-//! What other load tools mean by the same words, and their numbers computed from our requests.
+//! What other load tools mean by the same terms, and their numbers computed from Regatta's requests.
 //!
 //! ```text
 //!  Record ─┐
-//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: ours beside theirs
+//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: Regatta's beside the tool's
 //! ```
 //!
-//! [`compat`] is the door: one run, one tool, a row for each word. Where a number cannot be known from what was kept,
-//! the row says why.
+//! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,
+//! the row shows why.
 
 mod apply;
 mod identity;
@@ -30,7 +30,7 @@ pub use vector::vector;
 use super::styler::{Styler, TextRole, clean, table};
 use crate::harness::{Measured, Metric};
 
-/// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
+/// One run, measured by Regatta: the result as JSON, so that results of other versions can be read, and its requests.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
     /// How the user calls it.
@@ -88,7 +88,7 @@ impl From<&Metric> for CompatStats {
     }
 }
 
-/// One word: the number by Regatta's definition, and by a tool's, from the same requests.
+/// One term: the number by Regatta's definition, and by a tool's, from the same requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompatRow {
     /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
@@ -96,18 +96,18 @@ pub struct CompatRow {
     /// `ms` or `/s`. A rate has a mean only.
     pub unit: &'static str,
     pub tool: &'static str,
-    /// Who measured the requests: Regatta, or the tool whose file was imported. Then `ours` is that tool's measurement, told by
+    /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's measurement by
     /// Regatta's definition.
     pub measured_by: String,
     pub ours: Option<CompatStats>,
     pub theirs: Option<CompatStats>,
     /// What they mean by it.
     pub formula: Option<String>,
-    /// Why there is no number, or what it is only near to.
+    /// Why there is no number, or why it is an approximation.
     pub note: Option<String>,
 }
 
-/// Our numbers and a tool's beside each other, from the same requests.
+/// Regatta's numbers and a tool's side by side, from the same requests.
 pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
     MetricConcept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
 }
@@ -137,7 +137,7 @@ fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatR
     })
 }
 
-/// A tool's number of a run. Where chunks were not kept, the pools of the result stand in for pooled gaps.
+/// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
 fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<CompatStats>, Option<String>) {
     if concept == MetricConcept::Requests {
         return match tool.rate(&told.seen) {
@@ -157,7 +157,7 @@ fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Com
     }
 }
 
-/// Which of our pools holds the gaps as this tool pools them.
+/// Which of Regatta's pools holds the gaps as this tool pools them.
 const fn pool_of(tool: Tool) -> &'static str {
     match tool {
         Tool::Regatta | Tool::SglangNative => "itl_token",

@@ -1,4 +1,4 @@
-//! One request as any load tool could have seen it, wherever it comes from: our records or a file of another tool.
+//! One request as any load tool could record it, wherever it comes from: Regatta's records or a file of another tool.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct RequestTrace {
     /// Position on the schedule, or in the file.
     pub index: u64,
     pub ok: bool,
-    /// Intended arrival; tools without a schedule do not know it.
+    /// Intended arrival; tools without a schedule do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sched: Option<f64>,
     pub issue: f64,
@@ -30,7 +30,7 @@ pub struct RequestTrace {
     pub error: Option<String>,
 }
 
-/// What is kept of the stream.
+/// The stored part of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TracedChunks {

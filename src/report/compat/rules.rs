@@ -1,10 +1,10 @@
-//! What each tool means by its words, as data: from where, from which chunk, divided by what, over whom.
+//! What each tool means by its terms, as data: from where, from which chunk, divided by what, over which requests.
 //!
 //! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
 
 use super::request_trace::ChunkFilter;
 
-/// Who measured, or as whom a number is told.
+/// The tool that measured, or the tool that defines a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
     Regatta,
@@ -61,7 +61,7 @@ impl Tool {
         }
     }
 
-    /// With the version whose sources the definitions were read from.
+    /// With the version of the sources from which the definitions were read.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Regatta => concat!("Regatta ", env!("CARGO_PKG_VERSION")),
@@ -91,7 +91,7 @@ impl std::str::FromStr for Tool {
     }
 }
 
-/// What tools have a word for, each with a meaning of its own.
+/// Terms that tools share, each with its own meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetricConcept {
     Ttft,
@@ -131,14 +131,14 @@ pub(super) enum ClockZero {
     Issue,
 }
 
-/// Where an answer is over.
+/// Where an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerEnd {
     Chunk(ChunkFilter),
     End,
 }
 
-/// What becomes of an answer of one token, which has no time per output token.
+/// How an answer of one token counts, which has no time per output token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SingleTokenRule {
     LeftOut,
@@ -257,7 +257,7 @@ const PLAIN: ToolRules = ToolRules {
 };
 
 impl Tool {
-    /// Whose count of output tokens it divides by.
+    /// The source of the output token count that it divides by.
     pub const fn counted(self) -> &'static str {
         self.rules().counted.words()
     }

@@ -3,7 +3,7 @@
 use super::request_trace::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// A chat answer with a role chunk, a chunk of three tokens and a usage chunk; one that the client held back for 500 ms;
-/// a one-token answer; one whose first token has empty text; an error.
+/// a one-token answer; one with an empty text in its first token; an error.
 pub fn vector() -> Vec<RequestTrace> {
     use ChunkKind::{Empty, Role, Token, Usage};
     let held: Vec<(f64, u32, ChunkKind)> = (0..11).map(|i| (710.0 + 20.0 * f64::from(i), 1, Token)).collect();

@@ -9,13 +9,13 @@ pub enum FindingLevel {
     Good,
     /// Needed, and not there.
     Missing,
-    /// It may do, and may not.
+    /// It may or may not be enough.
     Doubtful,
-    /// Nothing that was asked about needs it.
+    /// No requested task needs it.
     Fact,
 }
 
-/// What one thing is, who needs it, and what helps.
+/// What one thing is, which tasks need it, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
@@ -46,7 +46,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Needed by somebody.
+    /// Needed by the tasks `by`.
     #[must_use]
     pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: FindingLevel) -> Self {
         self.needed = Some(what.into());
@@ -55,7 +55,7 @@ impl DoctorFinding {
         self
     }
 
-    /// What helps; told only where help is wanted.
+    /// What helps; kept only where something is missing or doubtful.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         if matches!(self.standing, FindingLevel::Missing | FindingLevel::Doubtful) {

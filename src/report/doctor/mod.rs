@@ -1,4 +1,4 @@
-//! What a machine has and lacks, told: `regatta doctor`.
+//! Text output of what a machine has and lacks: `regatta doctor`.
 
 mod finding;
 

@@ -8,7 +8,7 @@ use super::super::compat::{MetricConcept, MetricMeaning, Tool, vector};
 use super::super::styler::{Styler, TextRole, table};
 use super::{ENTRIES, ExplainedNumber};
 
-/// What a tool's word comes to on the golden vector.
+/// The value of a tool's term on the golden vector.
 struct Other {
     tool: Tool,
     /// Mean in ms, or requests/s.
@@ -49,7 +49,7 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
     facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// One metric, for a person.
+/// One metric, as text.
 pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
     let mut out =

@@ -1,7 +1,7 @@
-//! `benchmark_report_v0.2.json`: the Benchmark Report of llm-d-benchmark, the field's neutral shape.
+//! `benchmark_report_v0.2.json`: the Benchmark Report of llm-d-benchmark, the field's neutral format.
 //!
-//! Its schema allows no other keys, so what is not known is not there. TTFT, TPOT, ITL and latency are inference-perf's,
-//! the tool whose exporter the shape comes from.
+//! Its schema allows no other keys, so unknown values are left out. TTFT, TPOT, ITL and latency are inference-perf's,
+//! the tool that has an exporter of this format.
 
 use serde_json::{Map, Value, json};
 

@@ -19,7 +19,7 @@ pub(super) fn object(told: &MeasuredRun) -> Value {
     })
 }
 
-/// For formats that have room for one text.
+/// For formats with a single text field.
 pub(super) fn line(told: &MeasuredRun) -> String {
     let verdict = verdict_text(&told.result);
     match identity_of(&told.result) {
@@ -44,7 +44,7 @@ pub(super) fn csv_section(told: &MeasuredRun) -> String {
     text
 }
 
-/// `None`: the result does not say.
+/// `None`: the result does not state it.
 pub(super) fn is_simulated(told: &MeasuredRun) -> Option<bool> {
     identity_of(&told.result).map(|identity: RunIdentity| identity.simulated)
 }

@@ -1,4 +1,4 @@
-//! Files in the shapes of other tools, made from our requests with *their* definitions.
+//! Files in the formats of other tools, made from Regatta's requests with *their* definitions.
 //!
 //! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
 
@@ -21,7 +21,7 @@ use super::compat::{
 };
 use crate::harness::RequestRecord;
 
-/// In whose shape.
+/// The file format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     GenAiPerf,
@@ -29,9 +29,9 @@ pub enum ExportFormat {
     Vllm,
     PerfAnalyzer,
     BenchmarkReport,
-    /// Our own requests as columns.
+    /// Regatta's own requests as columns.
     Parquet,
-    /// Our own seconds as rows.
+    /// Regatta's own seconds as rows.
     Timeslices,
 }
 
@@ -66,11 +66,11 @@ pub struct ExportFile {
     pub bytes: Vec<u8>,
 }
 
-/// What came of it.
+/// The result of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Exported {
     pub files: Vec<ExportFile>,
-    /// What the shape has and a run does not know, and why.
+    /// What the format has and a run does not, and why.
     pub left_out: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Exported {
     }
 }
 
-/// `records` are those that `told` was made of.
+/// `records` are the source of `told`.
 pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, String> {
     let mut out = Exported::default();
     match shape {
@@ -109,7 +109,7 @@ pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat
     Ok(out)
 }
 
-/// What a run says about itself, for the shapes' headers.
+/// The facts of a run, for the formats' headers.
 struct Facts<'a> {
     told: &'a MeasuredRun,
 }
@@ -132,7 +132,7 @@ impl Facts<'_> {
         all.into_iter().flatten().filter_map(|url| Some(url.as_str()?.to_owned())).collect()
     }
 
-    /// Requests per second that were asked for; `None` where there is no rate.
+    /// The requested rate, in requests per second; `None` where there is no rate.
     fn rate(&self) -> Option<f64> {
         self.number("/asked/scenario/server/rate")
     }
@@ -218,7 +218,7 @@ fn single(unit: &str, value: f64) -> Value {
     json!({ "unit": unit, "avg": value })
 }
 
-/// A tool's numbers, and a word on those that are missing.
+/// A tool's numbers, and a note on those that are missing.
 fn spread(
     told: &MeasuredRun,
     tool: Tool,
@@ -239,7 +239,7 @@ fn spread(
     }
 }
 
-/// A tool's own tokenizer counts text; where the server's count is taken, nobody counted it.
+/// A tool's own tokenizer counts text; where the server's count is taken, there is no such count.
 fn counted_by_server(told: &MeasuredRun, out: &mut Exported) {
     if ok(told).any(|one| one.retokenised.is_none()) {
         out.without("counts by a client's tokenizer: output tokens are the server's");

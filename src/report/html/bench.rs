@@ -1,7 +1,7 @@
 //! Reads a benchmark's `result.json` for the page: verdict, numbers, metrics with their definitions, curves.
 //!
 //! It takes the file as plain JSON, so that a page can be made of results that an older or newer version wrote: an
-//! object with a percentile rule is a metric; what it does not know it shows as it stands, or leaves to the file.
+//! object with a percentile rule is a metric; it shows an unknown field as it is, or leaves it to the file.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -27,9 +27,9 @@ pub(super) struct BenchSection {
     /// `good`, `odd`, `bad` or `none`: the colour of the badge.
     pub tone: &'static str,
     pub reasons: Vec<String>,
-    /// The few numbers a reader looks for first: name, value, what was counted.
+    /// The most important numbers: name, value, what was counted.
     pub numbers: Vec<(String, String, String)>,
-    /// What else stands alone.
+    /// Further single values: name, value.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<MetricRow>,
     /// What holds for all of them.
@@ -37,10 +37,10 @@ pub(super) struct BenchSection {
     /// SVG; the page marks it as safe.
     #[serde(skip)]
     pub plots: Vec<String>,
-    /// What it has only when it was asked for.
+    /// Sections that exist only when requested.
     #[serde(skip)]
     pub blocks: Vec<Block>,
-    /// What the servers' own metrics said.
+    /// The servers' own metrics.
     pub server: Option<ServerSection>,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn read(task: &TaskId, result: &Value) -> BenchSection {
     }
 }
 
-/// What all metrics have in common is said once, above them.
+/// What all metrics have in common appears once, above them.
 fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     let mut said = Vec::new();
     let mut hoist = |name: &str, field: fn(&mut MetricRow) -> &mut String| {
@@ -135,7 +135,7 @@ fn reasons(result: &Value) -> Vec<String> {
     found.map(|reasons| reasons.iter().filter_map(text).collect()).unwrap_or_default()
 }
 
-/// Path in the file, the name a reader knows, and what was counted.
+/// Path in the file, the usual name, and what was counted.
 const FIRST: [(&str, &str, &str); 9] = [
     ("/rates/output_tokens", "output tokens per second", "of successful requests, over the window"),
     ("/rates/requests_full", "requests per second", "successful requests over the window"),

@@ -1,4 +1,4 @@
-//! What a result has only when it was asked for, each with a heading of its own: promises, failures counted, the steady
+//! Sections of a result that exist only when requested, each with its own heading: SLOs, failures counted, the steady
 //! part, the server's stamps, withdrawals, other outputs, sessions, tokens, GPUs, the preflight, and a search.
 
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(super) struct Block {
     /// Name, value, what was counted.
     pub facts: Vec<[String; 3]>,
     pub metrics: Vec<MetricRow>,
-    /// Headings of [`Self::rows`]; all but the first stand over numbers.
+    /// Headings of [`Self::rows`]; all but the first head number columns.
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
     /// SVG; the page marks it as safe.
@@ -35,7 +35,7 @@ impl Block {
     }
 }
 
-/// Keys of a result that are told here, and nowhere else on the page.
+/// Keys of a result that only these sections show.
 pub(super) const TOLD: [&str; 12] = [
     "repeats",
     "hosts",
@@ -51,7 +51,7 @@ pub(super) const TOLD: [&str; 12] = [
     "preflight",
 ];
 
-/// Those that this result has, in the order of a reader's questions.
+/// The sections of this result, in reading order.
 pub(super) fn read(result: &Value) -> Vec<Block> {
     let all = [
         search::read(result),
@@ -166,7 +166,7 @@ fn adjusted(result: &Value) -> Option<Block> {
     })
 }
 
-/// Beside the full window, so that the reader sees what ramp and tail do.
+/// Beside the full window, so that the reader sees the effect of ramp and tail.
 fn steady(result: &Value) -> Option<Block> {
     let told = result.get("steady").filter(|told| told.is_object())?;
     let mut block = Block {
@@ -278,7 +278,7 @@ fn withdrawals(result: &Value) -> Option<Block> {
     Some(block)
 }
 
-/// What the server counts beside what we count.
+/// The server's counts beside Regatta's.
 fn tokens(result: &Value) -> Option<Block> {
     let told = result.get("tokens").filter(|told| told.is_object())?;
     let mut block = Block {
@@ -358,7 +358,7 @@ fn load(result: &Value) -> Option<Block> {
     Some(block)
 }
 
-/// A pause as it was asked for; none at all is not worth a line.
+/// A pause as requested; a pause of zero is not shown.
 fn think(result: &Value) -> Option<String> {
     let (law, value) = object(result.get("asked")?, "think")?.iter().next()?;
     match (value.as_f64(), at(value, "/min"), at(value, "/max")) {

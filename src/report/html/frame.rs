@@ -9,10 +9,10 @@ pub(super) const RIGHT: f64 = 22.0;
 pub(super) const TOP: f64 = 40.0;
 pub(super) const BOTTOM: f64 = 40.0;
 
-/// As many characters as stand beside each other.
+/// As many characters as fit beside each other.
 const TITLE: usize = 66;
 
-/// Where a number stands in the picture. Both axes begin at 0.
+/// The position of a number in the picture. Both axes begin at 0.
 pub(super) struct PlotFrame {
     widest: f64,
     upright: Vec<f64>,
@@ -37,7 +37,7 @@ impl PlotFrame {
         SIZE.1 - BOTTOM - value / highest * (SIZE.1 - TOP - BOTTOM)
     }
 
-    /// The picture with its axes; `across` stands below, with its unit.
+    /// The picture with its axes; `across` is the label below, with its unit.
     pub fn draw(&self, title: &str, across: &str) -> Picture {
         let mut picture = Picture::new(SIZE.0, SIZE.1, title);
         picture.text(2.0, 14.0, "title", Anchor::Start, &cut(title, TITLE));

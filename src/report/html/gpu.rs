@@ -71,7 +71,7 @@ pub(super) fn read(result: &Value) -> Option<Block> {
     Some(block)
 }
 
-/// Who told it, of what, and what went wrong.
+/// The source, the devices it covers, and what went wrong.
 fn about(told: &Value) -> String {
     let mut about = format!(
         "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They explain the measurement and are no part of it.",

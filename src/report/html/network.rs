@@ -40,7 +40,7 @@ pub(super) fn draw(plan: &Plan, story: &RunState) -> Option<String> {
     }
     let left = |column: usize| 4.0 + widths[..column].iter().map(|wide| wide + GAP.0).sum::<f64>();
     let corner = |(column, row): (usize, usize)| {
-        // Short columns stand in the middle, so that arrows stay short.
+        // Short columns are in the middle, so that arrows stay short.
         let offset = (tallest - heights[column]) as f64 / 2.0;
         (left(column), 4.0 + (row as f64 + offset) * (HEIGHT + GAP.1))
     };

@@ -1,4 +1,4 @@
-//! The page itself: what goes into the template.
+//! The page itself: the values for the template.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::report::styler::{as_typed, clean, clean_lines, counted, duration, to_
 use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
-/// The most rows that a table of tasks has; the page says how many there are.
+/// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 
@@ -75,7 +75,7 @@ pub fn render(
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
     let total = plan.tasks.len().max(story.total);
-    // When all is done, the rest are servers that nothing had to be asked of, and stages that were not selected.
+    // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
     let page = environment.get_template("page.html")?.render(context! {
@@ -134,7 +134,7 @@ fn measured(benches: &[bench::BenchSection]) -> Vec<String> {
     lines
 }
 
-/// What is written by a page's template is escaped, and a name that it does not know is a mistake.
+/// The environment escapes what a page's template writes, and an unknown name is an error.
 pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -143,7 +143,7 @@ pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// A manifest that was given as a file is called by the file's name; where it lies is told below.
+/// A manifest that was given as a file is named by its file name; its folder is shown below.
 fn named(manifest: &str) -> &str {
     let file = std::path::Path::new(manifest).file_stem().and_then(std::ffi::OsStr::to_str);
     file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
@@ -169,7 +169,7 @@ fn verdict(story: &RunState) -> (&'static str, &'static str) {
     }
 }
 
-/// At most [`ROWS`] of them: a page of ten thousand rows is no help to anybody.
+/// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
 fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
     let row = |(task, chapter): (&TaskId, &TaskState)| {
         let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
@@ -193,7 +193,7 @@ fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool)
     story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
 }
 
-/// Parameters as they would be typed; what was left out is left out here.
+/// Parameters as a user would type them; without those that were left out.
 fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }

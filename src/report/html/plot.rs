@@ -36,7 +36,7 @@ impl Plot<'_> {
             picture.curve(outline.map(|(a, b)| (frame.x(a), frame.y(b))), "area");
         }
         picture.curve(drawn.iter().map(|&(a, b)| (frame.x(a), frame.y(b))), "curve");
-        // Labels stand above the picture, where no curve is; from right to left, so that close ones make room.
+        // Labels stand above the picture, where no curve is; from right to left, so that close ones do not overlap.
         let mut free = SIZE.0 - 2.0;
         // A mark is a rounded number, and may lie just behind the largest value.
         for (value, label) in self.marks.iter().rev().filter(|mark| mark.0 <= frame.widest() * 1.01) {

@@ -11,13 +11,13 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 40.0;
-/// Probes far beyond the limit would press all others flat: they stand at the upper edge with their number.
+/// Probes far beyond the limit would flatten all others: they are at the upper edge with their number.
 const HIGHEST: f64 = 3.0;
 
 const LIMITS: [(&str, &str, &str); 2] =
     [("TTFT", "ttft_p99_ms", "/ttft_p99_limit_ms"), ("TPOT", "tpot_p99_ms", "/tpot_p99_limit_ms")];
 
-/// `search` of a result: what `search.json` says.
+/// `search` of a result: the content of `search.json`.
 pub(super) fn read(result: &Value) -> Option<Block> {
     let told = result.get("search").filter(|told| told.is_object())?;
     let probes = told.get("probes")?.as_array()?;

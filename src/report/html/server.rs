@@ -1,4 +1,4 @@
-//! What the servers' own metrics said during a benchmark: a table and the few curves that explain a measurement.
+//! The servers' own metrics during a benchmark: a table and the few curves that explain a measurement.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::svg::number;
 /// `server_metrics` of a result, ready for the template.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ServerSection {
-    /// Who was asked, how often, and what it cost.
+    /// Which endpoint was read, how often, and what it cost.
     pub about: String,
     /// Model, name, value, definition.
     pub derived: Vec<[String; 4]>,

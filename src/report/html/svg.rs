@@ -1,4 +1,4 @@
-//! The few SVG words that the pictures need.
+//! The few SVG elements that the pictures need.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub(super) struct Picture {
     title: String,
 }
 
-/// Where a text stands relative to its point.
+/// The position of a text relative to its point.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -19,7 +19,7 @@ pub(super) enum Anchor {
 }
 
 impl Picture {
-    /// `title` is what a screen reader says.
+    /// `title` is for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         Self { body: String::new(), width, height, title: title.to_owned() }
     }
@@ -58,7 +58,7 @@ impl Picture {
         self.path(&d, class);
     }
 
-    /// A path whose `d` was made by this crate.
+    /// A path with a `d` that this crate made.
     pub fn path(&mut self, d: &str, class: &str) {
         let _ = write!(self.body, r#"<path d="{d}" class="{class}"/>"#);
     }
@@ -103,7 +103,7 @@ pub(super) fn steps(most: f64, count: usize) -> Vec<f64> {
     (0..=last).map(|n| n as f64 * step).collect()
 }
 
-/// A number as short as it can be said: `0`, `0.05`, `12`, `1,204`.
+/// A number in its shortest form: `0`, `0.05`, `12`, `1,204`.
 pub(super) fn number(x: f64) -> String {
     if !x.is_finite() {
         return "n/a".to_owned();

@@ -7,7 +7,7 @@ use crate::report::styler::duration;
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 26.0;
-/// A picture with more rows than this tells nothing; the longest tasks are kept.
+/// A picture with more rows than this is not readable; the longest tasks are kept.
 const ROWS: usize = 60;
 
 /// The picture, and how many shorter tasks it leaves out. `None` where no task has a time.
@@ -77,7 +77,7 @@ const fn class(chapter: &TaskState) -> &'static str {
     }
 }
 
-/// Keeps both ends of a long name: they tell it from its neighbours.
+/// Keeps both ends of a long name: they distinguish it from its neighbours.
 pub(super) fn shortened(name: &str, most: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= most {

@@ -1,4 +1,4 @@
-//! The page of a comparison: differences with their intervals, what makes numbers unlike, distributions and courses over
+//! The page of a comparison: differences with their intervals, what makes numbers unlike, distributions and time series over
 //! each other, and how each result was measured.
 
 use minijinja::value::Serde;
@@ -20,7 +20,7 @@ const PAGE: &str = include_str!("../../../templates/report/compare.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 /// The rows that a reader looks for first.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
-/// Metrics whose distributions are laid over each other, where requests are known one by one.
+/// Metrics with overlaid distributions, where individual requests are known.
 const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")];
 /// The largest percentage that a bar shows in full.
 const WIDEST: f64 = 100.0;
@@ -57,7 +57,7 @@ struct Line {
 }
 
 /// The page. `told` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
-/// with. Distributions and courses are those of the first runs.
+/// with. Distributions and time series are those of the first runs.
 pub fn compare(told: &[MeasuredRun], sets: &[RunSet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("compare.html", PAGE)?;
@@ -193,7 +193,7 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
     }
 }
 
-/// The interval as a bar around zero, the difference as a stroke in it; what is beyond the picture ends at its edge.
+/// The interval as a bar around zero, the difference as a stroke in it; values beyond the picture end at its edge.
 fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
     const SIZE: (f64, f64) = (150.0, 18.0);
     let x = |percent: f64| SIZE.0 / 2.0 + (percent / most).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);
@@ -278,7 +278,7 @@ fn sent(told: &MeasuredRun) -> Vec<(f64, f64)> {
     counts.into_iter().enumerate().map(|(second, count)| (second as f64, count)).collect()
 }
 
-/// What was asked of each, load first; keys that none has a value for are left out.
+/// The requests of each, load first; keys without any value are left out.
 fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
     let lines = |is_load: bool| {
         let of = move |sheet: &ComparedResult| if is_load { sheet.load().clone() } else { sheet.settings().clone() };
@@ -288,7 +288,7 @@ fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
         names.dedup();
         names.into_iter().map(move |name| {
             let cells: Vec<String> = all.iter().map(|one| one.get(&name).cloned().unwrap_or_default()).collect();
-            // What one of them does not say is not known to differ.
+            // A missing value is not a known difference.
             let said: Vec<&String> = cells.iter().filter(|cell| !cell.is_empty()).collect();
             let differs = said.windows(2).any(|pair| pair[0] != pair[1]);
             Line { name: name.replace('_', " "), cells, differs, is_load }
@@ -297,7 +297,7 @@ fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
     lines(true).chain(lines(false)).collect()
 }
 
-/// Each metric that more than one has: what it means, a line for each field that somebody says.
+/// Each metric that more than one result has: what it means, a line for each field that a result defines.
 fn meanings(sheets: &[ComparedResult]) -> Vec<(String, Vec<Line>)> {
     type Field = fn(&MetricMeaning) -> &String;
     let fields: [(&str, Field); 6] = [

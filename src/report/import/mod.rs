@@ -1,8 +1,8 @@
-//! Results of other tools, read into the shape of our `result.json`: verdict `not_judged`, every number with the tool's
-//! own definition. What a file does not say is not there; nothing is filled in.
+//! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the tool's
+//! own definition. What a file does not have stays absent; nothing is filled in.
 //!
-//! A file is known by what is in it, not by its name. A tool's raw records, where they are given too, make it possible
-//! to tell its run with another tool's definitions.
+//! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
+//! to compute its run with another tool's definitions.
 
 mod perf_analyzer;
 mod raw;
@@ -51,7 +51,7 @@ struct Numbers {
     window_s: Option<f64>,
     requests_per_s: Option<f64>,
     tokens_per_s: Option<f64>,
-    /// Who counted output tokens, where it is not who this tool lets count.
+    /// The source of output token counts, where it is not this tool's usual one.
     counted: Option<&'static str>,
     /// Further rates, per second, by the name that they get.
     more: Vec<(&'static str, Option<f64>)>,
@@ -77,7 +77,7 @@ struct Requests {
     format: &'static str,
     version: Option<String>,
     asked: Map<String, Value>,
-    /// Who counted output tokens, where it is not who this tool lets count.
+    /// The source of output token counts, where it is not this tool's usual one.
     counted: Option<&'static str>,
     seen: Vec<RequestTrace>,
 }
@@ -123,7 +123,7 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> 
         .flatten()
         .collect();
     from.dedup();
-    // AIPerf's records do not say who counted; its summary does.
+    // AIPerf's records do not name the source of token counts; its summary does.
     if let (Some((_, numbers)), Some((_, requests))) = (&numbers, &mut requests)
         && numbers.tool == Some(Tool::AiPerf)
         && numbers.counted == Some(SERVER)

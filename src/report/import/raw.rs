@@ -24,8 +24,8 @@ fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -
     }
 }
 
-/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not say whether the
-/// option was set; where all counts agree, the server's count is what they are.
+/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not show
+/// whether the option was set; where all counts agree, they are the server's count.
 fn has_server_counts<'a>(mut lines: impl Iterator<Item = &'a Value>) -> bool {
     let same = |line: &Value, length: &str, usage: &str| {
         let metric = |tag: &str| at(line, &format!("/metrics/{tag}/value"));
@@ -141,7 +141,7 @@ pub(super) fn vllm(value: &Value) -> Option<Requests> {
     })
 }
 
-/// GuideLLM's requests, which know when they should have started.
+/// GuideLLM's requests, with the times when they should have started.
 pub(super) fn guidellm(value: &Value) -> Option<Requests> {
     let requests = value.pointer("/benchmarks/0/requests")?;
     let of = |kind: &str| requests.get(kind).and_then(Value::as_array).cloned().unwrap_or_default();

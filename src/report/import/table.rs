@@ -31,7 +31,7 @@ impl Layout<'_> {
     }
 }
 
-/// GenAI-Perf and AIPerf, which keeps to its shape.
+/// GenAI-Perf and AIPerf, which uses the same format.
 pub(super) fn genai_perf(value: &Value) -> Numbers {
     let is_aiperf = value.get("schema_version").is_some() || value.get("aiperf_version").is_some();
     let (tool, format) = if is_aiperf {
@@ -84,7 +84,7 @@ fn has_server_counts(value: &Value) -> bool {
     value.pointer("/input_config/endpoint/use_server_token_count").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// vLLM's object, and SGLang's, which has other words for the whole answer.
+/// vLLM's object, and SGLang's, which has other names for the whole answer.
 pub(super) fn vllm(value: &Value) -> Numbers {
     let is_sglang = value.get("mean_e2e_latency_ms").is_some();
     let (tool, format, e2e) = if is_sglang {
@@ -183,12 +183,12 @@ pub(super) fn guidellm(value: &Value) -> Numbers {
     }
 }
 
-/// The neutral shape; its numbers mean what the tool named in it means.
+/// The neutral format; its numbers mean what the tool named in it means.
 pub(super) fn benchmark_report(value: &Value) -> Numbers {
     let load = value.pointer("/scenario/load/standardized").unwrap_or(&Value::Null);
     let aggregate = value.pointer("/results/request_performance/aggregate").unwrap_or(&Value::Null);
     let tool = match text_at(load, "/tool").unwrap_or_default().to_lowercase().as_str() {
-        // Our own export has inference-perf's definitions, and says so.
+        // Regatta's own export has inference-perf's definitions, and states so.
         "regatta" | "inference-perf" => Some(Tool::InferencePerf),
         "vllm" | "vllm-benchmark" | "inferencemax" => Some(Tool::Vllm),
         "guidellm" => Some(Tool::GuideLlm),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{MetricConcept, Numbers, Partly, Tool, at, text_at};
 
-/// Where what it prints begins to be its result.
+/// Where its result begins in what it prints.
 pub(super) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
 
 /// The file of `--report_json`.
@@ -69,10 +69,10 @@ pub(super) fn report(value: &Value) -> Numbers {
     }
 }
 
-/// What it printed, with anything before and after it. Lines may begin with the logger's own words. The last overview counts.
+/// What it printed, with anything before and after it. Lines may begin with the logger's prefix. The last overview counts.
 pub(super) fn overview(text: &str) -> Option<Numbers> {
     let begin = text.rfind(OVERVIEW)?;
-    // What it ran with stands above.
+    // Its settings are above.
     let (above, below) = text.split_at(begin);
     let value = |label: &str| {
         let line = below.lines().find(|line| line.contains(label))?;
@@ -83,7 +83,7 @@ pub(super) fn overview(text: &str) -> Option<Numbers> {
         Some(line.get(line.find(label)? + label.len()..)?.trim().to_owned()).filter(|text| !text.is_empty())
     };
     let figure = |label: &str| number(&info(label)?);
-    // The words have changed between versions; what stands before the unit has not.
+    // The labels have changed between versions; what stands before the unit has not.
     let either = |labels: [&str; 2]| labels.iter().find_map(|label| value(label));
     let n = figure("Number of requests:");
     let spread = |tag: &str, mean: Option<f64>| {
@@ -160,7 +160,7 @@ pub(super) fn overview(text: &str) -> Option<Numbers> {
     })
 }
 
-/// The first word as a number.
+/// The first field as a number.
 fn number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -169,7 +169,7 @@ fn number(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// As releases of 2025 print it, with the logger's words in front of some lines.
+    /// As releases of 2025 print it, with the logger's prefix in front of some lines.
     const PRINTED: &str = "
 [08/01/2025-10:00:00] [TRT-LLM] [I] Starting benchmarking async task.
 = PERFORMANCE OVERVIEW

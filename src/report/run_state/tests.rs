@@ -1,4 +1,4 @@
-//! Whatever events come in whatever order, the story keeps its promises.
+//! Whatever events come in whatever order, the run state keeps its invariants.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn told(events: &[Event]) -> RunState {
 }
 
 proptest! {
-    /// A story can be put down anywhere and taken up by a reader that has the rest from a file of JSON lines.
+    /// A state can be saved at any point and completed by a reader that has the rest from a file of JSON lines.
     #[test]
     fn a_prefix_and_then_the_rest_are_all(events in prop::collection::vec(an_event(), 0..60), cut in 0..60usize) {
         let (head, rest) = events.split_at(cut.min(events.len()));
@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(story, told(&events));
     }
 
-    /// The journal has no chatter, and a story told from it differs in nothing that lasts.
+    /// The journal has no progress events; a state folded from it differs in nothing that lasts.
     #[test]
     fn chatter_leaves_no_trace(events in prop::collection::vec(an_event(), 0..60)) {
         let facts: Vec<Event> = events.iter().filter(|event| event.is_fact()).cloned().collect();
@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(live, told(&facts));
     }
 
-    /// A task that is over is counted once, and in the column it is shown in.
+    /// A finished task is counted once, and in the column it is shown in.
     #[test]
     fn the_tally_is_the_count_of_the_chapters(events in prop::collection::vec(an_event(), 0..60)) {
         let story = told(&events);

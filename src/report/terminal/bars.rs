@@ -41,7 +41,7 @@ impl Bars {
         Self { multi, run, tasks: IndexMap::new(), paint }
     }
 
-    /// Remembers since when each running task runs. Cheap: nothing is drawn.
+    /// Records since when each running task runs. Cheap: nothing is drawn.
     pub fn note(&mut self, task: &TaskId, story: &RunState) {
         let runs = story.tasks.get(task).is_some_and(|chapter| !chapter.state.is_over());
         if runs && !self.tasks.contains_key(task) {
@@ -149,7 +149,7 @@ fn story_line(story: &RunState, unseen: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A typing mistake in a template would otherwise show only on a person's terminal.
+    /// A typing error in a template would otherwise show only on a user's terminal.
     #[test]
     fn every_template_is_one() {
         for paint in [Styler::ON, Styler::OFF] {

@@ -6,10 +6,10 @@ use crate::event::{Event, TaskId, size};
 use crate::report::run_state::RunState;
 use crate::report::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 
-/// The runner's reason for a task that it knows nothing of.
+/// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "never finished here";
 
-/// How much a person wants to hear of.
+/// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verbosity {
     /// Only what failed, and notices.
@@ -20,7 +20,7 @@ pub(super) struct Verbosity {
     pub bars: bool,
 }
 
-/// The text for an event that `story` has already taken in; empty when there is nothing to say.
+/// The text for an event that `story` has already folded; empty when there is nothing to show.
 pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Styler, out: &mut String) {
     match event {
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
@@ -81,13 +81,13 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
             let chapter = story.tasks.get(task);
-            // A service has said so when it stopped.
+            // A service has reported that when it stopped.
             if chapter.is_some_and(|chapter| chapter.service) {
                 return;
             }
             let mut told = duration(*seconds);
             if let Some(headline) = &done.headline {
-                // What stands in brackets at its end says how the numbers were got: the ending has room for that.
+                // The brackets at its end hold how the numbers were measured; the summary shows that.
                 let numbers = headline.split_once(" (").map_or(headline.as_str(), |(numbers, _)| numbers);
                 let _ = write!(told, "  {}", clean(numbers));
             }

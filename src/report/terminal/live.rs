@@ -1,4 +1,4 @@
-//! The teller: takes each event once, folds it, and says what there is to say.
+//! The live display: takes each event once, folds it, and prints what it changes.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::report::run_state::RunState;
 use crate::report::styler::Styler;
 use crate::report::summary::{RunPaths, summary};
 
-/// How to tell.
+/// How to show a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
     /// One JSON object per event on stdout, and nothing else.
@@ -34,7 +34,7 @@ enum Way {
     Bars(Box<Bars>),
 }
 
-/// Tells a run while it happens.
+/// Shows a run while it happens.
 pub struct LiveDisplay {
     story: RunState,
     way: Way,
@@ -45,7 +45,7 @@ pub struct LiveDisplay {
     to: Box<dyn Write + Send>,
     began: Instant,
     drawn: Instant,
-    /// The reader has gone (`regatta run … | head`): say no more, but go on.
+    /// The reader has gone (`regatta run … | head`): print no more, but continue.
     deaf: bool,
 }
 
@@ -125,7 +125,7 @@ impl LiveDisplay {
         &self.story
     }
 
-    /// The ending, and the story that was told. With `--events jsonl` there is no ending: `run_finished` is the last line.
+    /// The summary and the final state. With `--events jsonl` there is no summary: `run_finished` is the last line.
     pub fn finish(mut self, places: &RunPaths) -> RunState {
         match std::mem::replace(&mut self.way, Way::Plain) {
             Way::Json => return self.story,
@@ -144,7 +144,7 @@ impl LiveDisplay {
         self.story
     }
 
-    /// One write and one flush, so that whoever follows a pipe or a file sees whole lines at once.
+    /// One write and one flush, so that a reader of a pipe or a file sees whole lines at once.
     fn write_pending(&mut self) {
         if !self.pending.is_empty() && !self.deaf {
             self.deaf = self.to.write_all(self.pending.as_bytes()).and_then(|()| self.to.flush()).is_err();

@@ -77,7 +77,7 @@ impl Default for Margins {
     }
 }
 
-/// What runs on both sides say.
+/// The result of runs on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conclusion {
     /// They differ, by at least the smallest effect that matters.
@@ -188,7 +188,7 @@ trait RatioTest {
         if !self.suffices(MOST_RUNS, effect, level) {
             return None;
         }
-        // More runs never say less.
+        // More runs never show less.
         let fewest = self.runs() as u32 + 1;
         let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
         while low < high {

@@ -1,4 +1,4 @@
-//! Sides whose runs have nothing to do with each other.
+//! Sides with unrelated runs.
 //!
 //! The estimate is the ratio r of the two means: b − r·a is tested against zero with Welch's standard error
 //! √(s_b²/n_b + r²·s_a²/n_a) and Satterthwaite's degrees of freedom (Tamhane and Logan 2004); the 95 % interval holds the

@@ -1,4 +1,4 @@
-//! Intervals hold what they claim, on series whose truth is known by a formula.
+//! Intervals hold what they claim, on series with a truth known by a formula.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -96,7 +96,7 @@ fn ranks_are_those_of_the_binomial_law() {
     assert_eq!(rank(1.0, 0.5), (None, None));
 }
 
-/// The generator is the queue that it says: Erlang's mean wait, and Little's law by it.
+/// The generator is the intended queue: Erlang's mean wait, and Little's law by it.
 #[test]
 fn the_queues_are_those_of_the_formulas() {
     let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);

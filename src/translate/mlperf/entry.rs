@@ -11,7 +11,7 @@ use super::value::ConfigValue;
 use crate::diag::nearest;
 use crate::triton::repository::RUNTIME_FLAGS;
 
-/// LoadGen's settings that go to user.conf as they stand.
+/// LoadGen's settings that go to user.conf unchanged.
 const USER_CONF: [&str; 6] = [
     "min_duration",
     "max_duration",
@@ -49,7 +49,7 @@ const LEFT: &[(&str, &str)] = &[
     ("calib_max_batches", "`checkpoint_flags.calib_size` says how many samples calibrate"),
     ("workspace_size", "trtllm-build has no such option"),
 ];
-/// Always so, or said elsewhere in the manifest.
+/// Always so, or set elsewhere in the manifest.
 const SAID: [&str; 8] = [
     "use_token_latencies",
     "use_triton",

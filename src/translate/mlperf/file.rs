@@ -115,7 +115,7 @@ impl ConfigFile {
         }
     }
 
-    /// `base.update({…})`; anything else alone changes what is elsewhere.
+    /// A statement that is only an expression: `base.update({…})`; any other one changes something elsewhere.
     fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
@@ -126,7 +126,7 @@ impl ConfigFile {
         {
             return dict.update(&more);
         }
-        // `sys.path.insert(…)` stands in every file.
+        // `sys.path.insert(…)` is in every file.
         let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
         if !is_path {
             sheet.leave(place, "a call: only running the file would tell what comes of it");
@@ -156,7 +156,7 @@ impl ConfigFile {
             match what {
                 What::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
-                        // Along the chain, mappings are put over each other.
+                        // Along the chain, mappings are merged.
                         Some(before @ ConfigValue::Dict(_))
                             if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
                         {
@@ -192,7 +192,7 @@ fn fields(value: &ConfigValue) -> BTreeMap<String, ConfigValue> {
     items.iter().filter_map(|(key, value)| Some((key.last()?.to_owned(), value.clone()))).collect()
 }
 
-/// `WorkloadSetting(HarnessType.Triton, AccuracyTarget(0.999), PowerSetting.MaxP)`, or the same words of a decorator.
+/// `WorkloadSetting(HarnessType.Triton, AccuracyTarget(0.999), PowerSetting.MaxP)`, or the same arguments of a decorator.
 fn setting(key: &ConfigValue) -> Option<ConfigSetting> {
     let ConfigValue::Call(function, args) = key else { return None };
     if !function.ends_with("WorkloadSetting") && !function.ends_with("register") {

@@ -114,7 +114,7 @@ fn choose(read: &mut ConfigFile, pick: &[String], place: &str, sheet: &mut Trans
     }
 }
 
-/// What a path says: `configs/<system>/<Scenario>/<benchmark>.py`, `configs/<benchmark>/<Scenario>/__init__.py`.
+/// The parts of a path: `configs/<system>/<Scenario>/<benchmark>.py`, `configs/<benchmark>/<Scenario>/__init__.py`.
 #[derive(Default)]
 struct Place {
     system: Option<String>,

@@ -80,7 +80,7 @@ pub(super) fn number(value: f64, is_whole: bool) -> Option<Value> {
 }
 
 impl ConfigNames {
-    /// The value, or why only running the file would tell it.
+    /// The value, or why only running the file would give it.
     pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
         let plain = |value| Ok(ConfigValue::Plain(value));
         match expr {

@@ -38,7 +38,7 @@ pub(super) fn tokens(text: &str) -> Vec<Spot> {
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
-    /// Open brackets: inside them a line end means nothing.
+    /// Open brackets: inside them a line end is ignored.
     depth: usize,
     indents: Vec<usize>,
     out: Vec<Spot>,
@@ -159,7 +159,7 @@ impl Lexer<'_> {
         self.skip(end.max(1));
     }
 
-    /// A string, whose quotes come next.
+    /// A string; its quotes come next.
     fn text(&mut self, prefix: &str) {
         let quote = &self.rest[..1];
         let triple = quote.repeat(3);

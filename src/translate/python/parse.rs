@@ -1,4 +1,4 @@
-//! Statements and expressions. What is none of the known is skipped to the end of its line or block, and kept as such.
+//! Statements and expressions. Unknown ones are skipped to the end of their line or block, and kept as such.
 
 use super::lex::{PythonToken, Spot, tokens};
 
@@ -37,7 +37,7 @@ pub struct Statement {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// `import`, `from`, `pass`, a text alone: nothing that a config says.
+    /// `import`, `from`, `pass`, a text alone: nothing that a config sets.
     Nothing,
     Assign(Expr, Expr),
     /// An expression alone, which may change something: `base.update({…})`.
@@ -48,7 +48,7 @@ pub enum What {
         decorators: Vec<Expr>,
         body: Vec<Statement>,
     },
-    /// A condition, a loop, a function: what only running it would tell.
+    /// A condition, a loop, a function: known only by running it.
     Other(String),
 }
 
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), None | Some(PythonToken::Newline | PythonToken::Dedent | PythonToken::Mark(";")))
     }
 
-    /// What cannot be read is skipped; its first word names it.
+    /// What cannot be read is skipped; its first token names it.
     fn other(&mut self, begun: usize) -> What {
         self.skip_line();
         if matches!(self.peek(), Some(PythonToken::Indent)) {
