@@ -1,4 +1,4 @@
-//! One HTTP/2 connection to one server: knows the server's stream limit, reconnects.
+//! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ use super::{Protocol, ResponseLimits, StreamMode};
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A dead server is not asked again within this time: its requests fail at once.
+/// No new connection to a dead server is tried within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Windows are wide: a client that measures a server does not hold it back, and it seldom has to say so.
+/// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// h2 takes many small DATA frames for an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
-/// small DATA frames, and a flood of them is what was asked for; their memory is bounded by the windows.
+/// h2 treats many small DATA frames as an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
+/// small DATA frames, and a flood of them is expected; the windows bound their memory.
 const SMALL_FRAMES: usize = usize::MAX;
 /// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
 const STREAMS_AT_FIRST: usize = 100;
@@ -61,7 +61,7 @@ pub(super) struct Connection {
     /// Messages on shared streams that belong to no request under way.
     pub strays: Rc<RefCell<Violations>>,
     limits: ResponseLimits,
-    /// Of a server that is asked over HTTP/1.1.
+    /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
     /// Of calls, by method: the same for every request.
     heads: RefCell<BTreeMap<&'static str, Request<()>>>,
@@ -162,7 +162,7 @@ impl Connection {
         self.last_read.get()
     }
 
-    /// The server's limit on concurrent streams, as last told.
+    /// The server's limit on concurrent streams, as last announced.
     pub fn max_streams(&self) -> usize {
         self.max_streams.get()
     }

@@ -104,13 +104,13 @@ impl Dispatcher {
                 running.spawn_local(async move { drop(flight.await) });
             }
             while running.try_join_next().is_some() {}
-            // At a standing backlog the loop never waits; let answers be read.
+            // With a standing backlog the loop never waits: yield, so that answers are read.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Requests as they are called for, until nobody calls any more.
+    /// Dispatches requests as they are issued, until the inlet is closed.
     async fn outside(self: &Rc<Self>, CallInbox { desk, mut arrivals }: CallInbox, running: &mut JoinSet<()>) {
         loop {
             let arrival = tokio::select! {
@@ -154,7 +154,7 @@ impl Dispatcher {
         let mut free = self.t0;
         let mut is_first = true;
         loop {
-            // A user who leaves with the level comes back with it.
+            // A user that leaves with the level comes back with it.
             let now = free.saturating_sub(self.t0) as f64 / 1e9;
             let Some(at) = users.reaches(level, now) else { return };
             if at > now {
@@ -233,7 +233,7 @@ impl Dispatcher {
         }
     }
 
-    /// Text is all that tells of an answer's tokens, and there is a tokenizer to count them with.
+    /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
     fn keeps_texts(&self) -> bool {
         self.manner.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
     }

@@ -137,7 +137,7 @@ async fn race(
             let (tell_begun, begun) = oneshot::channel();
             open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
-                // Nobody called for anything: then there is nothing to count from, and nothing to count.
+                // No request was issued: there is no start time and nothing to count.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
                 () = stop.asked() => return Err(HarnessError::Stopped),
             }
@@ -211,7 +211,7 @@ fn workers(connections: usize, users: usize) -> usize {
     (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }
 
-/// From outside nobody knows what is still to come.
+/// For an external driver the number of requests to come is unknown.
 fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
     let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
     let issued = sum(|live| live.issued.load(Ordering::Relaxed));
@@ -263,8 +263,8 @@ impl Member {
                         Err(error) => drop(tell_ready.send(Err(error))),
                     }
                 };
-                // All tasks of a worker are in one set, this one too: who wakes whom costs no lock and no way through
-                // the runtime, and each runs only when it is woken. A panic shows in the share that never comes.
+                // All tasks of a worker are in one set, this one too: a wake-up costs no lock and no way through
+                // the runtime, and each task runs only when it is woken. A panic shows as a missing worker output.
                 let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
             .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;

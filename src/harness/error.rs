@@ -5,7 +5,7 @@
 pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Spec(String),
-    /// Files of prompts; `why` may have several lines, one for each mistake.
+    /// Files of prompts; `why` may have several lines, one for each error.
     #[error("{file} cannot be used: {why}")]
     Data { file: String, why: String },
     #[error("cannot connect to {endpoint}: {why}")]

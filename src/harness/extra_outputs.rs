@@ -1,4 +1,4 @@
-//! Outputs beside the tokens: log probabilities, logits, the server's own stamps. Parsed whole, so only when asked for.
+//! Outputs besides the tokens: log probabilities, logits, the server's own stamps. Parsed completely, so only when requested.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl ServerStamps {
     }
 }
 
-/// Why a tensor cannot be what its name says.
+/// Why a tensor does not fit its name.
 fn misshapen(name: &str, datatype: &str, shape: &[i64], bytes: usize, input_len: u32, tokens: u32) -> Option<String> {
     let width = match datatype {
         "FP16" | "BF16" => 2,

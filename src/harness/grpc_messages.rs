@@ -10,7 +10,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::{FailureClass, ResponseLimits};
 
 const FRAME_HEAD: usize = 5;
-/// Memory for a message that comes in pieces is taken in such steps, since its length is only what the server says.
+/// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
 const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.
@@ -108,7 +108,7 @@ fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
     Ok(Some(FRAME_HEAD + len as usize))
 }
 
-/// What one response says.
+/// The content of one response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedResponse<'a> {
     pub error: Option<&'a str>,
@@ -128,7 +128,7 @@ pub(super) struct ScannedResponse<'a> {
     /// Of the request, as the response repeats it.
     pub id: &'a [u8],
     pub model: &'a [u8],
-    /// The answer's tensor is not what its shape says.
+    /// The answer's tensor does not match its shape.
     pub misshapen: Option<Misshapen>,
 }
 

@@ -92,7 +92,7 @@ impl PromptRenderer {
     }
 }
 
-/// Tokens of a part as far as they are known; of text without a tokenizer, its words.
+/// Tokens of a part as far as they are known; for text without a tokenizer, its words.
 pub(super) fn words_of(text: &str) -> u32 {
     text.split_whitespace().count() as u32
 }

@@ -1,4 +1,4 @@
-//! What a Triton server says of its GPUs on `/metrics`: it has them from DCGM, and tells them by their UUID.
+//! What a Triton server reports about its GPUs on `/metrics`: it reads them from DCGM, and identifies them by UUID.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::{GpuDevice, GpuReading, GpuTrace};
 use crate::triton::Scrape;
 
-/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that tell no power, utilisation or
-/// memory are none.
+/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs without power, utilisation and
+/// memory are left out.
 pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
     let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();

@@ -20,7 +20,7 @@ use crate::harness::tokens::Accounting;
 /// Of an answer to a question before the run.
 const LONGEST_ANSWER: usize = 16 << 20;
 
-/// What a request is told while it is under way.
+/// The parameters of a request in flight.
 pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
     pub dialect: &'a HttpRequestTemplate,
@@ -29,7 +29,7 @@ pub(crate) struct HttpAttempt<'a> {
     pub clock: BenchClock,
     /// Hang up when so many tokens have come.
     pub cancel_after: Option<u32>,
-    /// Told the time of each read that brought tokens.
+    /// Set to the time of each read that brought tokens.
     pub last_token: &'a Cell<Option<u64>>,
     /// The same, for the server as a whole.
     pub last_token_of_server: &'a Cell<u64>,
@@ -167,7 +167,7 @@ impl HttpAttempt<'_> {
 /// One question before the run: status and body.
 pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
-    // A server that wants TLS hangs up on a question in plain text, or answers in bytes of its own.
+    // A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.
     let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
     let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
     socket.write_all(request.as_bytes()).await.map_err(broken)?;

@@ -15,7 +15,7 @@ pub(super) enum DecodeError {
 
 use DecodeError::NotHttp;
 
-/// What the head says, as far as a measurement needs it.
+/// The fields of the response head that a measurement needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub status: u16,
@@ -40,7 +40,7 @@ pub(super) enum DecodeStep<'a> {
 #[derive(Debug)]
 enum State {
     Head,
-    /// In the line that tells a chunk's size.
+    /// In the line with a chunk's size.
     Size {
         size: u64,
         digits: u32,

@@ -1,4 +1,4 @@
-//! What one answer or one event of it says, found without building it in memory.
+//! The fields of one answer or of one event of it, found without building it in memory.
 
 use super::json::{Json, NotJson};
 use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
@@ -6,7 +6,7 @@ use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedEvent<'a> {
-    /// The server's own words, as written in JSON.
+    /// The server's error message, as written in JSON.
     pub error: Option<&'a [u8]>,
     /// What each choice brought, where it brought output.
     pub chunks: ScannedChunks,

@@ -10,7 +10,7 @@ use super::socket::HttpSocket;
 use super::tls::{self, Connector};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A dead server is not asked again within this time: its requests fail at once.
+/// No new connection to a dead server is tried within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) struct ConnectionPool {
@@ -105,7 +105,7 @@ impl ConnectionPool {
         opened
     }
 
-    /// What a broken connection is told as.
+    /// The error text for a broken connection.
     pub fn broken(&self, error: &std::io::Error) -> String {
         match (tls::alert(error), &self.tls) {
             (Some(alert), Some(tls)) => tls.refused(alert),
@@ -150,7 +150,7 @@ impl ConnectionPool {
     }
 }
 
-/// Running out of ports or descriptors is the client's fault, and should be told as such.
+/// Running out of ports or descriptors is a fault of the client, and is reported as such.
 fn told(error: &std::io::Error) -> String {
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::ADDRNOTAVAIL) => {

@@ -1,4 +1,4 @@
-//! Whole requests, ready to be written: what the body says in each interface's words.
+//! Whole requests, ready to be written, with a body in each interface's terms.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::harness::request::{Cancel, CancelBy, RandomSeed, Words};
 use crate::harness::{BenchSpec, PlannedRequest};
 use rand::RngExt;
 
-/// How a model is asked over HTTP. Settled once before the run.
+/// How a model is called over HTTP. Fixed once before the run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpRequestTemplate {
     pub api: Api,
@@ -22,7 +22,7 @@ pub(crate) struct HttpRequestTemplate {
     path: String,
     /// After the host: key, content type and the like.
     headers: String,
-    /// What every body says.
+    /// The fields that are the same in every body.
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
     pub prompt_ids: bool,
@@ -33,7 +33,7 @@ pub(crate) struct HttpRequestTemplate {
     extra: Map<String, Value>,
 }
 
-/// What the server told of the model before.
+/// What the server reported about the model before the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Offered {
     /// Its name, should none have been given.
@@ -253,7 +253,7 @@ impl Sheet<'_> {
 
     /// The name under which the interface, or the Triton model, takes it.
     fn find(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
-        // OpenAI's servers take names that they do not know, so the first is as good as any.
+        // OpenAI's servers accept unknown names, so the first is as good as any.
         let found = match self.api {
             Api::Generate => names.iter().rev().chain(names).find(|name| self.has(name)).copied(),
             Api::OpenaiChat | Api::OpenaiCompletions => names.first().copied(),

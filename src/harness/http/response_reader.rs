@@ -21,7 +21,7 @@ pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
-    /// Tokens that were requested, for answers that do not say how many they have.
+    /// Tokens that were requested, for answers that carry no count.
     pub tokens: u32,
     /// Several answers to one prompt were requested.
     pub has_choices: bool,
@@ -155,7 +155,7 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
         } else if seen.choices > 0 {
-            // Texts do not say how many tokens they are.
+            // Texts carry no token count.
             self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
         }
         self.totals(&seen, t_read);

@@ -1,5 +1,5 @@
-//! What an identity means for its measurement: a server that changed meanwhile, a simulator whose time does not run with
-//! the clock.
+//! What an identity means for its measurement: a server that changed during the run, a simulator whose time does not
+//! run with the clock.
 
 use super::describe::short;
 use super::{RunIdentity, ServerIdentity};
@@ -18,7 +18,7 @@ impl RunResult {
     /// See [`Measured::identify`].
     pub fn identify(&mut self, before: &[ServerIdentity], identity: RunIdentity) {
         for (one, now) in before.iter().zip(&identity.servers) {
-            // Nothing can be said of a server that does not answer any more.
+            // A server that no longer answers cannot be compared.
             if !one.is_known() || !now.is_known() {
                 continue;
             }
@@ -77,7 +77,7 @@ impl RunIdentity {
     }
 }
 
-/// See [`RunIdentity::changes`]. Of one that did not answer nothing is said.
+/// See [`RunIdentity::changes`]. A server that did not answer is left out.
 pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
     let known = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
     known

@@ -1,4 +1,4 @@
-//! The parts of a Triton model's metadata and configuration that decide what is measured, alike over gRPC and HTTP.
+//! The parts of a Triton model's metadata and configuration that decide what is measured, the same over gRPC and HTTP.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct ModelFacts {
     /// Models of an ensemble's steps.
     pub steps: Vec<String>,
     /// The whole configuration in effect, in the form of Triton's HTTP interface, its keys in order; without the folder
-    /// of an engine, which says nothing about the engine.
+    /// of an engine, which does not describe the engine.
     pub config: String,
 }
 

@@ -1,4 +1,4 @@
-//! TLS to a server: whom to trust, who we are, and what to do when it is refused.
+//! TLS to a server: the trusted authorities, the client's certificate, and what to do when it is refused.
 
 mod errors;
 mod trust;
@@ -71,7 +71,7 @@ impl Connector {
         Ok(Self { inner: TlsConnector::from(Arc::new(config)), has_certificate })
     }
 
-    /// What an alert in the middle of a connection says.
+    /// The meaning of an alert on an open connection.
     pub fn refused(&self, alert: AlertDescription) -> String {
         errors::refused(alert, self.has_certificate)
     }
