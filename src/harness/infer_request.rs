@@ -47,7 +47,7 @@ pub(super) enum TokenCounting {
     Ids { beams: u32, sequences: u32, has_prompt: bool },
     /// One response is one token.
     Responses { sequences: u32 },
-    /// The answer is one text: as many as were asked for.
+    /// The answer is one text: as many tokens as were requested.
     Asked,
     /// `usage.completion_tokens`; chunks where the server sends none.
     Usage,
@@ -70,22 +70,22 @@ impl TokenCounting {
     }
 }
 
-/// How a model is asked.
+/// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InferRequestTemplate {
     pub call: CallKind,
     pub count: TokenCounting,
     /// One response for each token.
     pub streams: bool,
-    /// Responses say which request of the message they are for.
+    /// Responses carry the index of the request in the message that they belong to.
     pub is_batched: bool,
     /// Answers to each prompt; only the final marker ends the last of them.
     pub sequences: u32,
-    /// Outputs beside tokens are asked for, so responses are parsed whole.
+    /// Outputs besides tokens are requested, so responses are parsed completely.
     pub wants_more: bool,
     pub end_id: i32,
     pub cancel: Option<Cancel>,
-    /// Stop words, or samples from outside, end answers where we cannot see why.
+    /// Stop words, or samples from LoadGen, end answers for a reason that responses do not show.
     may_end_early: bool,
     interface: Interface,
     names: &'static TensorNames,
@@ -346,7 +346,7 @@ impl InferRequestTemplate {
         }
     }
 
-    /// Asks the backend to end the request of this id.
+    /// Requests that the backend end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
         let mut sheet = MessageInputs::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);

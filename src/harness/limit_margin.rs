@@ -60,7 +60,7 @@ impl Measured {
     }
 }
 
-/// Near 100 % both shares of broken promises are as small as is told apart; which side it is on is known all the same.
+/// Near 100 % both shares of missed limits are clamped to the smallest distinguishable one; the side of the limit stays exact.
 fn of_share(attained: f64, least: f64) -> f64 {
     let of = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
     if attained >= least { of.min(-NEAR) } else { of.max(NEAR) }

@@ -1,4 +1,4 @@
-//! How a model is asked, settled before the run: over gRPC or over HTTP.
+//! How a model is called, fixed before the run: over gRPC or over HTTP.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -20,7 +20,7 @@ pub(super) enum RequestEncoder {
 }
 
 impl RequestEncoder {
-    /// Asks the server over the link itself.
+    /// Queries the server over the link itself.
     pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
             (Some(pool), Protocol::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),

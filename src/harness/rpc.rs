@@ -22,8 +22,8 @@ pub(super) mod code {
 
 pub(super) type RpcFault = (FailureClass, String);
 
-/// Bytes of one stream that may wait before the server is told that they were taken. Small against the window of a
-/// connection, so that many streams that wait cannot fill it; large against a token, so that it is seldom said.
+/// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
+/// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
 const TAKEN_AT_ONCE: usize = 32 << 10;
 
 /// Of an answer to a question before the run.
@@ -32,7 +32,7 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 /// What comes back.
 pub(super) struct RpcResponse {
     stream: RecvStream,
-    /// Bytes that the server was not told of yet. The end of the stream tells the rest.
+    /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
     taken: usize,
     has_all_data: bool,
 }
@@ -54,7 +54,7 @@ impl RpcResponse {
         std::future::poll_fn(|context| self.poll_part(context)).await
     }
 
-    /// The same, for who takes all that is there in one go.
+    /// The same, for callers that take all available parts in one go.
     pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
         if !self.has_all_data {
             match ready!(self.stream.poll_data(context)) {
@@ -66,7 +66,7 @@ impl RpcResponse {
                     }
                     return Poll::Ready(Some(Ok(RpcPart::Data(data))));
                 }
-                // The server has said all and does not want to hear more (RFC 9113, 8.1): an end, not a break.
+                // The server has sent everything and accepts no more (RFC 9113, 8.1): an end, not a failure.
                 Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
                 Some(Err(e)) => return Poll::Ready(Some(Err(e))),
                 None => self.has_all_data = true,

@@ -70,7 +70,7 @@ pub(super) fn summarise(
     retokenize::count(schedule, count, &mut all);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
-    // Nobody waits for the end of what we ended ourselves.
+    // No task waits for the end of a request that the client cancelled.
     let withdrawn = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).count() as u64;
     let to_answer = schedule.requests.len() as u64 - withdrawn;
     let tokens = tokens(&all, count);
@@ -209,7 +209,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     tokens.source = source(count, &all.records);
     let several = || ok(&all.records).filter(|record| record.chunks > 1);
     tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
-    // Chunks and responses say it already, where they are the source.
+    // Chunks and responses show it already, where they are the source.
     let is_counted_otherwise = |record: &RequestRecord| {
         record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
     };

@@ -13,14 +13,14 @@
 //! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
 //! | requests that the server counted | as many as were sent | warning |
-//! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
+//! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
-//! | self check: sums made on different ways | equal | INVALID(client) |
+//! | self check: sums computed in different ways | equal | INVALID(client) |
 //! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
-//! why it warns before it condemns.
+//! it causes a warning first, and INVALID only above the second bound.
 
 use super::infer_request::TokenCounting;
 use super::metric::is_maximum;
@@ -66,7 +66,7 @@ pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
     }
 }
 
-/// Everything that speaks against the run, worst first.
+/// Every reason against the run, worst first.
 pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     let mut found = VerdictFindings(Vec::new());
     bookkeeping(spec, result, &mut found);
@@ -300,7 +300,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
 
 fn stability(result: &RunResult, found: &mut VerdictFindings) {
     result.stability.findings(found);
-    // What waits longer and longer has no quick answers, either: that is said already.
+    // Ever longer waits imply slow answers: this is reported already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
     let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
     if let Some(drift) = drift.filter(super::Drift::is_seen) {
@@ -338,8 +338,8 @@ pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
     Some(Reason { check: "other_load".to_owned(), severity: ReasonSeverity::Warning, text })
 }
 
-/// What the server reports of its prefix cache says more than which prompts were sent: it may have none. Sessions and shared prefixes are
-/// asked for to be cached.
+/// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
+/// prefixes are meant to be cached.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
@@ -363,7 +363,7 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let tokens = &result.tokens;
-    // From outside an output length is a limit, not a wish.
+    // With an external driver an output length is a limit, not a request.
     let is_limit = matches!(spec.scenario, Scenario::Outside(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {

@@ -58,7 +58,7 @@ pub(super) struct WorkerOutput {
     pub in_flight_area: f64,
     /// CPU of this thread between start and end, ns.
     pub cpu_ns: u64,
-    /// Time this thread waited for a core, ns; absent where the kernel does not tell.
+    /// Time this thread waited for a core, ns; absent where the kernel does not report it.
     pub wait_ns: Option<u64>,
     pub wall_ns: u64,
     /// How often the next request in line waited because all connections were full.
@@ -126,7 +126,7 @@ impl WorkerJob {
         session.chunks(self.spec.request.batch())
     }
 
-    /// Connects, asks what the model is, serialises bodies, warms up.
+    /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let links: Vec<_> = self
@@ -278,7 +278,7 @@ impl PreparedWorker {
     }
 }
 
-/// Kept HTTP connections that servers closed while idle, and requests sent again because of a race with such a close.
+/// Kept HTTP connections that servers closed while idle, and requests sent again because they collided with such a close.
 fn idle_closes(links: &[Rc<Connection>]) -> (u64, u64) {
     let sum = |of: fn(&ConnectionPool) -> u32| {
         links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()

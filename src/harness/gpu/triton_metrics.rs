@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::{GpuDevice, GpuReading, GpuTrace};
 use crate::triton::Scrape;
 
-/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs without power, utilisation and
-/// memory are left out.
+/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that report none of power,
+/// utilisation and memory are left out.
 pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
     let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();

@@ -82,7 +82,7 @@ impl<'a> InputBuilder<'a> {
         }
     }
 
-    /// Sent when it was asked for; then the model must have it.
+    /// Sent when it is requested; then the model must have it.
     pub fn asked(&mut self, key: &str, names: &[&'static str], value: Option<ScalarValue>) {
         let Some(value) = value else { return };
         if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {

@@ -127,7 +127,7 @@ impl SessionDrawer {
         let sessions = content.sessions.as_ref();
         let asked = sessions.and_then(|sessions| payload::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
-            // A ShareGPT conversation is a question and its answer, unless sessions are asked for.
+            // A ShareGPT conversation is a question and its answer, unless sessions are requested.
             (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
             (Some(entry), _) => asked.map_or(entry.turns.len(), |asked| entry.turns.len().min(asked as usize)),
             (None, _) => asked.unwrap_or(1) as usize,

@@ -42,7 +42,7 @@ pub struct PlannedRequest {
     pub due: RequestTrigger,
     /// Tokens.
     pub input_len: u32,
-    /// Tokens asked for.
+    /// Tokens requested.
     pub output_len: u32,
     pub session: u64,
     /// Within its session, from 0.
@@ -57,7 +57,7 @@ pub struct PlannedRequest {
 pub enum RequestTrigger {
     /// Its time.
     Schedule,
-    /// A user who is free and has thought.
+    /// When a user is idle and its think time has passed.
     User,
     /// The answer to the turn before, and a pause.
     Turn,
@@ -120,7 +120,7 @@ fn ink(spec: &BenchSpec) -> Result<PromptRenderer, HarnessError> {
     let speech = match &spec.content {
         PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
             let speech = PromptTokenizer::load(file)?;
-            // Whoever only counts the words of given texts needs no words of ours.
+            // Counting the words of given texts needs no drawn words.
             if data.is_none() || prefixes.is_some() || sessions.is_some() {
                 speech.check(file)?;
             }
@@ -166,7 +166,7 @@ impl End {
         }
     }
 
-    /// Data that end too early are a mistake, not a shorter benchmark. A trace ends where it ends.
+    /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
     fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), HarnessError> {
         let Some(ended) = ended else { return Ok(()) };
         let asked = spec.stop.requests.unwrap_or(0);

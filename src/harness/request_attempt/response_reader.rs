@@ -48,8 +48,8 @@ impl<'a> ResponseReader<'a> {
         self.state.last_token.get().is_some()
     }
 
-    /// Takes all that is there, until the end or the time to cancel. What is there came with one read of the socket, so
-    /// it has one stamp, and the clock is asked once how long the last of it has waited.
+    /// Takes all that is there, until the end or the time to cancel. It came with one read of the socket, so it has
+    /// one stamp, and the clock is read once for how long the last of it has waited.
     pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
         let t_read = self.exchange.link.last_read();
         let mut pieces = 0;

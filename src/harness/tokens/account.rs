@@ -1,4 +1,4 @@
-//! The account of one request: takes the events of its answer, and says in the end what they come to.
+//! The account of one request: takes the events of its answer, and returns the totals at the end.
 
 use super::spans::{UsageMark, assumed, resolve};
 use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
@@ -6,7 +6,7 @@ use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation
 /// Of one request, while its answer comes.
 #[derive(Clone, Debug, Default)]
 pub(in crate::harness) struct Accounting {
-    /// Time of the socket read, and what the chunk says of its tokens.
+    /// Time of the socket read, and the chunk's own token count.
     chunks: Vec<(u64, ChunkTokens)>,
     marks: Vec<UsageMark>,
     usage: Option<Usage>,

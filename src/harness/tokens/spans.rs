@@ -1,6 +1,6 @@
 //! From the server's running counts to the tokens of single chunks. Pure.
 //!
-//! A mark says how many tokens the chunks up to it have. Continuous usage marks every chunk; a total, wherever it stands,
+//! A mark gives the number of tokens in the chunks up to it. Continuous usage marks every chunk; a total, wherever it stands,
 //! marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one token for each.
 
 use super::ChunkTokens;
@@ -21,7 +21,7 @@ pub(super) struct ResolvedChunks {
     pub is_below_chunks: bool,
 }
 
-/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one count as they say.
+/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
         ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
