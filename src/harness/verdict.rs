@@ -19,8 +19,8 @@
 //! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
-//! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
-//! it causes a warning first, and INVALID only above the second bound.
+//! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
+//! therefore causes a warning first, and INVALID only above the second bound.
 
 use super::infer_request::TokenCounting;
 use super::metric::is_maximum;
@@ -300,7 +300,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
 
 fn stability(result: &RunResult, found: &mut VerdictFindings) {
     result.stability.findings(found);
-    // Ever longer waits imply slow answers: this is reported already.
+    // Growing waits make answers slower, too: the growth is reported already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
     let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
     if let Some(drift) = drift.filter(super::Drift::is_seen) {

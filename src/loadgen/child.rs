@@ -18,7 +18,7 @@ const SHOWN: usize = 5;
 /// Why a job could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// What was asked for does not fit.
+    /// The request does not fit.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
@@ -35,7 +35,7 @@ impl ChildError {
     }
 }
 
-/// Does what the job file says. `say` gets each line for whoever started this process.
+/// Runs the job file. `say` gets each line for the process that started this one.
 pub fn perform(job: &Path, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
     let text = std::fs::read(job).map_err(|error| ChildError::System(format!("{}: {error}", job.display())))?;
     match serde_json::from_slice(&text) {
@@ -83,7 +83,7 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
         TestOutcome::Whole(came) => about.whole(came, say),
         TestOutcome::Cut(measured) => {
             about.cut(measured, say)?;
-            // LoadGen waits for answers that will not come, and has no way to be told so.
+            // LoadGen waits for answers that will not arrive, and has no call to report that.
             end_at_once();
             Ok(())
         }
@@ -140,7 +140,7 @@ impl About<'_> {
         Ok(())
     }
 
-    /// What LoadGen said, for the result.
+    /// LoadGen's report, for the result.
     fn said(&self, said: &Detail) -> LoadgenResult {
         let test = self.test;
         LoadgenResult {
@@ -202,7 +202,7 @@ impl LibraryFacts {
     }
 }
 
-/// What LoadGen took otherwise than the table has it: it ignores models and keys that it does not know without a word.
+/// Settings where LoadGen differs from the table: it silently ignores models and keys that it does not know.
 fn unheeded(
     settings: &LoadgenSettings,
     test: &LoadgenTest,
@@ -237,7 +237,7 @@ fn unheeded(
     Ok(found)
 }
 
-/// What speaks against the run because of what LoadGen said.
+/// Reasons against the run in LoadGen's report.
 fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
     let mut found = Vec::new();
     let mut add = |severity: ReasonSeverity, text: String| {
@@ -274,7 +274,7 @@ fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
 }
 
 impl LoadgenTest {
-    /// Whether its result may be handed in, as far as this test knows.
+    /// Whether its result may be submitted, as far as this test can determine.
     pub fn is_submittable(&self) -> bool {
         self.rehearsal.is_none() && !self.dataset.synthetic && self.division == Division::Closed
     }

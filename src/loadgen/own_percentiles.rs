@@ -1,7 +1,7 @@
 //! LoadGen's numbers, and the same from our own records by its definitions.
 //!
-//! Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when we are called for
-//! the first sample; its answer ends when it is told, ours when the stream ends.
+//! Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when it issues the
+//! first sample; its answer ends when the report reaches it, ours when the stream ends.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -15,7 +15,7 @@ use crate::event::Stop;
 use crate::harness::{self, CallInlet, HarnessError, Measured};
 use crate::mlperf::MlperfScenario;
 
-/// How often the child says how far it is.
+/// The interval of the child's progress reports.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// How a test ended.
@@ -42,7 +42,7 @@ impl Sut for Called {
     }
 
     fn load(&self, samples: &[usize]) {
-        // What cannot be made now fails again where it is sent, and is told there.
+        // A request that cannot be built now fails again when it is sent, and is reported there.
         let _ = self.inlet.load(samples);
     }
 
@@ -51,7 +51,7 @@ impl Sut for Called {
     }
 }
 
-/// SIGTERM: no more is asked for, and what was seen until then is kept.
+/// SIGTERM: no more samples are issued, and the results until then are kept.
 async fn obey(mut asked: Signal, stop: &Stop) {
     asked.recv().await;
     stop.gently();
@@ -114,7 +114,7 @@ pub(super) fn race(
         Err(error) => {
             let is_issuing = issuing.lock().unwrap_or_else(PoisonError::into_inner).is_some();
             if is_issuing {
-                // LoadGen waits for answers that will not come, and has no way to be told so.
+                // LoadGen waits for answers that will not arrive, and has no call to report that.
                 say(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
                 end_at_once();
             }

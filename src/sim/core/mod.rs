@@ -200,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Plans the step that starts now. `None` when nobody is inside.
+    /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
         if self.active.is_empty() {

@@ -1,4 +1,4 @@
-//! What the server says of itself and of its models, for either protocol.
+//! The server's description of itself and of its models, for either protocol.
 
 use super::load::LoadedModel;
 use super::request::version;

@@ -75,7 +75,7 @@ enum Command {
     Gone {
         owner: u64,
     },
-    /// The client asked for the end of the requests of this id.
+    /// The client requested the end of the requests of this id.
     Stop {
         id: String,
     },
@@ -138,7 +138,7 @@ impl Driver {
 
     pub(super) fn submit(&self, job: DriverJob) {
         self.inside.fetch_add(1, Ordering::Relaxed);
-        // A driver only ends when nobody can submit any more.
+        // A driver only ends when no sender is left.
         let _ = self.commands.send(Command::Submit(Box::new(job)));
     }
 
@@ -244,7 +244,7 @@ impl Running {
         }
     }
 
-    /// The first waiting request enters the core, or is told that it never can.
+    /// The first waiting request enters the core, or is refused because it can never run.
     fn enter(&mut self) {
         let Some(job) = self.waiting.pop_front() else { return };
         let id = self.next_id;
@@ -315,7 +315,7 @@ impl Running {
     }
 }
 
-/// Sends what a token makes visible. False when nobody listens any more.
+/// Sends the output that a token makes visible. False when the receiver is gone.
 fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &job.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
@@ -347,7 +347,7 @@ fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
     }
 }
 
-/// Ends a request that was stopped: one that streams says no more, the others say what they have.
+/// Ends a request that was stopped: one that streams sends no more, the others send their tokens so far.
 fn cut_short(job: DriverJob) {
     let DriverJob { answer, made, reply, .. } = job;
     let is_message_done = answer.ends();

@@ -75,10 +75,10 @@ pub(super) struct LoadedEngine {
     pub logits: DataType,
 }
 
-/// A model that did not load: its name and why, in the server's words.
+/// A model that did not load: its name and why, in the server's terms.
 pub(super) type LoadFailure = (String, String);
 
-/// Loads every model of a repository, or says why each failed one did.
+/// Loads every model of a repository, or returns why each failed one did.
 pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {
     let folders = folders(repository).map_err(|error| vec![(repository.display().to_string(), error)])?;
     let mut models = BTreeMap::new();
@@ -214,7 +214,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
             Some("max_utilization") => Policy::MaxUtilization,
-            // The backend only warns about a word that it does not know.
+            // The backend only warns about a value that it does not know.
             _ => Policy::GuaranteedNoEvict,
         },
         Some("V1" | "v1") => Policy::StaticBatch,
@@ -286,8 +286,8 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     })
 }
 
-/// What is left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them after
-/// the cache, and ends here with CUDA's words.
+/// The memory left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them
+/// after the cache, and ends here with CUDA's message.
 fn room(
     engine: &EngineConfig,
     memory: &GpuMemory,
@@ -321,7 +321,7 @@ fn room(
     ))
 }
 
-/// A build flag that is set to anything but its words for no.
+/// A build flag that is set to any value except those for "no".
 fn is_on(flag: Option<&Value>) -> bool {
     match flag {
         None | Some(Value::Null | Value::Bool(false)) => false,

@@ -1,7 +1,7 @@
 //! Serves a model repository over gRPC, in simulated time.
 //!
 //! Everything that a real server would do before it opens its port happens before the port opens: the repository is
-//! read and refused as a real one refuses it. Never prints; the caller says what there is to say.
+//! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
 mod decode;
@@ -86,13 +86,13 @@ impl SimOptions {
 pub struct Faults {
     /// [`serve`] fails at once when so many requests were answered.
     pub die_after_requests: Option<u64>,
-    /// No token any more after so many; the server goes on saying that it is ready.
+    /// No token any more after so many; the server still reports that it is ready.
     pub stall_after_tokens: Option<u64>,
-    /// The port opens and the server never says that it is ready.
+    /// The port opens and the server never reports that it is ready.
     pub never_ready: bool,
     /// The request of this number, from 1, fails in the backend.
     pub error_on_request: Option<u64>,
-    /// The last token's response is not marked as final; an empty response is, if the request asked for one.
+    /// The last token's response is not marked as final; an empty response is, if the request contains the flag for one.
     pub final_apart: bool,
 }
 

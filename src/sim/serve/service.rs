@@ -52,7 +52,7 @@ pub(super) struct ServiceInner {
 #[derive(Clone, Debug)]
 pub(super) struct InferenceService(pub Arc<ServiceInner>);
 
-/// Tells the drivers when a call goes away before its answers are through.
+/// Notifies the drivers when a call is dropped before its answers are complete.
 pub(super) struct CallGuard {
     inner: Arc<ServiceInner>,
     pub owner: u64,
@@ -124,7 +124,7 @@ impl ServiceInner {
                 }
                 Ok(accepted)
             });
-        // What the server refuses never reaches the model, and the model does not count it.
+        // A request that the server refuses never reaches the model, and the model does not count it.
         accepted.inspect_err(|refusal| {
             if refusal.by_backend {
                 self.statistics.route(model).failed(0);
@@ -326,7 +326,7 @@ impl Health for InferenceService {
     }
 }
 
-/// An error inside the stream: says whose it is; only the backend's errors are marked as the request's last response.
+/// An error inside the stream, with its request id; only the backend's errors are marked as the request's last response.
 fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = bare(&request.model_name, &version, &request.id);

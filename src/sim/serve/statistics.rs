@@ -133,7 +133,7 @@ impl Statistics {
 /// The models that one request passes through.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Route {
-    /// The model that was asked, and the engine model under it: they have the request from its arrival to its end.
+    /// The called model, and the engine model under it: they have the request from its arrival to its end.
     whole: Vec<Arc<ModelStatistics>>,
     /// Run once for each part.
     before: Vec<Arc<ModelStatistics>>,

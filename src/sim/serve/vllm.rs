@@ -18,7 +18,7 @@ use crate::sim::core::{Chunking, EngineLimits, Policy};
 use crate::sim::engine;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
-/// What the backend adds to a config that says only `backend: "vllm"`.
+/// Adds the fields that the backend adds to a config with only `backend: "vllm"`.
 pub(super) fn complete(config: &mut ModelConfig) {
     let inputs = [
         ("text_input", DataType::TypeString, false),

@@ -1,8 +1,8 @@
-//! The HTTP face: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
+//! The HTTP interface: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
 //! repository index), OpenAI's interface, Prometheus metrics.
 //!
-//! It says what the gRPC face says, of the same engines: a request comes in as JSON, goes through the same checks, and
-//! its responses go out as JSON.
+//! It serves the same engines as the gRPC interface: a request arrives as JSON, goes through the same checks, and
+//! its responses are sent as JSON.
 
 mod generate;
 mod infer;
@@ -76,7 +76,7 @@ impl Open {
                 accepted = self.listener.accept() => accepted,
                 () = stopped.cancelled() => return,
             };
-            // Out of descriptors: those who are served go on, and give theirs back.
+            // Out of descriptors: open connections continue, and free theirs.
             let Ok((socket, _)) = accepted else {
                 tokio::task::yield_now().await;
                 continue;
@@ -115,7 +115,7 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortFace, request: Request<Inco
     }
 }
 
-/// The calls of KServe v2; `words` are the path behind `/v2/`.
+/// The calls of KServe v2; `words` are the path segments behind `/v2/`.
 async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Incoming>) -> Answer {
     let is_post = request.method() == Method::POST;
     if !is_post && request.method() != Method::GET {
@@ -220,7 +220,7 @@ fn statistics(told: &ModelStatisticsResponse) -> Value {
 }
 
 const fn ready(is: bool) -> StatusCode {
-    // Triton's word for "not yet".
+    // Triton's status for "not yet".
     if is { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn models(inner: &ServiceInner) -> Answer {
     said(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 
-/// What a body asks for.
+/// The request in a body.
 struct Asked {
     engine: String,
     part: RequestPart,
@@ -210,7 +210,7 @@ impl Shape {
         })
     }
 
-    /// A chat begins with who speaks.
+    /// A chat begins with the role.
     fn role(&self) -> Option<Bytes> {
         (self.kind == Kind::Chat).then(|| {
             let delta = json!({"role": "assistant", "content": ""});
