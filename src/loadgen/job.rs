@@ -52,7 +52,7 @@ pub struct LoadgenTest {
     pub rehearsal: Option<u64>,
     pub target_qps: Option<f64>,
     pub user_conf: PathBuf,
-    /// Keys that this user.conf sets: they override the table.
+    /// Keys that this user.conf sets: the table's values are not expected for them.
     pub user_keys: Vec<String>,
     pub audit: Option<PathBuf>,
     pub sut_name: String,

@@ -6,7 +6,7 @@
 //!                                       └─ first tokens, completions → LoadGen
 //! ```
 //!
-//! One test is one process: LoadGen keeps its settings for a second test. It issues all samples on one thread, and
+//! One test is one process: LoadGen would keep its settings for a second one. It issues all samples on one thread, and
 //! receives all reports from one other, which is joined before the process ends. `ffi` is the only file of the
 //! program with `unsafe`.
 

@@ -1,4 +1,4 @@
-//! Why a server did not answer as asked: what was asked, where, what came back, what to try.
+//! Why a server did not answer as requested: which call, where, what came back, what to try.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub enum ClientErrorKind {
     /// Another protocol than the one that was spoken.
     #[error("{0}")]
     Protocol(String),
-    /// The server's own words, and its gRPC status.
+    /// The server's own message, and its gRPC status.
     #[error("{message} ({code:?})")]
     Refused { code: Code, message: String },
     /// The same over HTTP.
@@ -114,7 +114,7 @@ fn refused(code: Code, message: &str) -> Option<&'static str> {
 }
 
 pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
-    // Made by the transport, not by a server: tonic's words are then only "transport error".
+    // Made by the transport, not by a server: tonic's message is then only "transport error".
     let transport =
         std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);
     let text = chain(status);
@@ -127,7 +127,7 @@ pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
     ClientErrorKind::Refused { code: status.code(), message: status.message().to_owned() }
 }
 
-/// An error with what caused it: tonic's own words are only "transport error".
+/// An error with its causes: tonic's own message is only "transport error".
 pub(in crate::triton) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),

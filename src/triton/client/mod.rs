@@ -1,7 +1,7 @@
-//! A KServe v2 client with Triton's extensions, over gRPC: every question a person or a check asks of a server.
+//! A KServe v2 client with Triton's extensions, over gRPC: every call that a user or a check makes to a server.
 //!
-//! Never used for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
-//! every error names what was asked and where, and keeps the server's own words and status.
+//! Not for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
+//! every error names the call and the server, and keeps the server's own message and status.
 
 mod error;
 mod ready;
@@ -61,7 +61,7 @@ pub enum LogSetting {
 pub struct LoadOptions {
     /// JSON that takes the place of config.pbtxt.
     pub config: Option<String>,
-    /// `<version>/<name>` and what is in it. With files, Triton wants a config too.
+    /// `<version>/<name>` and its content. With files, Triton requires a config too.
     pub files: Vec<(String, Bytes)>,
 }
 
@@ -223,8 +223,8 @@ impl TritonClient {
         Ok(self.call(asked, self.service.clone().model_statistics(request)).await?.model_stats)
     }
 
-    /// Sets what is named (nothing: only asks) and tells what holds afterwards; of one model, or of all.
-    /// Triton takes a nonsensical `trace_level` without a word, and no `trace_file` over the network.
+    /// Sets the given settings (none: only reads) and returns those in effect afterwards; of one model, or of all.
+    /// Triton silently accepts a nonsensical `trace_level`, and accepts no `trace_file` over the network.
     pub async fn trace_settings(
         &self,
         model: &str,
@@ -236,7 +236,7 @@ impl TritonClient {
         Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
     }
 
-    /// Sets what is named (nothing: only asks) and tells what holds afterwards.
+    /// Sets the given settings (none: only reads) and returns those in effect afterwards.
     pub async fn log_settings(
         &self,
         set: BTreeMap<String, LogSetting>,

@@ -30,7 +30,7 @@ impl SseEvents {
         Self { body, lines: Lines::default(), asked, address, deadline, over: false, at: Instant::now() }
     }
 
-    /// The next event and when it was read; `None` when the stream is over. An event with an `error` is one, and
+    /// The next event and when it was read; `None` when the stream has ended. An event with an `error` is one, and
     /// others may follow it.
     pub async fn next(&mut self) -> Option<Result<(Value, Instant), ClientError>> {
         loop {

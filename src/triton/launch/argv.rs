@@ -4,7 +4,7 @@ use super::decide::Decided;
 use super::spec::{LaunchSpec, ServerMode, ServerSpec};
 use super::{Launcher, Rank};
 
-/// The models that ranks above 0 load when the repository does not say which run an engine.
+/// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";
 
 /// A rank and its command.
@@ -116,7 +116,7 @@ impl Of<'_> {
         argv
     }
 
-    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. What `options` say wins.
+    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. `options` take precedence.
     fn extras(&self) -> Vec<(&'static str, String)> {
         if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Which mode, how many ranks, whose GPUs; and everything that speaks against it.
+//! Decides mode, number of ranks and GPUs, and collects every problem with them.
 
 use super::spec::{LaunchModel, LaunchSpec, Launcher, ServerMode, ServerSpec};
 use crate::triton::SpecProblem;
@@ -178,7 +178,7 @@ impl One<'_> {
         launcher
     }
 
-    /// Who does not spawn must have been told which rank belongs to which model.
+    /// Without spawning, the repository must define which rank belongs to which model.
     fn participants(&mut self, world_size: u32) {
         let mut seen: Vec<u32> = Vec::new();
         for model in &self.server.models {

@@ -1,7 +1,7 @@
 //! Launch plans: which processes a Triton server is, exactly, before anything starts. Pure data in, pure data out.
 //!
-//! [`plan`] takes what is wished ([`LaunchSpec`]) and gives every command, rank, port and variable ([`LaunchPlan`]), or
-//! every reason why that cannot be. Nothing here looks at the machine.
+//! [`plan`] takes the request ([`LaunchSpec`]) and returns every command, rank, port and variable ([`LaunchPlan`]), or
+//! every reason why there is no such plan. Nothing here looks at the machine.
 //!
 //! # The options of `launch_triton_server.py`
 //!
@@ -28,7 +28,7 @@
 //! # Where a plan differs from that script's command, and why
 //!
 //! - Ports are given once, and to rank 0 only. The script gives every rank the same ports, twice; a rank that dies early
-//!   or loads too fast then says "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
+//!   or loads too fast then reports "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
 //!   --allow-metrics=false` and cannot open any.
 //! - One rank needs no `mpirun`: mode plain starts the server itself (as `--no-mpi` does).
 //! - Without a `:` behind the last rank; Open MPI takes both.
@@ -36,7 +36,7 @@
 //!   would otherwise share their memory.
 //! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if
 //!   `NVIDIA_TRITON_SERVER_VERSION` is greater than 24.06 (without that variable the script ends with a traceback); for
-//!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` says otherwise.
+//!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` override it.
 //! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own.
 
 mod argv;
@@ -61,7 +61,7 @@ use decide::Decided;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchPlan {
     pub servers: Vec<LaunchedServer>,
-    /// What a person should know; nothing that keeps it from starting.
+    /// Notes for the user; none of them prevents a start.
     pub notes: Vec<String>,
 }
 
@@ -139,7 +139,7 @@ pub struct LaunchError {
 /// Plans every server.
 ///
 /// # Errors
-/// All wishes that contradict each other, the engine or the machine.
+/// All settings that contradict each other, the engine or the machine.
 pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let mut problems = Vec::new();
     let mut notes = Vec::new();

@@ -25,10 +25,10 @@ pub struct Advice {
 }
 
 const FRACTION: &str = "kv_cache_free_gpu_mem_fraction";
-/// A step of the fraction where the log does not say how much was missing.
+/// A step of the fraction where the log does not show how much was missing.
 const STEP: f64 = 0.05;
 
-/// Works out what to lower. `missing` is by how many bytes an allocation failed, where the log says so.
+/// Works out what to lower. `missing` is by how many bytes an allocation failed, where the log shows it.
 pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
     let mut advice = Advice::default();
     arithmetic(fit, &mut advice);
@@ -47,7 +47,7 @@ pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
 fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let Some(now) = fit.fraction else { return };
     let Some(base) = fit.base().filter(|base| *base > 0.0) else {
-        // A step, because nothing says how far.
+        // A fixed step, because the required amount is unknown.
         let to = floor2(now - STEP);
         return advice.knobs.extend((to > 0.0).then_some(Knob { name: FRACTION, now, to }));
     };
@@ -210,7 +210,7 @@ fn bytes(count: f64) -> String {
 }
 
 impl Advice {
-    /// What to try, in words: the numbers to lower, then the computation, then what is not known.
+    /// What to try, as text: the numbers to lower, then the computation, then the unknown numbers.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         let knobs: Vec<String> =

@@ -79,7 +79,7 @@ pub struct Fit {
     pub weights: Option<(f64, &'static str)>,
     /// What else the runtime is known to hold.
     pub workspace: f64,
-    /// Free after loading, as the log says.
+    /// Free after loading, from the log.
     pub free: Option<f64>,
     pub max_batch_size: Option<f64>,
     pub max_num_tokens: Option<f64>,
@@ -135,7 +135,7 @@ impl Fit {
         Some(self.max_batch_size? * self.shape.as_ref()?.buffers_of_request(self.max_beam_width)?)
     }
 
-    /// Free after loading: what the log says, else what is left of the memory.
+    /// Free after loading: from the log, else the rest of the memory.
     pub fn free_after_loading(&self) -> Option<f64> {
         self.free.or_else(|| {
             Some(self.memory? - self.weights?.0 - self.workspace - self.beside_workspace().unwrap_or_default())

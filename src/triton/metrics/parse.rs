@@ -55,7 +55,7 @@ pub struct MetricSample {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub value: MetricValue,
-    /// Milliseconds since the epoch, where the server says so.
+    /// Milliseconds since the epoch, where the server reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<i64>,
 }
@@ -85,7 +85,7 @@ pub struct MetricFamily {
     pub samples: Vec<MetricSample>,
 }
 
-/// Everything that one answer of `/metrics` says, in its order.
+/// Everything in one answer of `/metrics`, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exposition {
     pub families: Vec<MetricFamily>,

@@ -1,6 +1,6 @@
 //! Reads and edits config.pbtxt: protobuf's text format of [`ModelConfig`].
 //!
-//! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
+//! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
 mod json;
@@ -48,7 +48,7 @@ impl PbtxtError {
     }
 }
 
-/// A `${name}` that nobody replaced.
+/// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfilled {
     pub name: String,
@@ -82,7 +82,7 @@ pub enum PbtxtPlace {
     Comment,
 }
 
-/// Where a byte stands. Behind a mistake in the text everything counts as bare.
+/// The place of a byte. Behind an error in the text everything counts as bare.
 pub fn place_in(text: &str, byte: usize) -> PbtxtPlace {
     let mut lexer = lex::Lexer::new(text);
     loop {

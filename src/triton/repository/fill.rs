@@ -1,4 +1,4 @@
-//! From a spec and an engine to a value for every parameter, or to every mistake at once.
+//! Turns a spec and an engine into a value for every parameter, or into a list of all errors.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
     }
 }
 
-/// What the spec says itself, spelled; flags first, then parameters.
+/// The spec's own values as text; flags first, then parameters.
 fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
     let mut said: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {

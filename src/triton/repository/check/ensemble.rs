@@ -155,7 +155,7 @@ fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, in
     }
 }
 
-/// What is written, by whom, and whether it is read.
+/// Which tensors are written, by which step, and whether they are read.
 fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     let config = &look.model.config;
     let way = |index: usize, map: &'static str| {
@@ -181,7 +181,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
             }
         }
     }
-    // Again and again, whatever can run with what is there: what is left waits for itself or for nobody.
+    // Repeatedly runs each step whose inputs are there: the rest waits for itself or for a tensor that no step writes.
     let mut there = given.clone();
     let mut waiting: Vec<usize> = (0..ensembling.step.len()).collect();
     loop {
@@ -230,7 +230,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     }
 }
 
-/// Whether everybody who sees a tensor sees the same type and shape.
+/// Whether all users of a tensor agree on its type and shape.
 fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
     let config = &look.model.config;
     let has_batches = config.max_batch_size > 0;

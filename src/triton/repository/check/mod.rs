@@ -1,7 +1,7 @@
-//! Says everything that is wrong with a model repository that is there already, whoever wrote it.
+//! Reports everything that is wrong with an existing model repository, whatever its origin.
 //!
-//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it takes without
-//! a word and a person would not want. What the real server refuses was tried on it (tests/it/repository.rs).
+//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it silently accepts
+//! although a user would not want it. What the real server refuses was tried on it (tests/it/repository.rs).
 
 mod backend;
 mod batching;
