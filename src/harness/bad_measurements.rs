@@ -33,7 +33,7 @@ const M_M_4: Queue = Queue { servers: 4, is_exponential: true, service: 40.0 };
 type Visits = Vec<(f64, f64, f64)>;
 
 impl Queue {
-    /// Poisson arrivals at a share of what it can serve.
+    /// Poisson arrivals at a fraction of its capacity.
     fn run(self, load: f64, requests: usize, seed: u64) -> Visits {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };

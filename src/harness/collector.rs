@@ -81,7 +81,7 @@ pub(super) struct Collector {
     pub itl_token: ValueHistogram,
     /// Gaps between chunks; successful requests.
     pub icl: ValueHistogram,
-    /// Time from the socket read to our hands.
+    /// Time from the socket read to its processing.
     pub backlog: ValueHistogram,
     /// Tokens of all requests by the second they came in.
     pub tokens_by_second: Vec<u64>,

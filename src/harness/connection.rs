@@ -58,7 +58,7 @@ pub(super) struct Connection {
     stream: RefCell<Option<Rc<SharedStream>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
-    /// Messages on shared streams that belong to no request under way.
+    /// Messages on shared streams that belong to no request in flight.
     pub strays: Rc<RefCell<Violations>>,
     limits: ResponseLimits,
     /// Set when the server is reached over HTTP/1.1.
@@ -117,7 +117,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// The stream that all requests of this connection go over; opened when none is alive.
+    /// The stream that carries all requests of this connection; opened when none is open.
     pub async fn shared(&self) -> Result<Rc<SharedStream>, RpcFault> {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
@@ -230,7 +230,7 @@ impl Connection {
             if poll.is_pending() {
                 max_streams.set(connection.max_concurrent_send_streams());
             }
-            // Requests under way hear of an error by themselves.
+            // Requests in flight receive the error on their own streams.
             poll.map(drop)
         }));
         Ok(sender)

@@ -19,7 +19,7 @@ use super::request_encoder::RequestEncoder;
 use super::worker::WorkerJob;
 use super::{HarnessError, PlannedRequest, Scenario};
 
-/// What all requests of a worker share while it runs.
+/// The state that all requests of a worker share while it runs.
 pub(super) struct Dispatcher {
     pub job: WorkerJob,
     pub links: Vec<Rc<Connection>>,
@@ -137,10 +137,10 @@ impl Dispatcher {
             let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
             running.spawn_local(async move { drop(flight.await) });
             while running.try_join_next().is_some() {}
-            // Of many that are called for at once the first answers are read before the last is sent.
+            // When many are issued at once, the first answers are read before the last request is sent.
             tokio::task::yield_now().await;
         }
-        // Whoever was called for and not sent.
+        // Requests that were issued and not sent.
         arrivals.close();
         while arrivals.try_recv().is_ok() {
             add(&self.counts.lost, 1);
@@ -173,7 +173,7 @@ impl Dispatcher {
         }
     }
 
-    /// The turns of a session, one after the other; the first may be under way. The end of the last; None when it was stopped.
+    /// The turns of a session, in order; the first may be in flight. Returns the end of the last; None when it was stopped.
     async fn session(
         &self,
         first: u64,
@@ -315,7 +315,7 @@ impl Dispatcher {
     }
 }
 
-/// The link with the fewest requests in flight that has room; ties go round.
+/// The connection with room and the fewest requests in flight; ties rotate.
 fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
     rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()

@@ -59,8 +59,8 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
     race(spec, schedule, queue, None, stop, progress).await
 }
 
-/// The same, but requests are called for from outside: `open` gets the place to do so when everything is ready, and must
-/// not wait. The run ends when that place is dropped and every request has ended. Times count from the first call.
+/// The same, but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
+/// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
 pub async fn run_outside(
     spec: &BenchSpec,
     samples: &[ExternalSample],
@@ -110,7 +110,7 @@ async fn race(
             schedule: Arc::clone(&schedule),
             clock,
             live: Arc::clone(live),
-            // A child each: registering with it takes a lock, which workers must not share.
+            // One child token each: registering with it takes a lock, which workers must not share.
             stop: cancel.child_token(),
             queue: Arc::clone(&queue),
             bodies: Arc::clone(&bodies),
@@ -145,7 +145,7 @@ async fn race(
     };
     let mut results = Vec::new();
     for member in crew {
-        // A worker that is gone shows when its share is awaited.
+        // A worker that has ended is detected when its output is awaited.
         let _ = member.go.send(t0);
         results.push(member.share);
     }
@@ -195,7 +195,7 @@ fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
     http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)
 }
 
-/// Of a closed loop, at its highest; 0: there is none.
+/// The most users of a closed loop; 0: not a closed loop.
 fn users(spec: &BenchSpec) -> usize {
     match &spec.scenario {
         Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,

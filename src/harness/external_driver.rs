@@ -37,7 +37,7 @@ pub trait ExternalObserver: Send + Sync {
     fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &RequestEnd, read: Instant);
 }
 
-/// Where requests are called for. Dropping it ends the run, once all of them are answered.
+/// Issues requests. Dropping it ends the run, once all of them are answered.
 pub struct CallInlet {
     desk: Arc<SampleCache>,
     lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
@@ -56,7 +56,7 @@ pub(super) struct ExternalCall {
     pub at: Instant,
 }
 
-/// What inlet and lanes share: samples, and the messages that are ready.
+/// The state that the inlet and the dispatchers share: samples, and the messages that are ready.
 pub(super) struct SampleCache {
     pub ear: Arc<dyn ExternalObserver>,
     /// One request for each sample.
@@ -104,7 +104,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl CallInlet {
-    /// `begun` hears of the first call: everything counts from it.
+    /// `begun` receives the time of the first call: everything counts from it.
     pub(super) fn new(
         desk: Arc<SampleCache>,
         lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,

@@ -155,7 +155,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
-    // The one that was held back and the slow one broke their promises, and so did the one that failed.
+    // The delayed request, the slow one and the failed one missed their limits.
     let goodput = result.goodput.unwrap();
     assert_eq!((goodput.good, goodput.of, goodput.attainment), (2, 5, Some(0.4)));
     let adjusted = &latency.ttft_adjusted;

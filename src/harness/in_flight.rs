@@ -72,7 +72,7 @@ pub(super) struct InFlightRequest {
     /// Texts are to be counted after the run.
     pub keeps_text: bool,
     pub link: Rc<Connection>,
-    /// Of the message's first request.
+    /// The index of the message's first request.
     pub index: u64,
     pub planned: Vec<PlannedRequest>,
     pub frame: Bytes,
@@ -86,7 +86,7 @@ pub(super) struct InFlightRequest {
     pub clock: BenchClock,
     pub stop: CancellationToken,
     pub t_issue: u64,
-    /// Of a request from outside.
+    /// For a request of an external driver.
     pub listener: Option<CallListener>,
 }
 
@@ -168,7 +168,7 @@ impl InFlightRequest {
         MessageEnd { t_end, answer }
     }
 
-    /// Whoever called for the request hears of its end at once.
+    /// The external driver is notified of the end of its request at once.
     fn tell(
         &self,
         answer: Option<Prompt>,

@@ -54,7 +54,7 @@ pub(super) enum TokenCounting {
 }
 
 impl TokenCounting {
-    /// For people.
+    /// In readable form.
     pub fn source(self) -> String {
         match self {
             Self::Ids { sequences: n @ 2.., .. } => format!("output_ids, of all {n} sequences of a request"),
@@ -350,7 +350,7 @@ impl InferRequestTemplate {
     pub fn stop(&self, id: u64) -> ModelInferRequest {
         let mut sheet = MessageInputs::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);
-        // What the model demands of every request is there, and means nothing.
+        // Placeholders for the inputs that the model requires of every request.
         sheet.put(self.names.prompt, "INT32", &[1], one());
         if self.has_lengths {
             sheet.put("input_lengths", "INT32", &[1], one());

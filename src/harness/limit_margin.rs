@@ -53,7 +53,7 @@ impl Measured {
         Margin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
     }
 
-    /// Whether nothing else makes it invalid than that more requests arrived than were served.
+    /// Whether the only reason for INVALID is that more requests arrived than were served.
     fn is_overload_only(&self) -> bool {
         let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::ReasonSeverity::Warning);
         invalid.into_iter().all(|reason| reason.check == "overload")

@@ -28,7 +28,7 @@ impl RequestEncoder {
         }
     }
 
-    /// What is sent for the requests from `first` on: one message. `heard` has the answers of their session so far.
+    /// One message for the requests from `first` on. `heard` has the answers of their session so far.
     pub fn message(
         &self,
         schedule: &RequestSchedule,
@@ -72,7 +72,7 @@ impl RequestEncoder {
         }
     }
 
-    /// The same with its id behind it: fields of a message may stand in any order.
+    /// The same with its id behind it: fields of a message may be in any order.
     pub fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
         const PREFIX: usize = 5;
         let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };

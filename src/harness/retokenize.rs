@@ -65,7 +65,7 @@ impl AnswerText {
     }
 }
 
-/// An index beyond this is no choice of ours.
+/// The requests never lead to a choice with an index beyond this.
 const MOST_CHOICES: usize = 255;
 
 impl TokenCounting {

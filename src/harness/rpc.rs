@@ -1,4 +1,4 @@
-//! One gRPC call over a link: whole request out, answer back, statuses and breaks put into classes.
+//! One gRPC call over a connection: sends the request, reads the answer, classifies statuses and broken connections.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) type RpcFault = (FailureClass, String);
 /// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
 const TAKEN_AT_ONCE: usize = 32 << 10;
 
-/// Of an answer to a question before the run.
+/// The limit of an answer to a query before the run.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// What comes back.
@@ -99,7 +99,7 @@ pub(super) async fn send(
     answer_of(response.await.map_err(broken)?)
 }
 
-/// What follows the headers, if they promise anything.
+/// The body after the headers, if they announce one.
 pub(super) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
     if !response.status().is_success() {
         return Err((FailureClass::Server, format!("HTTP status {}", response.status())));
@@ -121,7 +121,7 @@ pub(super) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
         .body(())
 }
 
-/// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.
+/// One message in each direction, for the queries before the run. Errors: gRPC code (or none) and text.
 pub(super) async fn ask(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
         let mut answer = send(link, method, frame, None).await?;
@@ -194,7 +194,7 @@ pub(super) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
     if has_begun {
         FailureClass::Stream
     } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
-        // The server did nothing with it.
+        // The server did not process it.
         FailureClass::Refused
     } else {
         FailureClass::Connect

@@ -1,4 +1,4 @@
-//! From records to what stands beside the main numbers: the server's own stamps, withdrawn requests, other outputs.
+//! Secondary metrics from the records: the server's own stamps, withdrawn requests, other outputs.
 
 use super::extra_outputs::OutputTally;
 use super::metric::MetricLabel;

@@ -78,7 +78,7 @@ impl StreamFailure {
 
 impl SharedStream {
     /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
-    /// request under way, are the connection's.
+    /// request in flight, are the connection's.
     pub fn open(
         mut sender: ConnectionSender,
         head: Request<()>,
@@ -110,7 +110,7 @@ impl SharedStream {
         self.routes.borrow().death.is_none()
     }
 
-    /// Sends a message; its answers come to the seat.
+    /// Sends a message; its answers arrive in the returned slot.
     pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
         let (give, answers) = mpsc::channel(WAITING);
         {

@@ -1,4 +1,4 @@
-//! A socket that notes when bytes came, and lets them be heard before it reads on.
+//! A socket that stamps the arrival of bytes, and lets waiting tasks process them before it reads on.
 
 use std::cell::Cell;
 use std::io;

@@ -370,7 +370,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
     };
     let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
         &mut latency;
-    // Of a mixture each metric has it.
+    // For a mixture each metric carries the source.
     let source = tokens.source.clone();
     for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
         source.clone_into(&mut metric.token_source);

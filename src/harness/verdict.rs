@@ -34,7 +34,7 @@ use super::{
 use crate::event::Verdict;
 
 const RATE: f64 = 0.01;
-/// Of the prompts.
+/// The largest share of repeated prompts.
 const REPEATED: f64 = 0.05;
 /// Requests that the server may count beyond those that were sent.
 const COUNTED: f64 = 0.02;
@@ -161,7 +161,7 @@ fn violations(result: &RunResult, found: &mut VerdictFindings) {
 
 fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
     match (class, protocol) {
-        // Over HTTP a connection has one request at a time, so nothing depends on the names; and servers have aliases.
+        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
         (Violation::MissingEnd | Violation::UsageMismatch, _)
         | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,

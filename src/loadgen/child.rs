@@ -12,7 +12,7 @@ use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, Reason
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
 
-/// So many of LoadGen's errors stand in a result.
+/// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
 
 /// Why a job could not be done.
@@ -129,7 +129,7 @@ impl About<'_> {
         Ok(())
     }
 
-    /// Of a test that was stopped: what was seen of it until then.
+    /// The result of a stopped test: its records until then.
     fn cut(&self, mut measured: Measured, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
         let reasons = reasons(&told, self.test.mode);

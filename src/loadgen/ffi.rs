@@ -132,7 +132,7 @@ impl LoadedLibrary {
         let library = unsafe { libloading::Library::new(path) }.map_err(told)?;
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
         let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(told)?;
-        // SAFETY: it has no arguments and touches nothing.
+        // SAFETY: it has no arguments and changes no state.
         let found = unsafe { abi() };
         if found != ABI {
             return Err(LoadgenError::Abi { path: shown(), found });
@@ -207,7 +207,7 @@ impl LoadedLibrary {
     }
 }
 
-/// What a test goes by.
+/// The settings of a test.
 pub struct LoadgenSettings {
     library: Arc<LoadedLibrary>,
     raw: *mut c_void,
@@ -334,7 +334,7 @@ extern "C" fn issue<S: Sut>(context: *mut c_void, samples: *const RawSample, cou
     guarded(|| {
         // SAFETY: `test` made it, and it lives until the test has finished.
         let Context { library, sut } = unsafe { &*context.cast::<Context<'_, S>>() };
-        // SAFETY: so many samples of a vector that LoadGen holds during the call.
+        // SAFETY: `count` samples of a vector that LoadGen holds during the call.
         let samples = unsafe { slice(samples, count) };
         let queries: Vec<Query> = {
             let mut open = library.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -368,12 +368,12 @@ extern "C" fn unload<S: Sut>(context: *mut c_void, samples: *const usize, count:
 /// An empty vector may have no address.
 ///
 /// # Safety
-/// There are so many at `first`, for as long as the caller uses them.
+/// `first` points to `count` elements, valid for as long as the caller uses them.
 unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 

@@ -48,7 +48,7 @@ pub struct LoadgenTest {
     pub scenario: MlperfScenario,
     pub mode: TestMode,
     pub division: Division,
-    /// Of a rehearsal: how many samples it draws from.
+    /// For a rehearsal: how many samples it draws from.
     pub rehearsal: Option<u64>,
     pub target_qps: Option<f64>,
     pub user_conf: PathBuf,

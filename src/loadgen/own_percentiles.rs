@@ -12,7 +12,7 @@ use crate::mlperf::MlperfScenario;
 use crate::mlperf::log::Detail;
 
 const NS: f64 = 1e9;
-/// Of a nanosecond.
+/// A nanosecond in ms.
 const MS: f64 = 1e-6;
 
 /// Every number that the scenario is judged by, and those beside it.
@@ -60,7 +60,7 @@ pub fn numbers(
     all
 }
 
-/// The same requests with the instants at which LoadGen heard of them; it numbers them as we do, in the order of its calls.
+/// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.
 fn as_told(measured: &Measured, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
     let mut records = measured.requests.clone();
     let at = |instant: Instant| instant.saturating_duration_since(measured.zero).as_nanos() as u64;
@@ -84,7 +84,7 @@ struct Ours {
     tpot: Vec<f64>,
     latency: Vec<f64>,
     tokens: f64,
-    /// ns from the first call to the end of whatever ended last, and of what was called for last.
+    /// ns from the first call to the last end of any request, and to the end of the request that was issued last.
     last_end: u64,
     end_of_last: u64,
 }

@@ -14,7 +14,7 @@ use crate::harness::{ExternalObserver, ReportingDelay, RequestEnd};
 /// The most events in one batch, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;
 
-/// What a worker has heard.
+/// An event from a load worker.
 pub enum WorkerMessage {
     First { ticket: u64, token: i32, read: Instant },
     Done { ticket: u64, tokens: Vec<i32>, has_failed: bool, read: Instant },

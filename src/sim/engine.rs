@@ -97,7 +97,7 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
     Ok(())
 }
 
-/// Of a rank's file of a simulated engine; it has some hundred.
+/// The size limit for a rank's file of a simulated engine; such a file has some hundred bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads a simulated engine: its config and the file of rank 0 (all ranks are the same).

@@ -1,6 +1,6 @@
 //! The `config.json` of a TensorRT-LLM engine folder.
 //!
-//! Typed where this program reads or writes; every other key is kept as it stands. An engine folder is `config.json`
+//! Typed where this program reads or writes; every other key is kept as it is. An engine folder is `config.json`
 //! and one `rank<N>.engine` for each of tp × pp ranks. Engines from before 0.8 (`builder_config`) are refused.
 
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ pub use pause::Pause;
 
 const NS: f64 = 1e9;
 
-/// A sequence of arrival offsets; a longer plan extends a shorter one because nothing looks ahead. It ends only where the
+/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
 /// rate falls to 0 for good.
 pub(super) struct ArrivalTimes {
     law: Law,

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `prompt` | `text`, `text_input` | a text, or a list of ids |
 //! | `input_ids` | `prompt_token_ids`, `token_ids` | ids |
-//! | `input_length` | `input_tokens` | a prompt of so many tokens is drawn |
+//! | `input_length` | `input_tokens` | a prompt of this many tokens is drawn |
 //! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
 //! | `output_length` | `output_tokens`, `max_tokens` | |
 //! | `timestamp` | | ms |

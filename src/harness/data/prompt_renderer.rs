@@ -24,7 +24,7 @@ impl PromptRenderer {
         if self.speech.is_some()
             && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
         {
-            // One truth for both kinds of target: the ids are those of the text.
+            // One source for both kinds of target: the ids are those of the text.
             let text = self.text(parts, heard)?;
             return self.speech()?.encode(&text);
         }

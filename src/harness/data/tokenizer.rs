@@ -1,4 +1,4 @@
-//! A local tokenizer: text of exactly so many tokens, and the count of any text. No network, ever.
+//! A local tokenizer: text with an exact number of tokens, and the count of any text. Never uses the network.
 
 use std::path::Path;
 
@@ -92,7 +92,7 @@ impl PromptTokenizer {
         Ok(())
     }
 
-    /// A text of exactly so many tokens.
+    /// A text of exactly `tokens` tokens.
     pub fn words(&self, rng: &mut Pcg64, tokens: u32) -> String {
         let mut text = String::new();
         for _ in 0..tokens {

@@ -110,7 +110,7 @@ impl NvidiaSmi {
         text.lines().filter_map(identity).collect()
     }
 
-    /// Why the probe had no answer; with [`Refusal::Column`] the next question leaves that column out.
+    /// Why the probe had no answer; with [`Refusal::Column`] the next query leaves that column out.
     pub fn refusal(&mut self, text: &str) -> SmiError {
         let unknown = text.lines().find_map(|line| {
             let (before, _) = line.split_once("is not a valid field to query")?;
@@ -139,7 +139,7 @@ impl NvidiaSmi {
         }
     }
 
-    /// Reads one line of the sampler. `None`: it is none.
+    /// Parses one line of the sampler. `None`: it is not a reading.
     pub fn answer(&self, line: &str) -> Option<SmiReading> {
         let told: Vec<&str> = line.split(',').map(str::trim).collect();
         if told.len() != self.moving.len() {
@@ -170,7 +170,7 @@ impl NvidiaSmi {
     }
 }
 
-/// The question for the versions of the driver and of CUDA.
+/// The query for the versions of the driver and of CUDA.
 pub fn asking_for_versions() -> Vec<String> {
     vec!["nvidia-smi".to_owned(), "--version".to_owned()]
 }

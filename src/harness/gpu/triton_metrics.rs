@@ -27,7 +27,7 @@ pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
             let reading = now.entry(gpu).or_insert_with(|| GpuReading { at_s, gpu, ..GpuReading::default() });
             match series.name.as_str() {
                 "nv_gpu_power_usage" => reading.power_w = Some(*value),
-                // A share.
+                // A fraction of 1.
                 "nv_gpu_utilization" => reading.utilization_percent = Some(value * 100.0),
                 "nv_gpu_memory_used_bytes" => reading.memory_used_mib = Some(value / MIB),
                 "nv_gpu_memory_total_bytes" => trace.gpus[gpu].memory_total_mib = Some(value / MIB),

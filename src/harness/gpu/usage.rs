@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
 
-/// At most so many points of each series.
+/// The most points of each series.
 const POINTS: usize = 300;
 /// Below this share of the window energy is not that of the run.
 const COVERED: f64 = 0.9;

@@ -17,7 +17,7 @@ use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::Accounting;
 
-/// Of an answer to a question before the run.
+/// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
 
 /// The parameters of a request in flight.
@@ -27,7 +27,7 @@ pub(crate) struct HttpAttempt<'a> {
     pub asked_tokens: u32,
     pub limits: ResponseLimits,
     pub clock: BenchClock,
-    /// Hang up when so many tokens have come.
+    /// Cancel after this many tokens.
     pub cancel_after: Option<u32>,
     /// Set to the time of each read that brought tokens.
     pub last_token: &'a Cell<Option<u64>>,
@@ -45,7 +45,7 @@ pub(crate) struct HttpOutcome {
 }
 
 impl HttpAttempt<'_> {
-    /// `heard` is filled in every case, also when this future is dropped in the middle.
+    /// `heard` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|why| (FailureClass::Connect, why))?;
         match self.attempt(socket, request.clone(), heard).await {
@@ -143,7 +143,7 @@ impl HttpAttempt<'_> {
                     DecodeStep::End => {
                         listener.end(t_read)?;
                         self.note(listener);
-                        // Bytes after the answer belong to no request of ours.
+                        // Bytes after the answer belong to no request of this client.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
@@ -164,7 +164,7 @@ impl HttpAttempt<'_> {
     }
 }
 
-/// One question before the run: status and body.
+/// One query before the run: status and body.
 pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
     // A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.

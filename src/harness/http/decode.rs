@@ -1,7 +1,7 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
 const MOST_HEADERS: usize = 96;
-/// Of a question before the run.
+/// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,7 +163,7 @@ impl Decoder {
         let (head, body) = read_head(&response)?;
         *input = &input[length - before..];
         self.head.clear();
-        // 100 Continue and its like come before the answer.
+        // 100 Continue and other interim responses precede the answer.
         if (100..200).contains(&head.status) {
             return Ok(DecodeStep::More);
         }

@@ -193,7 +193,7 @@ fn leaves(it: &mut Json<'_>, count: &mut u32) -> Result<(), NotJson> {
     it.skip()
 }
 
-/// `"error": "text"` or `"error": {"message": "text", …}`; null is none.
+/// `"error": "text"` or `"error": {"message": "text", …}`; null is no error.
 fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     match it.peek() {
         Some(b'{') => {
@@ -223,7 +223,7 @@ fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
     }
 }
 
-/// A text as written in JSON, for people.
+/// A text as written in JSON, in readable form.
 pub(super) fn plain(raw: &[u8]) -> String {
     const LONGEST: usize = 400;
     let quoted = [b"\"", raw, b"\""].concat();

@@ -1,4 +1,4 @@
-//! The questions before a run over HTTP: is the server there, is the model there, what does it take?
+//! The requests before a run over HTTP: is the server there, is the model there, which fields does it take?
 
 use std::time::{Duration, Instant};
 

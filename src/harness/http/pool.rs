@@ -81,7 +81,7 @@ impl ConnectionPool {
         self.idle.borrow_mut().push(socket);
     }
 
-    /// Opens so many ahead of need.
+    /// Opens `count` connections in advance.
     pub async fn warm(&self, count: usize) -> Result<(), String> {
         while self.idle.borrow().len() < count {
             let socket = self.open().await?;

@@ -20,7 +20,7 @@ pub(crate) struct HttpRequestTemplate {
     pub streams: bool,
     pub cancel: Option<Cancel>,
     path: String,
-    /// After the host: key, content type and the like.
+    /// Headers after the host: key, content type and the like.
     headers: String,
     /// The fields that are the same in every body.
     constants: Map<String, Value>,
@@ -238,7 +238,7 @@ pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
     )
 }
 
-/// Fields under way, and what does not fit.
+/// Fields so far, and those that do not fit.
 struct Sheet<'a> {
     api: Api,
     inputs: Option<&'a [String]>,

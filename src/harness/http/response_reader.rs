@@ -8,9 +8,9 @@ use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 
-/// Of an answer with an error status.
+/// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
-/// Of a name or id that a server sent, in an example.
+/// The limit of a name or id that a server sent, in an example.
 const LONGEST_NAME: usize = 80;
 
 pub(super) type HttpFault = (FailureClass, String);

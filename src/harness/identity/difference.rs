@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::RunIdentity;
 use super::describe::short;
 
-/// One value that two results do not share.
+/// One value in which two results differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdentityDifference {
     /// As in [`RunIdentity::entries`].

@@ -1,4 +1,4 @@
-//! `GET`, with limits: one connection for each question, an answer of a few seconds and a few megabytes at most.
+//! `GET`, with limits: one connection for each query, an answer of a few seconds and a few megabytes at most.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl IdentityClient {
         Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })
     }
 
-    /// The body of a 200; nothing for every other answer, for one that is too large or too late, and for none.
+    /// The body of a 200; None for every other answer, for one that is too large or too late, and without an answer.
     pub async fn get(&self, path: &str) -> Option<IdentityReply> {
         timeout(self.limit, self.exchange(path)).await.ok()?
     }

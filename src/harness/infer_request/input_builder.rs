@@ -1,4 +1,4 @@
-//! Tensors under way: constants as they are agreed upon, and the inputs of one message.
+//! Tensors under construction: the fixed constants, and the inputs of one message.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub struct ConstantTensor {
     pub row: Bytes,
 }
 
-/// Inputs of a message under way.
+/// Inputs of a message under construction.
 pub struct MessageInputs {
     has_rows: bool,
     rows: usize,
@@ -43,7 +43,7 @@ impl MessageInputs {
     }
 }
 
-/// Constants under way, and what does not fit.
+/// Constants so far, and those that do not fit.
 pub struct InputBuilder<'a> {
     contract: &'a ModelMetadata,
     pub constants: Vec<ConstantTensor>,

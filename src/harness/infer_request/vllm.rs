@@ -37,7 +37,7 @@ pub fn sampling(ask: &Request) -> (Map<String, Value>, Request) {
         put("stop", Some(json!(words)));
         rest.stop_words = None;
     }
-    // An end token that does not exist ends nothing.
+    // An end token that does not exist never ends an answer.
     if rest.end_id == Some(-1) {
         rest.end_id = None;
         put("ignore_eos", Some(json!(true)));

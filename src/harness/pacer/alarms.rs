@@ -82,7 +82,7 @@ impl Alarms {
         if is_first {
             self.earlier.notify_one();
         }
-        // An error would mean that `run` has ended, and then so will whoever waits here.
+        // An error would mean that `run` has ended, and then the task that waits here ends too.
         let _ = told.await;
     }
 }

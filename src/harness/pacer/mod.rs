@@ -50,7 +50,7 @@ impl Pacer {
             timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &spec)?;
             let mut ready = self.timer.readable().await?;
             let mut expirations = [0u8; 8];
-            // An expiry that was cleared by setting the timer again reads EAGAIN: then wait once more.
+            // An expiry that was cleared by setting the timer again reads EAGAIN: then wait again.
             let _ = ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut expirations)?));
         }
     }

@@ -35,7 +35,7 @@ struct Head {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokenizer: Option<Digest>,
     requests: u64,
-    /// Of the plan: that of the result's `schedule_digest`.
+    /// The digest of the plan: the result's `schedule_digest`.
     digest: Digest,
 }
 

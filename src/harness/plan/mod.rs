@@ -110,7 +110,7 @@ pub(super) fn outside(spec: &BenchSpec, samples: &[ExternalSample]) -> Result<Re
     Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
 }
 
-/// The plan of a run that another process carried out: nothing of it is here.
+/// The plan of a run that another process carried out: empty here.
 pub(super) fn elsewhere() -> RequestSchedule {
     let ink = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, speech: None });
     RequestSchedule { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
@@ -217,8 +217,8 @@ impl RequestSchedule {
         self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
-    /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which go on from their own history, and prompts
-    /// that were drawn for one request alone are none.
+    /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which continue their history, and prompts
+    /// that were drawn for one request alone do not count.
     pub(super) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         let parts =
@@ -248,7 +248,7 @@ impl RequestSchedule {
         })
     }
 
-    /// Of the same samples, what was called for.
+    /// The plan of the same samples with the requests that were issued.
     pub(super) fn carried_out(&self, requests: Vec<PlannedRequest>) -> Self {
         let mut schedule = Self { requests, ..self.clone() };
         schedule.digest = schedule.digested();

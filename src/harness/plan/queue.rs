@@ -23,7 +23,7 @@ struct State {
     /// Taken and still to take, in order.
     drawn: Vec<PlannedRequest>,
     next: usize,
-    /// Goes on where `drawn` ends; None when nothing more can come.
+    /// Continues where `drawn` ends; None when no more can follow.
     more: Option<SessionDrawer>,
     /// What went wrong with it.
     failed: Option<HarnessError>,

@@ -1,4 +1,4 @@
-//! One message and its answers: how long they are waited for, and what they come to.
+//! One message and its answers: the time limits for them, and their outcome.
 
 mod kserve;
 mod response_reader;
@@ -63,7 +63,7 @@ pub(super) struct RequestAttempt<'a> {
 /// One request of a message, as responses make it.
 #[derive(Debug, Default)]
 pub(super) struct RequestProgress {
-    /// What it comes to, once it has ended.
+    /// The totals, once it has ended.
     pub counted: CountedTokens,
     pub server: Option<ServerStamps>,
     pub last_id: Option<i32>,
@@ -120,7 +120,7 @@ pub(super) struct AttemptAnswer {
     pub t_cancel: Option<u64>,
 }
 
-/// What is known while a message is under way.
+/// The state of a message in flight.
 #[derive(Default)]
 struct State {
     last_token: Cell<Option<u64>>,
@@ -246,7 +246,7 @@ impl RequestAttempt<'_> {
         }
     }
 
-    /// Resolves when nothing has moved for too long. One timer, moved only when it fires.
+    /// Resolves when no data has arrived for too long. One timer, moved only when it fires.
     async fn stalled(&self, last_token: &Cell<Option<u64>>) {
         let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
         loop {

@@ -28,7 +28,7 @@ pub(super) struct ResponseReader<'a> {
 /// Why listening came to a halt.
 pub(super) enum ReadOutcome {
     End,
-    /// So many tokens have come that the request is to be cancelled.
+    /// The token count at which the request is to be cancelled is reached.
     Cancel(CancelBy),
 }
 
@@ -72,7 +72,7 @@ impl<'a> ResponseReader<'a> {
         heard
     }
 
-    /// Notes how long so many pieces have waited for us since they were read.
+    /// Records how long this many pieces have waited since they were read.
     pub fn waited(&self, t_read: u64, pieces: u64) {
         if let (Some(collector), true) = (self.exchange.collector, pieces > 0) {
             let waited = self.exchange.clock.now().saturating_sub(t_read);
@@ -94,7 +94,7 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    /// Once, when so many tokens have come that the request is to be cancelled: how.
+    /// Once, at the token count at which the request is to be cancelled: how.
     pub fn cancelled_now(&self) -> Option<CancelBy> {
         let cancel = self.cancel.filter(|_| self.state.t_cancel.get().is_none())?;
         let is_due = self.parts.first().is_some_and(|part| part.account().tokens() >= cancel.after_tokens);
@@ -213,5 +213,5 @@ impl<'a> ResponseReader<'a> {
     }
 }
 
-/// Of a name that a server sent, in an example.
+/// The limit of a name that a server sent, in an example.
 const LONGEST_NAME: usize = 80;

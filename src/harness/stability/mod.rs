@@ -8,7 +8,7 @@
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
 //!
-//! Rates of false alarms stand with each bound; `tests/bench/verdicts.rs` measures those of queues.
+//! Rates of false alarms are given with each bound; `tests/bench/verdicts.rs` measures those of queues.
 
 mod cold_start;
 mod freeze;

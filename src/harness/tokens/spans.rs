@@ -5,7 +5,7 @@
 
 use super::ChunkTokens;
 
-/// The server's count of tokens after so many chunks.
+/// The server's count of tokens after this many chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UsageMark {
     pub chunks: usize,
@@ -58,7 +58,7 @@ pub(super) const fn assumed(chunk: ChunkTokens) -> u32 {
     }
 }
 
-/// At least so many.
+/// The fewest tokens that the span can have.
 fn certain(span: &[ChunkTokens]) -> u64 {
     let least = |chunk: &ChunkTokens| match chunk {
         ChunkTokens::Exact(tokens) => u64::from(*tokens),
@@ -68,7 +68,7 @@ fn certain(span: &[ChunkTokens]) -> u64 {
     span.iter().map(least).sum()
 }
 
-/// The tokens of each chunk of a span that has so many in all; none where several distributions are possible.
+/// The tokens of each chunk of a span with this total; None where several distributions are possible.
 fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
     if let [ChunkTokens::Exact(_)] = span {
         let ChunkTokens::Exact(own) = span[0] else { return None };

@@ -20,7 +20,7 @@ pub enum Policy {
     GuaranteedNoEvict,
     /// Admit what fits for one more step; pause the youngest when short. A paused request computes its context again.
     MaxUtilization,
-    /// Admit only when nothing runs.
+    /// Admit only when no request runs.
     StaticBatch,
 }
 
@@ -107,7 +107,7 @@ pub struct CoreStep {
     pub paused: usize,
 }
 
-/// What the core holds, for whoever watches it.
+/// The core's current contents, for observers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreLoad {
     /// Requests inside.

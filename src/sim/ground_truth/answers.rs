@@ -12,7 +12,7 @@ use crate::triton::proto::inference::{
     ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
 };
 
-/// Five bytes stand before every message: not compressed, and its length.
+/// Five bytes precede every message: not compressed, and its length.
 const PREFIX: usize = 5;
 
 pub(super) struct TruthAnswers {

@@ -28,7 +28,7 @@ pub use script::ResponseScript;
 /// What the server does with a request.
 #[derive(Clone, Debug)]
 pub enum ResponsePattern {
-    /// All tokens at once, so many, one to a message.
+    /// This many tokens, all at once, one to a message.
     AtOnce { tokens: u32 },
     /// As the script defines.
     Scripted(ResponseScript),
@@ -60,7 +60,7 @@ impl GroundTruthServer {
         Self::with_streams(manner, STREAMS)
     }
 
-    /// A connection may carry as many requests at once as a client likes.
+    /// A connection may carry any number of requests at once.
     pub fn without_limit(manner: ResponsePattern) -> std::io::Result<Self> {
         Self::with_streams(manner, u32::MAX)
     }

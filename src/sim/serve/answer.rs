@@ -41,7 +41,7 @@ pub(super) struct ServedAnswer {
     pub row: i32,
     /// Which sequence of the request.
     pub sequence: i32,
-    /// One voice for each beam; there is at least one.
+    /// One speaker for each beam; there is at least one.
     pub beams: Vec<TokenSpeaker>,
     /// The tokens of each beam, where they depend on each other.
     pub decoded: Option<Vec<Vec<i32>>>,
@@ -145,7 +145,7 @@ impl ServedAnswer {
         ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
     }
 
-    /// A response with nothing but the final flag.
+    /// A response with only the final flag.
     pub(super) fn empty_final(&self) -> ModelStreamInferResponse {
         Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true)
     }

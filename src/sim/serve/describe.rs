@@ -37,7 +37,7 @@ pub(super) fn metadata(model: &LoadedModel) -> ModelMetadataResponse {
     }
 }
 
-/// Of one model, or of all if `name` is empty.
+/// The statistics of one model, or of all if `name` is empty.
 pub(super) fn statistics(
     inner: &ServiceInner,
     name: &str,

@@ -59,7 +59,7 @@ pub struct SimOptions {
     pub load_seconds: f64,
     /// HTTP/2 streams of one connection. Triton sets no limit.
     pub max_concurrent_streams: Option<u32>,
-    /// How long streams may go on after the stop.
+    /// How long streams may continue after the stop.
     pub exit_timeout: Duration,
     pub faults: Faults,
 }
@@ -84,9 +84,9 @@ impl SimOptions {
 /// What goes wrong on purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// [`serve`] fails at once when so many requests were answered.
+    /// [`serve`] fails at once after this many answered requests.
     pub die_after_requests: Option<u64>,
-    /// No token any more after so many; the server still reports that it is ready.
+    /// No further token after this many; the server still reports that it is ready.
     pub stall_after_tokens: Option<u64>,
     /// The port opens and the server never reports that it is ready.
     pub never_ready: bool,

@@ -8,13 +8,13 @@ use tokenizers::Tokenizer;
 
 use super::load::{LoadFailure, LoadedModel};
 
-/// What stands in for a tokenizer: bytes of UTF-8 for each token, about what tokenizers make of English.
+/// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// Counts prompt tokens for all text models of a repository.
 #[derive(Debug)]
 pub(super) enum PromptTokens {
-    /// Of the folder that a model's parameter `tokenizer_dir` names.
+    /// From the folder that a model's parameter `tokenizer_dir` names.
     Counted {
         tokenizer: Box<Tokenizer>,
         add_special_tokens: bool,

@@ -30,7 +30,7 @@ use crate::triton::proto::inference::{
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
-/// What every call shares.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(super) struct ServiceInner {
     pub models: BTreeMap<String, LoadedModel>,

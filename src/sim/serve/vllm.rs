@@ -79,7 +79,7 @@ pub(super) fn engine(version: &Path) -> Result<LoadedEngine, String> {
     Ok(LoadedEngine {
         limits,
         instances: 1,
-        // No limit of its own: prompt and answer share one.
+        // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,
         max_seq_len,
         max_beam_width: 1,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// A question that was not answered. Reads as one line: `ModelConfig of `m` at host:8001: …`.
+/// A failed call. Reads as one line: `ModelConfig of `m` at host:8001: …`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{asked} at {address}: {why}")]
 pub struct ClientError {
@@ -23,7 +23,7 @@ pub enum ClientErrorKind {
     /// No connection, or one that broke.
     #[error("no connection: {0}")]
     Connect(String),
-    /// Another protocol than the one that was spoken.
+    /// The server uses another protocol than the client.
     #[error("{0}")]
     Protocol(String),
     /// The server's own message, and its gRPC status.

@@ -44,7 +44,7 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensor
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
-/// A question about the server is answered at once, or something is wrong.
+/// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What a log setting is set to.
@@ -101,7 +101,7 @@ impl TritonClient {
         self
     }
 
-    /// The largest answer that is taken, bytes: for servers that are not trusted.
+    /// The largest answer that is accepted, bytes: for untrusted servers.
     #[must_use]
     pub fn message_limit(mut self, bytes: usize) -> Self {
         self.service = self.service.max_decoding_message_size(bytes);
@@ -135,7 +135,7 @@ impl TritonClient {
         Ok(self.call("ServerReady", self.service.clone().server_ready(ServerReadyRequest {})).await?.ready)
     }
 
-    /// gRPC's own health check. A server that is leaving is not serving while what is in flight goes on.
+    /// gRPC's own health check. A server that is shutting down is not serving, while calls in flight continue.
     pub async fn is_serving(&self) -> Result<bool, ClientError> {
         let answer = self.call("health Check", self.health.clone().check(HealthCheckRequest::default())).await?;
         Ok(answer.status() == ServingStatus::Serving)
@@ -298,7 +298,7 @@ fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
         .map_err(wrong)
 }
 
-/// An IPv6 address as it stands in a URL.
+/// An IPv6 address as written in a URL.
 pub(super) fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }

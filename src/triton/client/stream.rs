@@ -35,7 +35,7 @@ enum State {
 /// One response of a stream. Its id shows which request it answers: ids should differ.
 #[derive(Clone, Debug)]
 pub struct StreamResponse {
-    /// What went wrong with this request; the stream goes on.
+    /// The error of this request; the stream continues.
     pub error: Option<String>,
     pub response: ModelInferResponse,
     /// `triton_final_response`. `None`: the server does not report it. Errors of the server itself have no mark.

@@ -126,7 +126,7 @@ impl HttpClient {
         if status.is_success() { Ok(text) } else { Err(self.refused(asked, status, &text)) }
     }
 
-    /// A question that is answered by the status alone.
+    /// A query that is answered by the status alone.
     async fn yes(&mut self, path: &str) -> Result<bool, ClientError> {
         let asked = format!("GET {path}");
         let response = self.ask(Method::GET, path, Bytes::new()).await?;

@@ -101,7 +101,7 @@ impl Lines {
             }
             self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
         }
-        // Comments, ids and names of events mean nothing here.
+        // Comments, ids and names of events are ignored.
     }
 
     fn end_event(&mut self) {

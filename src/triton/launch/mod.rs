@@ -83,9 +83,9 @@ pub struct LaunchedServer {
     pub ranks: Vec<Rank>,
     /// The command, in pieces that read well one below the other; joined they are the command.
     pub command: Vec<Vec<String>>,
-    /// What its environment has beyond ours.
+    /// Variables that its environment has in addition to ours.
     pub env: Vec<(String, String)>,
-    /// What of our environment it must not have; `*` at the end stands for anything.
+    /// Variables of our environment that it must not have; `*` at the end matches anything.
     pub unset: Vec<String>,
     pub world: LaunchWorld,
     /// Files and folders that it makes beside the task's own log.
@@ -114,11 +114,11 @@ pub struct Rank {
 pub enum LaunchWorld {
     /// One process group.
     Process,
-    /// A launcher with so many ranks below it.
+    /// A launcher with this many ranks below it.
     Mpi { ranks: u32 },
     /// `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many tasks.
+    /// A step with this many tasks.
     Slurm { ranks: u32 },
 }
 
@@ -129,7 +129,7 @@ impl LaunchedServer {
     }
 }
 
-/// Why nothing can be started: all of it.
+/// All reasons why the servers cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.iter().map(SpecProblem::line).collect::<Vec<_>>().join("; "))]
 pub struct LaunchError {

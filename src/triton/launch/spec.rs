@@ -178,6 +178,6 @@ pub struct LaunchTuning {
     pub trace_config: Vec<String>,
     pub rate_limit: Option<String>,
     pub rate_limit_resource: Vec<String>,
-    /// Option → values, as they stand on the command line.
+    /// Option → values, as on the command line.
     pub options: Vec<(String, String)>,
 }

@@ -20,7 +20,7 @@ fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     }
 }
 
-/// `servers` servers, each with so many copies of a model.
+/// `servers` servers, each with `copies` copies of a model.
 fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
     let ports =
         place(Bases { grpc: Some(10_000), http: Some(20_000), metrics: Some(30_000) }, servers as usize).unwrap();

@@ -20,7 +20,7 @@ pub struct Advice {
     pub arithmetic: Vec<String>,
     /// What would have to be known for more.
     pub unknown: Vec<String>,
-    /// tensor_parallelism with which it would fit, where nothing smaller helps.
+    /// The tensor_parallelism with which it would fit, where no smaller change helps.
     pub tensor_parallelism: Option<u32>,
 }
 

@@ -73,9 +73,9 @@ pub enum KvShare {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     pub shape: Option<ModelSplit>,
-    /// Of one GPU.
+    /// The memory of one GPU.
     pub memory: Option<f64>,
-    /// Of one GPU, and where the number is from.
+    /// The weights on one GPU, and the source of the number.
     pub weights: Option<(f64, &'static str)>,
     /// What else the runtime is known to hold.
     pub workspace: f64,
@@ -85,7 +85,7 @@ pub struct Fit {
     pub max_num_tokens: Option<f64>,
     pub max_seq_len: Option<f64>,
     pub max_beam_width: f64,
-    /// Of the KV cache.
+    /// The fraction for the KV cache.
     pub fraction: Option<f64>,
     pub share: KvShare,
 }
@@ -109,7 +109,7 @@ impl Default for Fit {
 }
 
 impl Fit {
-    /// Of an engine, with what it was built for.
+    /// From an engine, with its build limits.
     pub fn of(engine: &EngineConfig) -> Self {
         let build = &engine.build_config;
         Self {

@@ -27,7 +27,7 @@ pub enum MetricKind {
     Untyped,
 }
 
-/// A number; JSON has no name for those that are none.
+/// A number; JSON has no representation for NaN and infinity.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct MetricValue(pub f64);
 

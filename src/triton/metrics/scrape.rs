@@ -1,4 +1,4 @@
-//! Polling `/metrics` of several servers on a thread of its own, for as long as something else goes on.
+//! Polls `/metrics` of several servers on a thread of its own, while other work runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub struct Tick {
 }
 
 impl Scrape {
-    /// The answers of some of the servers.
+    /// The part of the scrape for some of the servers.
     #[must_use]
     pub fn part(&self, is_its: impl Fn(&HttpAddress) -> bool) -> Self {
         let own: Vec<usize> = (0..self.servers.len()).filter(|server| is_its(&self.servers[*server])).collect();

@@ -182,7 +182,7 @@ impl<'t> Lexer<'t> {
         read(self)
     }
 
-    /// At most so many digits: their value and how many there were; none is no number.
+    /// At most `most` digits: their value and how many there were; no digits are an error.
     fn digits(&mut self, radix: u32, most: usize) -> Option<(u32, usize)> {
         let (mut value, mut length) = (0, 0);
         while length < most

@@ -55,7 +55,7 @@ pub struct Unfilled {
     pub bytes: Range<usize>,
 }
 
-/// Reads a config.pbtxt; an unfilled `${…}` is an error wherever it stands.
+/// Reads a config.pbtxt; an unfilled `${…}` is an error at every position.
 pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
     if let Some(unfilled) = unfilled(text).into_iter().next() {
         return Err(PbtxtError::new(

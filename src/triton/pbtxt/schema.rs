@@ -138,7 +138,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
         (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
         (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
-            // The server also reads numbers that have no enum name; their meaning is undefined.
+            // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
                 whole(word).and_then(|number| i32::try_from(number).ok()).filter(|n| words.get_value(*n).is_some())
             });

@@ -18,9 +18,9 @@ pub struct Parameter {
     pub default: Option<&'static str>,
     /// The models whose templates have it.
     pub models: &'static [&'static str],
-    /// Its key among the `parameters` of a config; empty if it stands elsewhere.
+    /// Its key among the `parameters` of a config; empty if it is elsewhere.
     pub key: &'static str,
-    /// Whether it stands bare in the text.
+    /// Whether its value is bare in the text.
     pub is_bare: bool,
     /// What the backend does without it; empty if it cannot be without.
     pub unset: &'static str,
@@ -66,7 +66,7 @@ const LLM: &[&str] = &["tensorrt_llm"];
 
 type Models = &'static [&'static str];
 
-/// One that stands bare in the text.
+/// A parameter whose value is bare in the text.
 const fn bare(
     name: &'static str,
     kind: ParameterKind,
@@ -168,7 +168,7 @@ pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
 }
 
-/// The parameter with this name: its template name, its key, or the name in NVIDIA's
+/// The numeric parameter of an engine's model with this name: its template name, its key, or the name in NVIDIA's
 /// harness (`kvcache_free_gpu_mem_frac`).
 pub fn knob(name: &str) -> Option<&'static Parameter> {
     let name = match meaning(name, &Value::from(0)) {

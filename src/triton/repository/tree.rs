@@ -152,7 +152,7 @@ fn one(
     (text, filled)
 }
 
-/// A value can break a text: a quote in it ends the text it stands in.
+/// A value can break a text: a quote in it ends the surrounding text.
 fn readable(template: &SourceText, text: &str, mistakes: &mut Diagnostics) {
     let source = SourceText::new(format!("{} (filled)", template.name()), text);
     let wrong = match PbtxtDocument::parse(text) {

@@ -112,7 +112,7 @@ impl ServerCertVerifier for NamedCertificates {
     }
 }
 
-/// `insecure`: whoever answers is the server.
+/// `insecure`: any server certificate is accepted.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub Arc<CryptoProvider>);
 

@@ -69,7 +69,7 @@ impl Open {
         self.listener.local_addr()
     }
 
-    /// Serves until `stopped`; calls in flight then go on by themselves.
+    /// Serves until `stopped`; calls in flight then continue on their own.
     pub async fn serve(self, inner: Arc<ServiceInner>, stopped: CancellationToken) {
         loop {
             let accepted = tokio::select! {

@@ -47,7 +47,7 @@ pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
     }
 }
 
-/// What an ensemble cannot have, because it runs nothing itself.
+/// Fields that an ensemble cannot have, because it runs no model code itself.
 fn frame(look: &mut Look<'_>) {
     let config = &look.model.config;
     let set = [
@@ -236,7 +236,7 @@ fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
     let has_batches = config.max_batch_size > 0;
     let model = "the ensemble";
     let mut first: BTreeMap<&str, Seen> = BTreeMap::new();
-    // Of the ensemble's own tensors the server compares what they are reshaped to; of a member's, the dims.
+    // For the ensemble's own tensors the server compares the shape after `reshape`; for a member's, the dims.
     let inputs = config.input.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
     let outputs = config.output.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
     for (name, data_type, dims, reshape) in inputs.chain(outputs) {

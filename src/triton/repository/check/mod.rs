@@ -93,7 +93,7 @@ fn repository(
     Ok(())
 }
 
-/// One model's config.pbtxt; nothing if it cannot be read at all.
+/// One model's config.pbtxt; None if it cannot be read at all.
 fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
     let path = folder.join("config.pbtxt");
     let shown = path.display().to_string();
