@@ -88,7 +88,7 @@ pub(super) struct Collector {
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
-    /// Outputs beside tokens.
+    /// Outputs besides tokens.
     pub more: OutputTallies,
     pub keeps_timelines: bool,
     /// Texts of successful requests, to be counted after the run.

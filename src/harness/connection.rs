@@ -44,7 +44,7 @@ pub(super) struct Connection {
     port: u16,
     clock: BenchClock,
     pub in_flight: Cell<usize>,
-    /// When any stream of this server, as this worker sees it, last had a token.
+    /// When any stream of this server last had a token, as seen by this worker.
     pub last_token: Rc<Cell<u64>>,
     live: RefCell<Option<ConnectionSender>>,
     /// One attempt at a time; the rest wait for it.
@@ -63,7 +63,7 @@ pub(super) struct Connection {
     limits: ResponseLimits,
     /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
-    /// Of calls, by method: the same for every request.
+    /// Heads of calls, by method: the same for every request.
     heads: RefCell<BTreeMap<&'static str, Request<()>>>,
 }
 
@@ -144,7 +144,7 @@ impl Connection {
         self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
     }
 
-    /// Requests that may be in flight at once, as far as the connection goes.
+    /// The most requests in flight at once on this connection.
     pub fn room(&self) -> usize {
         if self.is_shared { usize::MAX } else { self.max_streams() }
     }
@@ -167,12 +167,12 @@ impl Connection {
         self.max_streams.get()
     }
 
-    /// Connections that were lost and made again.
+    /// Connections that were lost and opened again.
     pub fn reconnects(&self) -> u32 {
         self.pool.as_ref().map_or(self.connects.get(), |_| 0)
     }
 
-    /// What requests go through; connects when there is no living connection.
+    /// Returns the sender for requests; connects when there is no open connection.
     pub async fn sender(&self) -> Result<ConnectionSender, String> {
         if let Some(sender) = self.living() {
             return Ok(sender);

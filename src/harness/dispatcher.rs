@@ -30,7 +30,7 @@ pub(super) struct Dispatcher {
     pub freed: Rc<Notify>,
     pub alarms: Alarms,
     pub counts: DispatchCounts,
-    /// What ended the worker before its time.
+    /// The error that ended the worker early.
     pub failed: RefCell<Option<HarnessError>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct DispatchCounts {
     pub issued: Cell<u64>,
     pub lost: Cell<u64>,
     pub waited_for_stream: Cell<u64>,
-    /// Arrivals that waited because as many were in flight as may be.
+    /// Arrivals that waited because the limit on requests in flight was reached.
     pub held_back: Cell<u64>,
     turn: Cell<usize>,
 }
@@ -78,7 +78,7 @@ impl Dispatcher {
             let requests = session.len() as u64;
             let mut messages = self.job.messages(session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
-            // Built before its time, so that building is not lateness.
+            // Built before its time, so that building does not cause lateness.
             let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
                 add(&self.counts.lost, requests);
                 continue;
@@ -147,7 +147,7 @@ impl Dispatcher {
         }
     }
 
-    /// One user of a closed loop: a session, a pause, the next session, while the level is above him.
+    /// One user of a closed loop: a session, a pause, the next session, while the level includes this user.
     async fn user(self: Rc<Self>, user: u32) {
         let Scenario::Concurrency { users } = &self.job.spec.scenario else { return };
         let level = f64::from(user) + 1.0;

@@ -28,7 +28,7 @@ use crate::event::Stop;
 const RUN_UP: Duration = Duration::from_millis(20);
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BenchProgress {
     pub scheduled: u64,
@@ -189,7 +189,7 @@ async fn race(
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }
 
-/// What TLS connections are made with; its files are read once.
+/// The settings of TLS connections; their files are read once.
 fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
     let Protocol::Http(http) = protocol else { return Ok(None) };
     http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)

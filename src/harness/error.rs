@@ -1,4 +1,4 @@
-//! Why a measurement could not take place at all. What goes wrong *within* one is in its result.
+//! Why a measurement could not take place at all. Errors *within* a measurement are in its result.
 
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]

@@ -80,7 +80,7 @@ impl SampleCache {
         self.samples.requests.get(index as usize)
     }
 
-    /// What is sent for a sample, under the id of a request: made now, unless it is ready.
+    /// The message for a sample, under the id of a request: built now, unless it is ready.
     pub fn message(&self, sample: u32, id: u64) -> Result<Bytes, HarnessError> {
         let ready = self.bodies.get(sample as usize).and_then(|body| lock(body).clone());
         let body = match ready {
@@ -131,7 +131,7 @@ impl CallInlet {
         }
     }
 
-    /// Calls for samples, by ticket and index, all at the instant of this call.
+    /// Issues samples, by ticket and index, all at the instant of this call.
     pub fn issue(&self, calls: impl IntoIterator<Item = (u64, usize)>) {
         let at = Instant::now();
         if let Some(begun) = lock(&self.begun).take() {
@@ -168,7 +168,7 @@ pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
     samples.iter().enumerate().map(request).collect()
 }
 
-/// The plan as it came: one request for each call, at its time.
+/// The plan as it was carried out: one request for each call, at its time.
 pub(super) fn called(
     samples: &RequestSchedule,
     log: &[(u32, Instant)],
@@ -208,7 +208,7 @@ impl std::fmt::Debug for CallListener {
     }
 }
 
-/// What one worker takes its requests from.
+/// The source of one worker's requests.
 pub(super) struct CallInbox {
     pub desk: Arc<SampleCache>,
     pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,

@@ -11,7 +11,7 @@ use super::record::ServerStamps;
 use super::request_attempt::CallKind;
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
-/// What came of one output.
+/// The counts of one output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OutputTally {
     pub responses: u64,
@@ -43,7 +43,7 @@ pub(super) fn parse(message: Bytes, call: CallKind) -> Result<Option<ModelInferR
     })
 }
 
-/// Counts what the response has beside its tokens. Stamps, when it has them.
+/// Counts the response's outputs besides tokens. Stamps, when it has them.
 pub(super) fn note(
     tallies: &mut OutputTallies,
     response: &ModelInferResponse,

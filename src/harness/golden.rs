@@ -248,7 +248,7 @@ fn the_headline_says_what_came_of_the_promises() {
     assert!(!late_by(0, limit).headline().contains("goodput"));
 }
 
-/// Two sums of the run that should agree and do not.
+/// Two sums of the run that should agree and differ.
 #[test]
 fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);

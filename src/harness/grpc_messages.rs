@@ -123,7 +123,7 @@ pub(super) struct ScannedResponse<'a> {
     pub row: u32,
     /// The answer's bytes.
     pub raw: &'a [u8],
-    /// There is more than an error.
+    /// The message holds more than an error.
     pub has_response: bool,
     /// The id of the request, as the response repeats it.
     pub id: &'a [u8],

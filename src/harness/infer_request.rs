@@ -1,6 +1,6 @@
 //! A request's message: which tensors, in the names and shapes of the model that the server describes.
 //!
-//! Settled once before the run; every message is then a copy of constants and its own prompt.
+//! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
 mod input_builder;
 mod tensor;
@@ -104,7 +104,7 @@ pub(super) struct InferRequestTemplate {
 }
 
 impl InferRequestTemplate {
-    /// Holds the request block against the model. Errors: everything that does not fit.
+    /// Checks the request block against the model. Errors: everything that does not fit.
     pub fn agree(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
@@ -264,7 +264,7 @@ impl InferRequestTemplate {
         ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
 
-    /// What every response names.
+    /// The names that every response carries.
     pub fn model(&self) -> &str {
         &self.model
     }

@@ -1,4 +1,4 @@
-//! How near a measurement came to its limits, as one number that a search can fit a line to.
+//! How near a measurement is to its limits, as one number that a search can fit a line to.
 
 use super::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use super::metric::percentile;
@@ -8,7 +8,7 @@ use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
 const FAR: f64 = 3.0;
-/// Hardly held, or hardly missed.
+/// Barely held, or barely missed.
 const NEAR: f64 = 0.01;
 
 impl Measured {
@@ -39,7 +39,7 @@ impl Measured {
             whole = f64::max(whole, of.clamp(-FAR, FAR));
             half = f64::max(half, of.clamp(-FAR, FAR));
         }
-        // What no limit measures: failures beyond their budget, a lost server.
+        // Problems that no limit measures: failures beyond their budget, a lost server.
         if whole < 0.0 && !self.result.verdict.is_valid() {
             if self.is_overload_only() {
                 // The queue grew all the time: the limit held only because the probe was short.

@@ -283,7 +283,7 @@ impl PreflightResult {
             );
         }
         if self.cpu_share_max > CPU {
-            // A closed loop pushes as hard as it can, also against a real server.
+            // A closed loop sends as fast as it can, also against a real server.
             let severity = if self.users.is_some() { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
             add(
                 severity,

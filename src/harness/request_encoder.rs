@@ -55,7 +55,7 @@ impl RequestEncoder {
         })
     }
 
-    /// What is sent for one request, but for its id: that comes with [`Self::addressed`].
+    /// The message for one request, without its id: [`Self::addressed`] adds that.
     pub fn unaddressed(
         &self,
         schedule: &RequestSchedule,

@@ -29,7 +29,7 @@ const TAKEN_AT_ONCE: usize = 32 << 10;
 /// The limit of an answer to a query before the run.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// What comes back.
+/// A response.
 pub(super) struct RpcResponse {
     stream: RecvStream,
     /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
@@ -38,7 +38,7 @@ pub(super) struct RpcResponse {
 }
 
 pub(super) enum RpcPart {
-    /// What one DATA frame held.
+    /// The content of one DATA frame.
     Data(Bytes),
     /// Once, where the other is moved about for every token.
     Trailers(Box<HeaderMap>),

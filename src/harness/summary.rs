@@ -34,7 +34,7 @@ pub(super) struct RunStart {
     pub zero: std::time::Instant,
 }
 
-/// `untaken`: requests that no user of a closed loop came to, because the run was stopped.
+/// `untaken`: requests that no user of a closed loop reached, because the run was stopped.
 pub(super) fn summarise(
     spec: &BenchSpec,
     schedule: &Arc<RequestSchedule>,
@@ -223,7 +223,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     tokens
 }
 
-/// What every successful answer was counted by; where that is not the same for all, how many by what.
+/// The token source of every successful answer; where it differs between answers, the count for each.
 fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
     let all = ok(records).count();
     let mut answers = BTreeMap::<TokenSource, usize>::new();
@@ -238,7 +238,7 @@ fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
         TokenSource::Chunks => CHUNKS.to_owned(),
         TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
     };
-    // What the interface counts by comes first.
+    // The interface's own source comes first.
     let order = [
         TokenSource::OutputIds,
         TokenSource::Responses,
@@ -319,7 +319,7 @@ pub(super) fn e2e(record: &RequestRecord) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
-/// What the window of most numbers is.
+/// The definition of the window of most numbers.
 pub const FULL: &str = "full: schedule start to the end of the last successful request";
 
 fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {

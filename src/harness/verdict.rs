@@ -81,7 +81,7 @@ pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     found.0
 }
 
-/// What was found so far.
+/// The findings so far.
 pub(super) struct VerdictFindings(Vec<Reason>);
 
 impl VerdictFindings {
@@ -116,7 +116,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
             ),
         );
     }
-    // No budget allows that.
+    // No failure budget allows that.
     let is_budgeted = spec.limits.further.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
@@ -149,7 +149,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     }
 }
 
-/// What in answers contradicts their protocol. Nothing of it is in a number; some of it makes the rest doubtful too.
+/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
 fn violations(result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
@@ -202,7 +202,7 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 
 fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let is_server = spec.scenario.is_open_loop();
-    // Arrivals that are held back are late by order, and their wait is in their latency.
+    // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
     if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
         let ttft = result.latency.ttft.p50.unwrap_or(0.0);

@@ -15,7 +15,7 @@ use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestM
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
 
-/// Why a job could not be done.
+/// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The request does not fit.
@@ -90,7 +90,7 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
     }
 }
 
-/// What a test was of.
+/// The identity of a test.
 struct About<'a> {
     round: &'a Round,
     probed: LibraryFacts,
@@ -121,7 +121,7 @@ impl About<'_> {
         }
         say(&ChildMessage::Zero(Moment::of(measured.zero)));
         harness::write(&test.out, &measured)?;
-        // The last file: where it is, the test was whole.
+        // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
         std::fs::write(&path, text).map_err(|error| ChildError::System(format!("{}: {error}", path.display())))?;
@@ -182,7 +182,7 @@ impl About<'_> {
 }
 
 impl LibraryFacts {
-    /// In what the library is not the round's, each in a sentence.
+    /// Where the library differs from the round's, each in a sentence.
     pub fn mismatches(&self, round: &Round) -> Vec<String> {
         let mut found = Vec::new();
         let pin = &round.loadgen;

@@ -8,7 +8,7 @@ use super::clock::Moment;
 use crate::harness::BenchSpec;
 use crate::mlperf::{DatasetRecord, Division, MlperfScenario, Seeds, TestMode};
 
-/// The file that the child is started with.
+/// The job file, with which the child is started.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildJob {
@@ -62,7 +62,7 @@ pub struct LoadgenTest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildMessage {
-    /// What happens now.
+    /// The current phase.
     Phase(String),
     /// Samples issued, answered, failed so far.
     Progress {

@@ -15,7 +15,7 @@ const NS: f64 = 1e9;
 /// A nanosecond in ms.
 const MS: f64 = 1e-6;
 
-/// Every number that the scenario is judged by, and those beside it.
+/// Every number that decides the scenario, and the secondary ones.
 pub fn numbers(
     said: &Detail,
     scenario: MlperfScenario,
@@ -128,7 +128,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// One line: what the scenario is judged by.
+/// One line: the number that decides the scenario.
 pub fn headline(said: &Detail, scenario: MlperfScenario) -> String {
     let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));

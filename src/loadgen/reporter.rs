@@ -66,7 +66,7 @@ pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_
     ReporterOutput { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
 }
 
-/// What the reporter brings back.
+/// The output of the reporter.
 pub struct ReporterOutput {
     pub reporting: ReportingDelay,
     /// When the report reached LoadGen, by ticket.

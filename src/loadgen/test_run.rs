@@ -25,7 +25,7 @@ pub(super) enum TestOutcome {
     Cut(Measured),
 }
 
-/// What came of a test, from its three threads.
+/// The outcome of a test, from its three threads.
 pub(super) struct TestParts {
     pub measured: Measured,
     pub reported: ReporterOutput,
@@ -58,7 +58,7 @@ async fn obey(mut asked: Signal, stop: &Stop) {
     std::future::pending::<()>().await;
 }
 
-/// Without leaving in order, for which LoadGen's thread would have to be joined.
+/// Exits without cleanup, which would have to join LoadGen's thread.
 pub(super) fn end_at_once() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
 }

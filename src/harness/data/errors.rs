@@ -7,7 +7,7 @@ use crate::harness::HarnessError;
 /// How many errors are shown; the rest is counted.
 const SHOWN: usize = 20;
 
-/// What is wrong with a file so far.
+/// The errors of a file so far.
 pub(in crate::harness) struct DataErrors<'a> {
     file: &'a Path,
     found: Vec<String>,

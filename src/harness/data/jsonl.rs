@@ -11,7 +11,7 @@
 //! | `session_id` | `session` | lines of one session are its turns, in order |
 //! | `delay` | | ms after the answer before |
 //!
-//! Other keys are left alone.
+//! Other keys are ignored.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ use super::prompt_renderer::words_of;
 use super::{CorpusRecord, CorpusTurn, DataErrors, DataKind, PromptFile, PromptPart, PromptTokenizer, RandomStream};
 use crate::harness::HarnessError;
 
-/// A longer line is no line.
+/// A longer line is an error.
 const LONGEST_LINE: u64 = 256 << 20;
 
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ fn row(line: &[u8], kind: DataKind) -> Result<Row, String> {
     serde_json::from_slice(line).map_err(|error| plain(&error))
 }
 
-/// Without serde's own line, which is always 1.
+/// Without serde's own line number, which is always 1.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);

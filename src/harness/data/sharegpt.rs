@@ -27,7 +27,7 @@ struct Message {
     value: String,
 }
 
-/// The entries, and what was left out and why.
+/// The entries, and which were left out and why.
 pub(super) fn read(
     data: &PromptFile,
     speech: Option<&PromptTokenizer>,

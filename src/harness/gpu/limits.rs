@@ -1,4 +1,4 @@
-//! How far a GPU may go.
+//! Limits for GPU metrics.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

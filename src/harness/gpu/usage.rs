@@ -166,7 +166,7 @@ fn reasons(inside: &[&GpuReading]) -> Option<BTreeMap<String, f64>> {
 
 type Field = fn(&GpuReading) -> Option<f64>;
 
-/// Of each GPU, what is worth a picture.
+/// The series of each GPU that are worth a plot.
 fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
     let fields: [(&str, Field); 5] = [
         ("power W", |reading| reading.power_w),

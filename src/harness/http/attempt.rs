@@ -35,7 +35,7 @@ pub(crate) struct HttpAttempt<'a> {
     pub last_token_of_server: &'a Cell<u64>,
 }
 
-/// What came of it.
+/// The outcome of the request.
 #[derive(Debug, Default)]
 pub(crate) struct HttpOutcome {
     /// Every event as it came, where answers become part of later prompts.

@@ -25,13 +25,13 @@ pub(super) struct ResponseHead {
     pub keeps_alive: bool,
 }
 
-/// What the next bytes were.
+/// The kind of the next bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeStep<'a> {
     /// All bytes are used up.
     More,
     Head(ResponseHead),
-    /// Of the body.
+    /// A piece of the body.
     Data(&'a [u8]),
     /// The answer is whole.
     End,
@@ -75,7 +75,7 @@ impl Decoder {
         matches!(self.state, State::Head) && self.head.is_empty()
     }
 
-    /// The connection was closed: may an answer end like that?
+    /// Whether an answer may end here, now that the connection is closed.
     pub const fn may_end(&self) -> bool {
         matches!(self.state, State::UntilClose | State::End)
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 beside gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
+//! HTTP/1.1, besides gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
 //!
 //! ```text
 //!  Dialect ─body→ Pool ─read, stamped→ Decoder ─pieces→ Events ─events→ scan ─tokens→ Listener

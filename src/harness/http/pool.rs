@@ -21,13 +21,13 @@ pub(crate) struct ConnectionPool {
     idle: RefCell<Vec<HttpSocket>>,
     tls: Option<Connector>,
     failed: RefCell<Option<(Instant, String)>>,
-    /// Connections made.
+    /// Connections opened.
     pub opened: Cell<u32>,
-    /// Kept ones that the server had closed while they were idle, as every server may.
+    /// Kept connections that the server closed while they were idle, as every server may.
     pub idle_closed: Cell<u32>,
     /// Requests sent again over a new connection, because the server closed a kept one before any byte of an answer.
     pub resent: Cell<u32>,
-    /// Where all connections of a worker read to, one at a time.
+    /// The read buffer that all connections of a worker share, one at a time.
     pub buffer: RefCell<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection of one's own, and whether it was used before.
+    /// A connection for one request, and whether it was used before.
     pub async fn take(&self) -> Result<(HttpSocket, bool), String> {
         while let Some(mut socket) = self.idle.borrow_mut().pop() {
             if socket.is_quiet() {
@@ -90,7 +90,7 @@ impl ConnectionPool {
         Ok(())
     }
 
-    /// A new one.
+    /// A new connection.
     pub async fn open(&self) -> Result<HttpSocket, String> {
         if let Some((at, why)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER

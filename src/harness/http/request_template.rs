@@ -15,7 +15,7 @@ use rand::RngExt;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpRequestTemplate {
     pub api: Api,
-    /// What answers are to name.
+    /// The names that answers must carry.
     pub model: String,
     pub streams: bool,
     pub cancel: Option<Cancel>,
@@ -26,7 +26,7 @@ pub(crate) struct HttpRequestTemplate {
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
     pub prompt_ids: bool,
-    /// What the interface calls the number of tokens to make.
+    /// The interface's name for the number of tokens to generate.
     length_key: &'static str,
     seed: u64,
     seed_key: Option<&'static str>,
@@ -43,7 +43,7 @@ pub(super) struct Offered {
 }
 
 impl HttpRequestTemplate {
-    /// Holds the request block against the interface. Errors: everything that does not fit.
+    /// Checks the request block against the interface. Errors: everything that does not fit.
     pub(super) fn agree(
         spec: &BenchSpec,
         http: &Http,

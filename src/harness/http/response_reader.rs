@@ -1,4 +1,4 @@
-//! From the pieces of one answer to its tokens: what counts, when it came, whether the answer is whole.
+//! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
 use super::attempt::HttpOutcome;
 use super::event_scan::{self, ScannedEvent};
@@ -15,7 +15,7 @@ const LONGEST_NAME: usize = 80;
 
 pub(super) type HttpFault = (FailureClass, String);
 
-/// What an answer is checked against.
+/// The values that an answer is checked against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,

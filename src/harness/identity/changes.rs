@@ -71,7 +71,7 @@ impl RunResult {
 }
 
 impl RunIdentity {
-    /// In what the servers of a later measurement of the same are others: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
+    /// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
     pub fn changes(&self, later: &Self) -> Vec<String> {
         changes_of_servers(&self.servers, &later.servers)
     }
@@ -85,7 +85,7 @@ pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -
         .collect()
 }
 
-/// What a server reported otherwise after the measurement. What it reported only once is no change: an answer may be late.
+/// Values that a server reported differently after the measurement. A value reported only once is no change: answers may be late.
 fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
     let fields = [

@@ -1,4 +1,4 @@
-//! In what two results' identities differ.
+//! The differences between the identities of two results.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::describe::short;
 pub struct IdentityDifference {
     /// As in [`RunIdentity::entries`].
     pub name: String,
-    /// Absent: not known of the first.
+    /// Absent: unknown for the first.
     pub a: Option<String>,
     pub b: Option<String>,
 }

@@ -103,7 +103,7 @@ impl ModelFacts {
         self.steps.iter().chain(bls).filter(|name| !name.is_empty()).cloned().collect()
     }
 
-    /// Writes down what a reader looks for, and a digest of all, with the models behind this one.
+    /// Records the main facts, and a digest of all, with the models behind this one.
     pub fn put(&self, behind: &[Self], identity: &mut ServerIdentity) {
         identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
         identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });

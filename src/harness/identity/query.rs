@@ -11,7 +11,7 @@ use crate::event::Endpoint;
 use crate::harness::http::{Api, Protocol};
 use crate::triton::Exposition;
 
-/// For one answer.
+/// The limit for one answer.
 const ANSWER: Duration = Duration::from_secs(3);
 /// For all queries to one server.
 const ALL: Duration = Duration::from_secs(10);

@@ -32,7 +32,7 @@ pub static TOKENS: TensorNames = TensorNames {
     answer: &["output_ids", "sequence_length"],
 };
 
-/// Of text models.
+/// The names of text models.
 pub const TEXT: TensorNames = TensorNames {
     prompt: "text_input",
     output_len: "max_tokens",
@@ -45,7 +45,7 @@ pub const TEXT: TensorNames = TensorNames {
     answer: &["text_output"],
 };
 
-/// Of Triton's vLLM backend, whose other settings are one text.
+/// The names of Triton's vLLM backend, whose other settings are one text.
 pub static VLLM: TensorNames = TensorNames { output_len: super::vllm::SAMPLING, ..TEXT };
 
 /// A model as its server describes it. What a server does not report is taken from TensorRT-LLM's defaults.

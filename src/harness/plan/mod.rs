@@ -27,7 +27,7 @@ pub(super) use queue::PlanQueue;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSchedule {
     pub requests: Vec<PlannedRequest>,
-    /// Of all that decides what is sent and when. Equal digests: equal requests at equal times.
+    /// Covers everything that decides what is sent and when. Equal digests: equal requests at equal times.
     pub digest: Digest,
     /// What the data gave, if there were any.
     pub data: Option<DataSummary>,
@@ -63,7 +63,7 @@ pub enum RequestTrigger {
     Turn,
 }
 
-/// A plan is kept whole; beyond this something was mistyped.
+/// A plan is kept whole; a larger one is most likely a typing error.
 const MOST: usize = 50_000_000;
 
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
@@ -100,7 +100,7 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     Ok(schedule)
 }
 
-/// The plan of a run from outside, before it begins: one request for each sample.
+/// The plan of a run with an external driver, before it begins: one request for each sample.
 pub(super) fn outside(spec: &BenchSpec, samples: &[ExternalSample]) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     if samples.is_empty() {

@@ -25,7 +25,7 @@ struct State {
     next: usize,
     /// Continues where `drawn` ends; None when no more can follow.
     more: Option<SessionDrawer>,
-    /// What went wrong with it.
+    /// The error from drawing sessions.
     failed: Option<HarnessError>,
 }
 

@@ -1,4 +1,4 @@
-//! Listens to the answer of one message over KServe and writes down what comes.
+//! Reads the answer of one message over KServe and records what arrives.
 
 use std::task::{Context, Poll};
 
@@ -19,13 +19,13 @@ pub(super) struct ResponseReader<'a> {
     pub parts: &'a mut [RequestProgress],
     pub cancel: Option<Cancel>,
     pub frames: Frames,
-    /// What every response is to name.
+    /// The names that every response must carry.
     id: String,
     /// Of all messages that came.
     bytes: u64,
 }
 
-/// Why listening came to a halt.
+/// Why reading stopped.
 pub(super) enum ReadOutcome {
     End,
     /// The token count at which the request is to be cancelled is reached.

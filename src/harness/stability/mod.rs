@@ -1,4 +1,4 @@
-//! Whether the run measured one state of the server all the time: what a mean over the window would hide. Pure.
+//! Whether the run measured one state of the server all the time, which a mean over the window would hide. Pure.
 //!
 //! | finding | of | when |
 //! |---|---|---|

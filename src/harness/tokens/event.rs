@@ -1,4 +1,4 @@
-//! What every wire form is decoded into: the few facts that a measurement needs, in the order in which they came.
+//! The common form of all wire formats: the few facts that a measurement needs, in the order of their arrival.
 
 use super::{FinishReason, Usage, Violation};
 

@@ -1,4 +1,4 @@
-//! What the output tokens of a request were counted by.
+//! The source of a request's output token count.
 
 use serde::{Deserialize, Serialize};
 

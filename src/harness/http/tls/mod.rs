@@ -26,7 +26,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Reads the files. Errors: all that is wrong with them.
+    /// Reads the files. Errors: everything that is wrong with them.
     pub fn new(tls: &Tls) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let mut faults = Vec::new();
@@ -85,7 +85,7 @@ impl Connector {
 }
 
 impl Tls {
-    /// What was read from a manifest, made absolute.
+    /// The files from a manifest, with absolute paths.
     #[must_use]
     pub fn relative_to(mut self, folder: &Path) -> Self {
         for file in [&mut self.ca, &mut self.client_cert, &mut self.client_key] {
