@@ -90,7 +90,7 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
     }
 }
 
-/// The identity of a test.
+/// The context of a test.
 struct About<'a> {
     round: &'a Round,
     probed: LibraryFacts,

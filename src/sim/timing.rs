@@ -131,7 +131,7 @@ impl GpuMemory {
     }
 }
 
-/// What a model costs on tp × pp GPUs.
+/// The cost of a model on tp × pp GPUs.
 pub fn derive(
     model: &DecoderModel,
     gpu: &GpuTiming,

@@ -1,4 +1,4 @@
-//! Limits for GPU metrics.
+//! The limits of a GPU, configured or built in.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -60,7 +60,7 @@ fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>,
             continue;
         }
         let Some(victim) = (at..end).rev().find(|&index| active[index].started) else { break };
-        // Blocks are only taken when a request is scheduled, so it is enough to stop considering it.
+        // Blocks are only taken when a request is scheduled, so it is enough to skip it.
         end = victim;
         paused += 1;
         let request = &mut active[victim];

@@ -16,9 +16,9 @@ use super::timing::Coefficients;
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Admit only what can finish without giving a block back. In order; the first that does not fit ends the walk.
+    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
     GuaranteedNoEvict,
-    /// Admit what fits for one more step; pause the youngest when short. A paused request computes its context again.
+    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
     MaxUtilization,
     /// Admit only when no request runs.
     StaticBatch,

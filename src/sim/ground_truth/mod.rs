@@ -25,7 +25,7 @@ use tokio_stream::StreamExt as _;
 use answers::TruthAnswers;
 pub use script::ResponseScript;
 
-/// What the server does with a request.
+/// How the server responds to a request.
 #[derive(Clone, Debug)]
 pub enum ResponsePattern {
     /// This many tokens, all at once, one to a message.
@@ -34,7 +34,7 @@ pub enum ResponsePattern {
     Scripted(ResponseScript),
 }
 
-/// What happened to one request, as the server saw it.
+/// The server's record of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundTruth {
     /// The id that the client gave.
@@ -125,7 +125,7 @@ impl Service {
         let body = if method == "ModelStreamInfer" {
             match self.manner.clone() {
                 ResponsePattern::AtOnce { tokens } => {
-                    // An answer before the end of the request would make the rest of it an offence that h2 counts.
+                    // An answer before the end of the request would make the rest of it a protocol error that h2 counts.
                     let mut asked = request.into_body();
                     while let Some(Ok(_)) = asked.frame().await {}
                     self.at_once(tokens)

@@ -63,7 +63,7 @@ impl StopWords {
         self.ids.is_empty() && self.texts.is_empty()
     }
 
-    /// One of them would end with this token.
+    /// The output would end with one of them after this token.
     fn would_be_said(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
         tokens.push(token);
         text.extend_from_slice(&word(token));

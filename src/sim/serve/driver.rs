@@ -81,7 +81,7 @@ enum Command {
     },
 }
 
-/// What all drivers of a server count together, and the faults that come from it.
+/// The counters that all drivers of a server share, and the faults that depend on them.
 #[derive(Debug, Default)]
 pub(super) struct ServerCounters {
     pub served: AtomicU64,
@@ -93,7 +93,7 @@ pub(super) struct ServerCounters {
     pub dead: CancellationToken,
 }
 
-/// The way into one driver. Dropping the last one ends its thread after the step in flight.
+/// The sender to one driver. Dropping the last one ends its thread after the step in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     commands: Sender<Command>,
@@ -131,7 +131,7 @@ impl Driver {
         self.inside.load(Ordering::Relaxed)
     }
 
-    /// What its core holds: as of the step in flight.
+    /// The core's contents, as of the step in flight.
     pub(super) fn holding(&self) -> CoreLoad {
         *self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +192,7 @@ impl Running {
             self.deliver(now);
             self.show();
             if self.is_stalled() {
-                // Swallow everything from now on, as a hung backend does; ends with the server.
+                // Discard every command from now on, as a hung backend does; ends with the server.
                 while self.inbox.recv().is_ok() {}
                 return;
             }
@@ -328,7 +328,7 @@ fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option
     }
 }
 
-/// Sends what is left when the last token was made.
+/// Sends the rest when the last token was generated.
 fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
     let DriverJob { answer, osl, reply, .. } = job;
     match reply {

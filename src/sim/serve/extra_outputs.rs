@@ -39,7 +39,7 @@ impl Default for Returns {
     }
 }
 
-/// When things happened to a request, simulated ns.
+/// The times of a request's events, simulated ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestTimes {
     pub arrival: u64,

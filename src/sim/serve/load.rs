@@ -71,7 +71,7 @@ pub(super) struct LoadedEngine {
     pub has_lora: bool,
     /// Built with gather_context_logits.
     pub has_context_logits: bool,
-    /// Of `context_logits` and `generation_logits`.
+    /// The type of `context_logits` and `generation_logits`.
     pub logits: DataType,
 }
 
@@ -207,7 +207,7 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
     }
 }
 
-/// What the TensorRT-LLM backend makes of its parameters: an unreadable number or switch is a default, an unreadable
+/// How the TensorRT-LLM backend reads its parameters: an unreadable number or boolean is a default, an unreadable
 /// model type or path is a failure.
 fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);

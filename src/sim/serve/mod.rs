@@ -81,7 +81,7 @@ impl SimOptions {
     }
 }
 
-/// What goes wrong on purpose.
+/// Faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// [`serve`] fails at once after this many answered requests.
@@ -128,7 +128,7 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// Serves until `stop` resolves, then lets what is in flight finish. `on_ready` hears the addresses once all ports are
+/// Serves until `stop` resolves, then lets calls in flight finish. `on_ready` receives the addresses once all ports are
 /// open.
 pub async fn serve(
     options: SimOptions,
@@ -187,7 +187,7 @@ pub async fn serve(
             stop.await;
             asked.cancel();
         });
-    // Idle connections do not keep the server up, open calls do.
+    // Idle connections do not keep the server running, open calls do.
     let emptied = async {
         stopped.cancelled().await;
         open.close();

@@ -56,7 +56,7 @@ impl PromptTokens {
         count.max(1) as u64
     }
 
-    /// What [`Self::count`] is, for answers that carry a count.
+    /// The source of [`Self::count`], for answers that carry a count.
     pub const fn source(&self) -> &'static str {
         match self {
             Self::Counted { .. } => "tokenizer",

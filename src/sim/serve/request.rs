@@ -1,4 +1,4 @@
-//! From a request to jobs: what the backend checks once the server has let a request through.
+//! From a request to jobs: the checks of the backend, after those of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! The gRPC face: KServe v2 with Triton's habits.
+//! The gRPC interface: KServe v2 with Triton's behaviour.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -149,7 +149,7 @@ impl ServiceInner {
         }
     }
 
-    /// `reply` makes the way back for one part. A stop is answered at once: by the answer that comes back.
+    /// `reply` makes the sender for one part. A stop is answered at once: by the answer that this returns.
     pub fn submit(
         &self,
         accepted: Accepted,
@@ -275,7 +275,7 @@ impl GrpcInferenceService for InferenceService {
         let inner = Arc::clone(&self.0);
         let mut requests = request.into_inner();
         tokio::spawn(async move {
-            // An error here is the client going away; dropping the call ends its requests.
+            // An error here means that the client disconnected; dropping the call ends its requests.
             while let Ok(Some(request)) = requests.message().await {
                 match inner.accept(&request, false) {
                     Ok(accepted) => {

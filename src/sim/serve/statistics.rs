@@ -1,4 +1,4 @@
-//! What a server counts of each model, as Triton's statistics extension defines it. Times are simulated.
+//! A server's counts for each model, as Triton's statistics extension defines them. Times are simulated.
 //!
 //! A request to an ensemble or to the BLS model counts there, in the engine model under it, and in the text models beside
 //! that. Time in the queue ends when the engine's scheduler gives the request its first place in a step; computing ends with

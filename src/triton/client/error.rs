@@ -15,7 +15,7 @@ pub struct ClientError {
     pub why: ClientErrorKind,
 }
 
-/// What came back instead of an answer.
+/// The response or failure instead of an answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientErrorKind {
     #[error("`{0}` is not an address")]
@@ -81,7 +81,7 @@ impl ClientError {
     }
 }
 
-/// Triton's own mapping, backwards.
+/// Triton's own mapping, reversed.
 fn code_of(status: u16) -> Code {
     match status {
         404 => Code::NotFound,
@@ -92,7 +92,7 @@ fn code_of(status: u16) -> Code {
     }
 }
 
-/// What Triton's refusals usually mean. The texts are Triton's.
+/// The usual meaning of Triton's refusals. The texts are Triton's.
 fn refused(code: Code, message: &str) -> Option<&'static str> {
     Some(if message.contains("decoupled transaction policy") {
         "the model is decoupled: it answers only in a stream (`--stream`, ModelStreamInfer, generate_stream)"

@@ -47,7 +47,7 @@ const MESSAGE_LIMIT: usize = i32::MAX as usize;
 /// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a log setting is set to.
+/// The value of a log setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum LogSetting {
@@ -56,7 +56,7 @@ pub enum LogSetting {
     Text(String),
 }
 
-/// How a model is loaded otherwise than from its folder.
+/// How a model is loaded when not from its folder alone.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// JSON that takes the place of config.pbtxt.
@@ -94,7 +94,7 @@ impl TritonClient {
         Self { service, health: HealthClient::new(channel), address, deadline: DEADLINE }
     }
 
-    /// Another deadline for each later call than 10 s. What is late is cancelled at the server too.
+    /// Another deadline for each later call than 10 s. A late call is cancelled at the server too.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -216,7 +216,7 @@ impl TritonClient {
         self.call(asked, self.service.clone().repository_model_unload(request)).await.map(drop)
     }
 
-    /// What the server counted; of all models when `name` is empty.
+    /// The server's counts; of all models when `name` is empty.
     pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
         let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
         let asked = of("ModelStatistics", name, version);

@@ -78,7 +78,7 @@ impl InferStream {
                 None
             }
             Err(why) => {
-                // What is late may still come; what broke will not.
+                // A late answer may still arrive; a broken stream delivers no more.
                 if !matches!(why, ClientErrorKind::Late(_)) {
                     self.state = State::Over;
                 }

@@ -117,7 +117,7 @@ impl HttpClient {
         Err(self.refused(asked, status, &text))
     }
 
-    /// The body of a GET, whatever it is.
+    /// The body of a GET, in any format.
     pub async fn text(&mut self, path: &str) -> Result<String, ClientError> {
         let asked = format!("GET {path}");
         let response = self.ask(Method::GET, path, Bytes::new()).await?;
@@ -243,7 +243,7 @@ fn refusal(status: StatusCode, text: &str) -> ClientErrorKind {
 }
 
 fn model(name: &str, version: &str) -> String {
-    // Names of models are names of folders; what a path must not have is escaped.
+    // Names of models are names of folders; characters that a path must not have are escaped.
     let name: String = name
         .bytes()
         .map(|byte| match byte {

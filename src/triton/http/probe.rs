@@ -8,7 +8,7 @@ use crate::triton::client::{ClientErrorKind, TritonClient};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which of Triton's faces, or none of them.
+/// Which of Triton's ports, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listens {
     /// Connections are refused, or the host is unreachable.
@@ -31,7 +31,7 @@ pub async fn probe(host: &str, port: u16) -> Listens {
         Ok(text) if text.contains("\"extensions\"") => return Listens::Http,
         Ok(_) => return metrics_or_not(&mut http).await,
         Err(error) => match error.why {
-            // What is loading or leaving answers too.
+            // A server that is loading or shutting down answers too.
             ClientErrorKind::Http { status: 400 | 503, .. } => return Listens::Http,
             ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
             ClientErrorKind::Connect(text) if text.contains("refused") || text.contains("lookup") => {

@@ -73,7 +73,7 @@ impl SseEvents {
     }
 }
 
-/// Cuts bytes into events, however they were cut on their way.
+/// Splits bytes into events, wherever they were split in transit.
 #[derive(Debug, Default)]
 struct Lines {
     rest: BytesMut,

@@ -107,7 +107,7 @@ impl Of<'_> {
             }
         }
         for (name, value) in &tuning.options {
-            // What rank 0 alone may open stays closed elsewhere.
+            // The ports that only rank 0 may open stay closed on the other ranks.
             if self.number == 0 || !matches!(name.as_str(), "allow-http" | "allow-grpc" | "allow-metrics") {
                 option(name, value);
             }
@@ -137,7 +137,7 @@ impl Of<'_> {
         extras
     }
 
-    /// What ranks above 0 load.
+    /// The models that ranks above 0 load.
     fn models(&self) -> Vec<String> {
         let given = &self.spec.tuning.tensorrt_llm_model_name;
         if !given.is_empty() {

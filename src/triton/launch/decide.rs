@@ -3,7 +3,7 @@
 use super::spec::{LaunchModel, LaunchSpec, Launcher, ServerMode, ServerSpec};
 use crate::triton::SpecProblem;
 
-/// What one server is to be.
+/// The configuration of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     pub mode: ServerMode,
@@ -61,7 +61,7 @@ impl One<'_> {
     fn decide(mut self, gpus: Vec<u32>) -> Decided {
         let spec = self.spec;
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
-        // Not every engine can be read from here; what is not known is taken to be one.
+        // Not every engine can be read from here; an unknown number of ranks counts as one.
         let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
         let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
         let unknown: Vec<&str> = self

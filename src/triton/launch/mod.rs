@@ -65,7 +65,7 @@ pub struct LaunchPlan {
     pub notes: Vec<String>,
 }
 
-/// One server: what clients see as one endpoint.
+/// One server: one endpoint for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchedServer {
     /// `server 0`
@@ -108,7 +108,7 @@ pub struct Rank {
     pub log: Option<String>,
 }
 
-/// What there is to stop.
+/// What to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchWorld {

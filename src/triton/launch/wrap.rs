@@ -24,7 +24,7 @@ const BEYOND: u32 = 5;
 /// Triton's own, seconds.
 const EXIT_TIMEOUT: u32 = 30;
 
-/// What containers and launchers cannot do together.
+/// Combinations of containers and launchers that do not work.
 pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) {
     let Some(container) = &spec.container else { return };
     let word = container.engine.word();
@@ -75,7 +75,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
     let world_size = decided.world_size;
-    // What an orchestrator spawns is below its mpirun too.
+    // Processes that an orchestrator spawns are below its mpirun too.
     let workers = wished.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
     let spawned: u32 = if decided.spawns { workers } else { 0 };
     let (command, world) = match decided.launcher {

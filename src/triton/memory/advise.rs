@@ -12,13 +12,13 @@ pub struct Knob {
     pub to: f64,
 }
 
-/// What to do about memory that ran out.
+/// Advice for memory that ran out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
     pub knobs: Vec<Knob>,
     /// The computation, a line for each step.
     pub arithmetic: Vec<String>,
-    /// What would have to be known for more.
+    /// The values that a better answer would need.
     pub unknown: Vec<String>,
     /// The tensor_parallelism with which it would fit, where no smaller change helps.
     pub tensor_parallelism: Option<u32>,
@@ -51,7 +51,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         let to = floor2(now - STEP);
         return advice.knobs.extend((to > 0.0).then_some(Knob { name: FRACTION, now, to }));
     };
-    // What has to stay free beside the pool: the buffers, and what was missing.
+    // The memory that must stay free beside the pool: the buffers, and the missing amount.
     let room = |bytes: f64| ((1.0 - bytes / base) * 100.0).floor() / 100.0;
     let by_missing = missing.map(|bytes| floor2(now - bytes / base));
     let by_buffers = fit.buffers().map(room).filter(|to| *to < now);

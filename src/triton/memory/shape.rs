@@ -60,10 +60,10 @@ impl ModelSplit {
     }
 }
 
-/// What the fraction of the KV cache is a fraction of.
+/// The base of the KV cache fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvShare {
-    /// What is free after the engine was loaded: TensorRT-LLM.
+    /// The free memory after the engine was loaded: TensorRT-LLM.
     OfFree,
     /// The whole memory, weights included: the simulator.
     OfAll,
@@ -77,7 +77,7 @@ pub struct Fit {
     pub memory: Option<f64>,
     /// The weights on one GPU, and the source of the number.
     pub weights: Option<(f64, &'static str)>,
-    /// What else the runtime is known to hold.
+    /// Other known memory of the runtime.
     pub workspace: f64,
     /// Free after loading, from the log.
     pub free: Option<f64>,
@@ -142,7 +142,7 @@ impl Fit {
         })
     }
 
-    /// What a fraction of 1 would be.
+    /// The memory that a fraction of 1 would be.
     pub fn base(&self) -> Option<f64> {
         match self.share {
             KvShare::OfFree => self.free_after_loading(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-/// What a line has that it should not have.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no metric: {why}")]
 pub struct MetricsError {
@@ -14,11 +14,11 @@ pub struct MetricsError {
     pub why: String,
 }
 
-/// How a family's numbers are to be read.
+/// How to interpret a family's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricKind {
-    /// Only grows, until the server starts anew.
+    /// Only grows, until the server restarts.
     Counter,
     Gauge,
     Histogram,

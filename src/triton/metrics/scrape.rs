@@ -26,7 +26,7 @@ pub struct Scraper {
 pub struct Scrape {
     pub servers: Vec<HttpAddress>,
     pub interval: Duration,
-    /// What the numbers of [`Tick::values`] are of.
+    /// The series that the numbers of [`Tick::values`] belong to.
     pub series: Vec<MetricSeries>,
     pub ticks: Vec<Tick>,
     /// CPU that polling and reading took, all of it.

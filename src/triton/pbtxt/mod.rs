@@ -17,7 +17,7 @@ pub use document::{PbtxtDocument, PbtxtStep};
 pub use json::json;
 pub use write::write;
 
-/// What is wrong in a config.pbtxt, and where.
+/// An error in a config.pbtxt, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct PbtxtError {
@@ -74,7 +74,7 @@ pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
     wrong.into_iter().next().map_or(Ok(config), Err)
 }
 
-/// What a byte of a text is part of.
+/// The part of a text that a byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PbtxtPlace {
     Bare,

@@ -20,7 +20,7 @@ const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_m
 pub struct Values {
     /// For every model that has the placeholder.
     pub all: BTreeMap<String, String>,
-    /// For one model; they win.
+    /// For one model; they take precedence.
     pub of: BTreeMap<String, BTreeMap<String, String>>,
     /// Placeholders inside quotes may stay: a backend handles some of them.
     pub allow_unfilled: bool,
@@ -39,7 +39,7 @@ pub struct FilledModel {
     pub unfilled: BTreeSet<String>,
 }
 
-/// What keeps a tree from being filled.
+/// Why a tree cannot be filled.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error("{0}")]

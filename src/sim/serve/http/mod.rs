@@ -88,7 +88,7 @@ impl Open {
                     let inner = Arc::clone(&inner);
                     async move { Ok::<_, Infallible>(answer(&inner, face, request).await) }
                 });
-                // An error is the client going away.
+                // An error means that the client disconnected.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
             });
         }
@@ -270,7 +270,7 @@ fn refused(refusal: &RequestRefusal) -> Answer {
     failed(status_of(refusal.code), &refusal.message)
 }
 
-/// As Triton maps its errors to HTTP.
+/// As Triton maps its errors to HTTP status codes.
 const fn status_of(code: Code) -> StatusCode {
     match code {
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -156,7 +156,7 @@ fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<As
     })
 }
 
-/// As on the text path of the gRPC face. A chat's template is not counted.
+/// As on the text path of the gRPC interface. A chat's template is not counted.
 fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, RequestRefusal> {
     let count = |text: &str| prompts.count(text.as_bytes());
     let missing = |what: &str| RequestRefusal::invalid(format!("`{what}` is missing or has the wrong type"));

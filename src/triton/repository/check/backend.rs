@@ -1,4 +1,4 @@
-//! What TensorRT-LLM's backend and its Python models do with their parameters, and what the engine can.
+//! How TensorRT-LLM's backend and its Python models use their parameters, and what the engine supports.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Ensembles: whether their members are there, and whether what flows between them fits.
+//! Ensembles: whether their members are there, and whether the tensors between them match.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -20,7 +20,7 @@ use crate::triton::EngineConfig;
 use crate::triton::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
 use crate::triton::proto::inference::ModelConfig;
 
-/// What was looked at, and what was found.
+/// The checked models, and the findings.
 #[derive(Debug, Default)]
 pub struct CheckedRepository {
     /// Folders of the models, in order.
