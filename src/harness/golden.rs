@@ -125,7 +125,7 @@ fn close(found: Option<f64>, expected: f64) {
 }
 
 /// Five requests: one with a role chunk before and a usage chunk after its tokens and a chunk of three, one that the
-/// client delayed for 500 ms, a one-token answer, one whose first token has empty text, one error.
+/// client delayed for 500 ms, a one-token answer, one with an empty text as first token, one error.
 #[test]
 fn five_hand_made_requests_give_the_primary_row() {
     let mut all = Collector::new();

@@ -497,7 +497,7 @@ mod tests {
         );
     }
 
-    /// Tensors whose shape, data type and bytes contradict each other.
+    /// Tensors with contradictory shape, data type and bytes.
     #[test]
     fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
         let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {

@@ -75,7 +75,7 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
     ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
 }
 
-/// ms; `None` for metrics whose single values are not kept.
+/// ms; `None` for metrics without stored single values.
 fn values(metric: LimitedMetric, records: &[&RequestRecord]) -> Option<Vec<f64>> {
     let of: fn(&RequestRecord) -> Option<f64> = match metric {
         LimitedMetric::Ttft => ttft,

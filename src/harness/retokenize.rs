@@ -75,7 +75,7 @@ impl TokenCounting {
     }
 }
 
-/// Sets the tokens of every successful request whose text was kept, and marks it.
+/// Sets the tokens of every successful request with a stored text, and marks it.
 pub(super) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
     let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.spoken);
     if spoken.is_empty() {

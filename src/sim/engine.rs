@@ -1,4 +1,4 @@
-//! Writes a simulated engine: a folder in TensorRT-LLM's layout whose rank files hold a timing model instead of kernels,
+//! Writes a simulated engine: a folder in TensorRT-LLM's layout with a timing model instead of kernels in its rank files,
 //! and reads it back. The files are marked as simulated. Same spec, same bytes.
 
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, derive};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
-/// The version that simulated engines claim: the last one whose engine layout and Triton templates this program supports.
+/// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
 const VERSION: &str = "0.19.0";
 
 /// What to build.

@@ -11,9 +11,9 @@ pub(super) struct SseEvent<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct SseParser {
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
-    /// Data lines of an event whose end has not arrived.
+    /// Data lines of an incomplete event.
     data: Vec<u8>,
     has_data: bool,
     is_error: bool,

@@ -1,4 +1,4 @@
-//! What an identity means for its measurement: a server that changed during the run, a simulator whose time does not
+//! What an identity means for its measurement: a server that changed during the run, a simulator with a time that does not
 //! run with the clock.
 
 use super::describe::short;

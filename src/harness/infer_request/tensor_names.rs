@@ -45,7 +45,7 @@ pub const TEXT: TensorNames = TensorNames {
     answer: &["text_output"],
 };
 
-/// The names of Triton's vLLM backend, whose other settings are one text.
+/// The names of Triton's vLLM backend, which takes its other settings as one text.
 pub static VLLM: TensorNames = TensorNames { output_len: super::vllm::SAMPLING, ..TEXT };
 
 /// A model as its server describes it. What a server does not report is taken from TensorRT-LLM's defaults.

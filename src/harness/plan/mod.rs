@@ -195,7 +195,7 @@ impl RequestSchedule {
         self.ink.text(&planned.recipe(index), heard)
     }
 
-    /// A request of the same lengths whose prompt is in no plan, so that warming up fills no cache with what is measured.
+    /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
     pub fn warmup(&self, number: u64) -> PlannedRequest {
         let like = &self.requests[number as usize % self.requests.len()];
         let drawn = PromptPart::Drawn { stream: RandomStream::Warmup, number, tokens: like.input_len.max(1) };
@@ -212,12 +212,12 @@ impl RequestSchedule {
         self.ink.speech.is_some()
     }
 
-    /// Requests whose time is in the plan: not later turns, and none of a closed loop.
+    /// Requests with a time in the plan: not later turns, and none of a closed loop.
     pub(super) fn scheduled(&self) -> impl Iterator<Item = u64> {
         self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
-    /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which continue their history, and prompts
+    /// Requests with the whole prompt of an earlier one. Later turns of sessions, which continue their history, and prompts
     /// that were drawn for one request alone do not count.
     pub(super) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();

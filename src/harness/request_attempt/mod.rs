@@ -211,7 +211,7 @@ impl RequestAttempt<'_> {
         self.deadline.is_some_and(|limit| u128::from(now.saturating_sub(self.t_issue)) >= limit.as_nanos())
     }
 
-    /// The end of a request whose message arrived.
+    /// How a request ended, once its message arrived.
     fn judge(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
         let tokens = part.counted.tokens;
         let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };

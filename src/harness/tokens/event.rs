@@ -25,7 +25,7 @@ pub(in crate::harness) enum ChunkTokens {
     Exact(u32),
     /// Text, a tool call: at least one token.
     Text,
-    /// A text without characters: a token whose text arrives later.
+    /// A text without characters: the token's text arrives later.
     Empty,
     /// The end of the answer without text: no token, unless the server's count includes one (an end token).
     Closing,

@@ -16,7 +16,7 @@ pub struct Parameter {
     pub kind: ParameterKind,
     /// What this program writes when no value is given.
     pub default: Option<&'static str>,
-    /// The models whose templates have it.
+    /// The models with this parameter in their templates.
     pub models: &'static [&'static str],
     /// Its key among the `parameters` of a config; empty if it is elsewhere.
     pub key: &'static str,
