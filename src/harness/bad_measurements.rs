@@ -121,7 +121,7 @@ fn case(name: &'static str, requests: u64, collector: Collector, change: impl Fn
     Case { name, result: summarised_as(&spec, collector, |_| ()).result }
 }
 
-/// A case whose requests arrive at the rate of `visits`.
+/// A case with requests that arrive at the rate of `visits`.
 fn queue(name: &'static str, visits: &Visits) -> Case {
     let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].0 - visits[0].0);
     // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.

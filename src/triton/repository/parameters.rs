@@ -66,7 +66,7 @@ const LLM: &[&str] = &["tensorrt_llm"];
 
 type Models = &'static [&'static str];
 
-/// A parameter whose value is bare in the text.
+/// A parameter with a value that is bare in the text.
 const fn bare(
     name: &'static str,
     kind: ParameterKind,

@@ -181,7 +181,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
             }
         }
     }
-    // Repeatedly runs each step whose inputs are there: the rest waits for itself or for a tensor that no step writes.
+    // Repeatedly runs each step that has all its inputs: the rest waits for itself or for a tensor that no step writes.
     let mut there = given.clone();
     let mut waiting: Vec<usize> = (0..ensembling.step.len()).collect();
     loop {
