@@ -1,4 +1,4 @@
-//! Percentiles that failures cannot make better: whoever got no answer waited for ever.
+//! Percentiles that failures cannot improve: a request without an answer counts as waiting for ever.
 //!
 //! Percentiles of successful requests flatter a server that fails under load, because its worst answers are missing
 //! from them. Here every scheduled request counts, and one without an answer counts as infinitely late.

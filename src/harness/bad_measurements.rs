@@ -33,7 +33,7 @@ const M_M_4: Queue = Queue { servers: 4, is_exponential: true, service: 40.0 };
 type Visits = Vec<(f64, f64, f64)>;
 
 impl Queue {
-    /// Poisson arrivals at a share of what it can serve.
+    /// Poisson arrivals at a fraction of its capacity.
     fn run(self, load: f64, requests: usize, seed: u64) -> Visits {
         let mut random = Pcg64::seed_from_u64(seed);
         let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };
@@ -73,7 +73,7 @@ fn collected(visits: &Visits) -> Collector {
     all
 }
 
-/// Requests every 10 ms, answered after what is said.
+/// Requests every 10 ms, each answered after the given time.
 fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
     let mut all = Collector::new();
     for index in 0..requests {
@@ -121,7 +121,7 @@ fn case(name: &'static str, requests: u64, collector: Collector, change: impl Fn
     Case { name, result: summarised_as(&spec, collector, |_| ()).result }
 }
 
-/// Servers whose visits need arrivals of their own rate.
+/// A case with requests that arrive at the rate of `visits`.
 fn queue(name: &'static str, visits: &Visits) -> Case {
     let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].0 - visits[0].0);
     // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.

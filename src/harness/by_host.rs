@@ -1,4 +1,4 @@
-//! What each host did of a run that was spread over several.
+//! The results of each host in a distributed run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

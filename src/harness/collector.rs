@@ -64,7 +64,7 @@ impl ValueHistogram {
         (self.count > 0).then_some((self.min, self.max))
     }
 
-    /// The sorted element floor(N·p), to 3 digits, and never outside [min, max]: a bucket may reach beyond them.
+    /// The sorted element floor(N·p), to 3 digits, clamped to [min, max], since a bucket may extend beyond them.
     pub fn percentile(&self, p: f64) -> Option<u64> {
         let rank = ((self.count as f64 * p).floor() as u64).min(self.count.checked_sub(1)?);
         // The histogram's rank is a count from 1; the half keeps rounding from falling to either side.
@@ -73,7 +73,7 @@ impl ValueHistogram {
     }
 }
 
-/// What one worker knows at the end.
+/// The final results of one worker.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub records: Vec<RequestRecord>,
@@ -81,19 +81,19 @@ pub(super) struct Collector {
     pub itl_token: ValueHistogram,
     /// Gaps between chunks; successful requests.
     pub icl: ValueHistogram,
-    /// Time from the socket read to our hands.
+    /// Time from the socket read to its processing.
     pub backlog: ValueHistogram,
     /// Tokens of all requests by the second they came in.
     pub tokens_by_second: Vec<u64>,
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
-    /// Outputs beside tokens.
+    /// Outputs besides tokens.
     pub more: OutputTallies,
     pub keeps_timelines: bool,
     /// Texts of successful requests, to be counted after the run.
     pub spoken: Vec<(u64, AnswerText)>,
-    /// The server says how many tokens an answer has: its texts need not be kept.
+    /// The server reports how many tokens an answer has: its texts need not be kept.
     pub has_usage: bool,
     /// Of all answers, with examples.
     pub violations: Violations,

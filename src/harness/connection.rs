@@ -1,4 +1,4 @@
-//! One HTTP/2 connection to one server: knows the server's stream limit, reconnects.
+//! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ use super::{Protocol, ResponseLimits, StreamMode};
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A dead server is not asked again within this time: its requests fail at once.
+/// No new connection to a dead server is tried within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Windows are wide: a client that measures a server does not hold it back, and it seldom has to say so.
+/// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// h2 takes many small DATA frames for an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
-/// small DATA frames, and a flood of them is what was asked for; their memory is bounded by the windows.
+/// h2 treats many small DATA frames as an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
+/// small DATA frames, and a flood of them is expected; the windows bound their memory.
 const SMALL_FRAMES: usize = usize::MAX;
 /// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
 const STREAMS_AT_FIRST: usize = 100;
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     port: u16,
     clock: BenchClock,
     pub in_flight: Cell<usize>,
-    /// When any stream of this server, as this worker sees it, last had a token.
+    /// When any stream of this server last had a token, as seen by this worker.
     pub last_token: Rc<Cell<u64>>,
     live: RefCell<Option<ConnectionSender>>,
     /// One attempt at a time; the rest wait for it.
@@ -58,12 +58,12 @@ pub(super) struct Connection {
     stream: RefCell<Option<Rc<SharedStream>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
-    /// Messages on shared streams that belong to no request under way.
+    /// Messages on shared streams that belong to no request in flight.
     pub strays: Rc<RefCell<Violations>>,
     limits: ResponseLimits,
-    /// Of a server that is asked over HTTP/1.1.
+    /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
-    /// Of calls, by method: the same for every request.
+    /// Heads of calls, by method: the same for every request.
     heads: RefCell<BTreeMap<&'static str, Request<()>>>,
 }
 
@@ -117,7 +117,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// The stream that all requests of this connection go over; opened when none is alive.
+    /// The stream that carries all requests of this connection; opened when none is open.
     pub async fn shared(&self) -> Result<Rc<SharedStream>, RpcFault> {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
@@ -144,7 +144,7 @@ impl Connection {
         self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
     }
 
-    /// Requests that may be in flight at once, as far as the connection goes.
+    /// The most requests in flight at once on this connection.
     pub fn room(&self) -> usize {
         if self.is_shared { usize::MAX } else { self.max_streams() }
     }
@@ -162,17 +162,17 @@ impl Connection {
         self.last_read.get()
     }
 
-    /// The server's limit on concurrent streams, as last told.
+    /// The server's limit on concurrent streams, as last announced.
     pub fn max_streams(&self) -> usize {
         self.max_streams.get()
     }
 
-    /// Connections that were lost and made again.
+    /// Connections that were lost and opened again.
     pub fn reconnects(&self) -> u32 {
         self.pool.as_ref().map_or(self.connects.get(), |_| 0)
     }
 
-    /// What requests go through; connects when there is no living connection.
+    /// Returns the sender for requests; connects when there is no open connection.
     pub async fn sender(&self) -> Result<ConnectionSender, String> {
         if let Some(sender) = self.living() {
             return Ok(sender);
@@ -230,7 +230,7 @@ impl Connection {
             if poll.is_pending() {
                 max_streams.set(connection.max_concurrent_send_streams());
             }
-            // Requests under way hear of an error by themselves.
+            // Requests in flight receive the error on their own streams.
             poll.map(drop)
         }));
         Ok(sender)

@@ -1,4 +1,4 @@
-//! The run checks its own arithmetic: sums that were made on different ways must agree. Pure.
+//! The run checks its own arithmetic: sums that are computed in different ways must agree. Pure.
 //!
 //! | one way | the other way |
 //! |---|---|
@@ -60,7 +60,7 @@ pub(super) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
     let span = |record: &RequestRecord| {
         record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first))
     };
-    // What was tokenised again after the run was chunks on the way.
+    // Tokens that are retokenized after the run counted as chunks during the run.
     if ok(&all.records).all(|record| !record.retokenized) {
         let values = all.itl_token.count() as f64;
         checked.equal("values of ITL / tokens after the first chunks", values, sum(&later_tokens));

@@ -19,7 +19,7 @@ use super::request_encoder::RequestEncoder;
 use super::worker::WorkerJob;
 use super::{HarnessError, PlannedRequest, Scenario};
 
-/// What all requests of a worker share while it runs.
+/// The state that all requests of a worker share while it runs.
 pub(super) struct Dispatcher {
     pub job: WorkerJob,
     pub links: Vec<Rc<Connection>>,
@@ -30,7 +30,7 @@ pub(super) struct Dispatcher {
     pub freed: Rc<Notify>,
     pub alarms: Alarms,
     pub counts: DispatchCounts,
-    /// What ended the worker before its time.
+    /// The error that ended the worker early.
     pub failed: RefCell<Option<HarnessError>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct DispatchCounts {
     pub issued: Cell<u64>,
     pub lost: Cell<u64>,
     pub waited_for_stream: Cell<u64>,
-    /// Arrivals that waited because as many were in flight as may be.
+    /// Arrivals that waited because the limit on requests in flight was reached.
     pub held_back: Cell<u64>,
     turn: Cell<usize>,
 }
@@ -78,7 +78,7 @@ impl Dispatcher {
             let requests = session.len() as u64;
             let mut messages = self.job.messages(session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
-            // Built before its time, so that building is not lateness.
+            // Built before its time, so that building does not cause lateness.
             let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
                 add(&self.counts.lost, requests);
                 continue;
@@ -104,13 +104,13 @@ impl Dispatcher {
                 running.spawn_local(async move { drop(flight.await) });
             }
             while running.try_join_next().is_some() {}
-            // At a standing backlog the loop never waits; let answers be read.
+            // With a standing backlog the loop never waits: yield, so that answers are read.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Requests as they are called for, until nobody calls any more.
+    /// Dispatches requests as they are issued, until the inlet is closed.
     async fn outside(self: &Rc<Self>, CallInbox { desk, mut arrivals }: CallInbox, running: &mut JoinSet<()>) {
         loop {
             let arrival = tokio::select! {
@@ -137,24 +137,24 @@ impl Dispatcher {
             let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
             running.spawn_local(async move { drop(flight.await) });
             while running.try_join_next().is_some() {}
-            // Of many that are called for at once the first answers are read before the last is sent.
+            // When many are issued at once, the first answers are read before the last request is sent.
             tokio::task::yield_now().await;
         }
-        // Whoever was called for and not sent.
+        // Requests that were issued and not sent.
         arrivals.close();
         while arrivals.try_recv().is_ok() {
             add(&self.counts.lost, 1);
         }
     }
 
-    /// One user of a closed loop: a session, a pause, the next session, while the level is above him.
+    /// One user of a closed loop: a session, a pause, the next session, while the level includes this user.
     async fn user(self: Rc<Self>, user: u32) {
         let Scenario::Concurrency { users } = &self.job.spec.scenario else { return };
         let level = f64::from(user) + 1.0;
         let mut free = self.t0;
         let mut is_first = true;
         loop {
-            // A user who leaves with the level comes back with it.
+            // A user that leaves with the level comes back with it.
             let now = free.saturating_sub(self.t0) as f64 / 1e9;
             let Some(at) = users.reaches(level, now) else { return };
             if at > now {
@@ -173,7 +173,7 @@ impl Dispatcher {
         }
     }
 
-    /// The turns of a session, one after the other; the first may be under way. The end of the last; None when it was stopped.
+    /// The turns of a session, in order; the first may be in flight. Returns the end of the last; None when it was stopped.
     async fn session(
         &self,
         first: u64,
@@ -233,7 +233,7 @@ impl Dispatcher {
         }
     }
 
-    /// Text is all that tells of an answer's tokens, and there is a tokenizer to count them with.
+    /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
     fn keeps_texts(&self) -> bool {
         self.manner.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
     }
@@ -315,7 +315,7 @@ impl Dispatcher {
     }
 }
 
-/// The link with the fewest requests in flight that has room; ties go round.
+/// The connection with room and the fewest requests in flight; ties rotate.
 fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
     rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()

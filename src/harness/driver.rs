@@ -28,7 +28,7 @@ use crate::event::Stop;
 const RUN_UP: Duration = Duration::from_millis(20);
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BenchProgress {
     pub scheduled: u64,
@@ -59,8 +59,8 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
     race(spec, schedule, queue, None, stop, progress).await
 }
 
-/// The same, but requests are called for from outside: `open` gets the place to do so when everything is ready, and must
-/// not wait. The run ends when that place is dropped and every request has ended. Times count from the first call.
+/// The same, but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
+/// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
 pub async fn run_outside(
     spec: &BenchSpec,
     samples: &[ExternalSample],
@@ -110,7 +110,7 @@ async fn race(
             schedule: Arc::clone(&schedule),
             clock,
             live: Arc::clone(live),
-            // A child each: registering with it takes a lock, which workers must not share.
+            // One child token each: registering with it takes a lock, which workers must not share.
             stop: cancel.child_token(),
             queue: Arc::clone(&queue),
             bodies: Arc::clone(&bodies),
@@ -137,7 +137,7 @@ async fn race(
             let (tell_begun, begun) = oneshot::channel();
             open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
-                // Nobody called for anything: then there is nothing to count from, and nothing to count.
+                // No request was issued: there is no start time and nothing to count.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
                 () = stop.asked() => return Err(HarnessError::Stopped),
             }
@@ -145,7 +145,7 @@ async fn race(
     };
     let mut results = Vec::new();
     for member in crew {
-        // A worker that is gone shows when its share is awaited.
+        // A worker that has ended is detected when its output is awaited.
         let _ = member.go.send(t0);
         results.push(member.share);
     }
@@ -189,13 +189,13 @@ async fn race(
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }
 
-/// What TLS connections are made with; its files are read once.
+/// The settings of TLS connections; their files are read once.
 fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
     let Protocol::Http(http) = protocol else { return Ok(None) };
     http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)
 }
 
-/// Of a closed loop, at its highest; 0: there is none.
+/// The most users of a closed loop; 0: not a closed loop.
 fn users(spec: &BenchSpec) -> usize {
     match &spec.scenario {
         Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,
@@ -211,7 +211,7 @@ fn workers(connections: usize, users: usize) -> usize {
     (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }
 
-/// From outside nobody knows what is still to come.
+/// For an external driver the number of requests to come is unknown.
 fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
     let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
     let issued = sum(|live| live.issued.load(Ordering::Relaxed));
@@ -263,8 +263,8 @@ impl Member {
                         Err(error) => drop(tell_ready.send(Err(error))),
                     }
                 };
-                // All tasks of a worker are in one set, this one too: who wakes whom costs no lock and no way through
-                // the runtime, and each runs only when it is woken. A panic shows in the share that never comes.
+                // All tasks of a worker are in one set, this one too: a wake-up costs no lock and no way through
+                // the runtime, and each task runs only when it is woken. A panic shows as a missing worker output.
                 let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
             .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;

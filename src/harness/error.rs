@@ -1,11 +1,11 @@
-//! Why a measurement could not take place at all. What goes wrong *within* one is in its result.
+//! Why a measurement could not take place at all. Errors *within* a measurement are in its result.
 
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Spec(String),
-    /// Files of prompts; `why` may have several lines, one for each mistake.
+    /// Files of prompts; `why` may have several lines, one for each error.
     #[error("{file} cannot be used: {why}")]
     Data { file: String, why: String },
     #[error("cannot connect to {endpoint}: {why}")]

@@ -1,11 +1,11 @@
-//! Requests that somebody else calls for while the run goes on, and what that somebody hears of them.
+//! Requests that an external driver issues during the run, and the events that it receives for them.
 //!
 //! ```text
-//!  Inlet::issue ─channel─→ a worker's lane ─→ link ─→ server
-//!  Ear::first, Ear::done ←─ the worker's thread
+//!  CallInlet::issue ─channel─→ a worker's dispatcher ─→ connection ─→ server
+//!  ExternalObserver::first, ExternalObserver::done ←─ the worker's thread
 //! ```
 //!
-//! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are under way.
+//! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,7 +29,7 @@ pub struct ExternalSample {
     pub output_len: u32,
 }
 
-/// Who hears of the requests. Called on the threads of the load workers, of one request always on the same: it must not wait.
+/// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
 pub trait ExternalObserver: Send + Sync {
     /// The first token has come; `read` is when its bytes were read from the socket.
     fn first(&self, ticket: u64, token: i32, read: Instant);
@@ -37,7 +37,7 @@ pub trait ExternalObserver: Send + Sync {
     fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &RequestEnd, read: Instant);
 }
 
-/// Where requests are called for. Dropping it ends the run, once all of them are answered.
+/// Issues requests. Dropping it ends the run, once all of them are answered.
 pub struct CallInlet {
     desk: Arc<SampleCache>,
     lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
@@ -56,7 +56,7 @@ pub(super) struct ExternalCall {
     pub at: Instant,
 }
 
-/// What inlet and lanes share: samples, and the messages that are ready.
+/// The state that the inlet and the dispatchers share: samples, and the messages that are ready.
 pub(super) struct SampleCache {
     pub ear: Arc<dyn ExternalObserver>,
     /// One request for each sample.
@@ -71,7 +71,7 @@ impl SampleCache {
         Self { ear, samples, manner: OnceLock::new(), bodies }
     }
 
-    /// How the model is asked. All workers have found the same.
+    /// Sets how requests are encoded. All workers have found the same.
     pub fn agree(&self, manner: &Arc<RequestEncoder>) {
         let _ = self.manner.set(Arc::clone(manner));
     }
@@ -80,7 +80,7 @@ impl SampleCache {
         self.samples.requests.get(index as usize)
     }
 
-    /// What is sent for a sample, under the id of a request: made now, unless it is ready.
+    /// The message for a sample, under the id of a request: built now, unless it is ready.
     pub fn message(&self, sample: u32, id: u64) -> Result<Bytes, HarnessError> {
         let ready = self.bodies.get(sample as usize).and_then(|body| lock(body).clone());
         let body = match ready {
@@ -104,7 +104,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl CallInlet {
-    /// `begun` hears of the first call: everything counts from it.
+    /// `begun` receives the time of the first call: everything counts from it.
     pub(super) fn new(
         desk: Arc<SampleCache>,
         lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
@@ -131,7 +131,7 @@ impl CallInlet {
         }
     }
 
-    /// Calls for samples, by ticket and index, all at the instant of this call.
+    /// Issues samples, by ticket and index, all at the instant of this call.
     pub fn issue(&self, calls: impl IntoIterator<Item = (u64, usize)>) {
         let at = Instant::now();
         if let Some(begun) = lock(&self.begun).take() {
@@ -143,8 +143,8 @@ impl CallInlet {
             let arrival = ExternalCall { index: log.len() as u64, ticket, sample, at };
             log.push((sample, at));
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            // A lane that has ended takes nothing any more: its error ends the run, or somebody stopped it. What comes then is
-            // no part of it.
+            // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later calls are
+            // not part of the run.
             let is_taken =
                 self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
             if !is_taken {
@@ -168,7 +168,7 @@ pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
     samples.iter().enumerate().map(request).collect()
 }
 
-/// The plan as it came: one request for each call, at its time.
+/// The plan as it was carried out: one request for each call, at its time.
 pub(super) fn called(
     samples: &RequestSchedule,
     log: &[(u32, Instant)],
@@ -183,7 +183,7 @@ pub(super) fn called(
     log.iter().enumerate().filter_map(request).collect()
 }
 
-/// Of one request under way: whom to tell.
+/// Passes the events of one request in flight to the observer.
 #[derive(Clone)]
 pub(super) struct CallListener {
     pub desk: Arc<SampleCache>,
@@ -208,7 +208,7 @@ impl std::fmt::Debug for CallListener {
     }
 }
 
-/// What one worker takes its requests from.
+/// The source of one worker's requests.
 pub(super) struct CallInbox {
     pub desk: Arc<SampleCache>,
     pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,

@@ -1,4 +1,4 @@
-//! Outputs beside the tokens: log probabilities, logits, the server's own stamps. Parsed whole, so only when asked for.
+//! Outputs besides the tokens: log probabilities, logits, the server's own stamps. Parsed completely, so only when requested.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::record::ServerStamps;
 use super::request_attempt::CallKind;
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
-/// What came of one output.
+/// The counts of one output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct OutputTally {
     pub responses: u64,
@@ -43,7 +43,7 @@ pub(super) fn parse(message: Bytes, call: CallKind) -> Result<Option<ModelInferR
     })
 }
 
-/// Counts what the response has beside its tokens. Stamps, when it has them.
+/// Counts the response's outputs besides tokens. Stamps, when it has them.
 pub(super) fn note(
     tallies: &mut OutputTallies,
     response: &ModelInferResponse,
@@ -87,7 +87,7 @@ impl ServerStamps {
     }
 }
 
-/// Why a tensor cannot be what its name says.
+/// Why a tensor does not fit its name.
 fn misshapen(name: &str, datatype: &str, shape: &[i64], bytes: usize, input_len: u32, tokens: u32) -> Option<String> {
     let width = match datatype {
         "FP16" | "BF16" => 2,

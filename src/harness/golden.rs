@@ -125,7 +125,7 @@ fn close(found: Option<f64>, expected: f64) {
 }
 
 /// Five requests: one with a role chunk before and a usage chunk after its tokens and a chunk of three, one that the
-/// client held back for 500 ms, a one-token answer, one whose first token has empty text, one error.
+/// client delayed for 500 ms, a one-token answer, one with an empty text as first token, one error.
 #[test]
 fn five_hand_made_requests_give_the_primary_row() {
     let mut all = Collector::new();
@@ -155,7 +155,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
-    // The one that was held back and the slow one broke their promises, and so did the one that failed.
+    // The delayed request, the slow one and the failed one missed their limits.
     let goodput = result.goodput.unwrap();
     assert_eq!((goodput.good, goodput.of, goodput.attainment), (2, 5, Some(0.4)));
     let adjusted = &latency.ttft_adjusted;
@@ -248,7 +248,7 @@ fn the_headline_says_what_came_of_the_promises() {
     assert!(!late_by(0, limit).headline().contains("goodput"));
 }
 
-/// Two sums of the run that should agree and do not.
+/// Two sums of the run that should agree and differ.
 #[test]
 fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);

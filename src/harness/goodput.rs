@@ -1,4 +1,4 @@
-//! How many requests were answered as somebody promised: all of their limits met, each request judged by itself.
+//! How many requests met all of their SLO limits, each request judged by itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

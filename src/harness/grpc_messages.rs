@@ -10,7 +10,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::{FailureClass, ResponseLimits};
 
 const FRAME_HEAD: usize = 5;
-/// Memory for a message that comes in pieces is taken in such steps, since its length is only what the server says.
+/// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
 const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.
@@ -108,13 +108,13 @@ fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
     Ok(Some(FRAME_HEAD + len as usize))
 }
 
-/// What one response says.
+/// The content of one response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedResponse<'a> {
     pub error: Option<&'a str>,
     /// Elements of the answer: token ids, or texts.
     pub tokens: u32,
-    /// The answer is there and holds nothing.
+    /// The answer is there and empty.
     pub is_empty: bool,
     pub last_token: Option<i32>,
     /// `triton_final_response` is true.
@@ -123,12 +123,12 @@ pub(super) struct ScannedResponse<'a> {
     pub row: u32,
     /// The answer's bytes.
     pub raw: &'a [u8],
-    /// There is more than an error.
+    /// The message holds more than an error.
     pub has_response: bool,
-    /// Of the request, as the response repeats it.
+    /// The id of the request, as the response repeats it.
     pub id: &'a [u8],
     pub model: &'a [u8],
-    /// The answer's tensor is not what its shape says.
+    /// The answer's tensor does not match its shape.
     pub misshapen: Option<Misshapen>,
 }
 
@@ -169,7 +169,7 @@ pub(super) fn scan_stream<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Resu
     Ok(seen)
 }
 
-/// Of a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
+/// From a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
 pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
     let (mut id, mut error): (&[u8], &[u8]) = (&[], &[]);
     each_field(message, |field, value| {
@@ -275,7 +275,7 @@ fn texts_in(mut raw: &[u8]) -> u64 {
     count
 }
 
-/// Of a parameters entry: the flag, when it is the one.
+/// From a parameters entry: the flag, when the entry is `triton_final_response`.
 fn final_flag(entry: &[u8]) -> Result<Option<bool>, WireError> {
     let (mut is_it, mut flag) = (false, false);
     each_field(entry, |field, value| {
@@ -337,7 +337,7 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
     Ok(found)
 }
 
-/// Of an `InferTensorContents`: how many whole numbers or texts it has.
+/// From an `InferTensorContents`: how many whole numbers or texts it has.
 fn elements_of(contents: &[u8]) -> Result<u64, WireError> {
     let mut count = 0;
     each_field(contents, |field, value| {
@@ -497,7 +497,7 @@ mod tests {
         );
     }
 
-    /// Tensors whose shape, data type and bytes contradict each other.
+    /// Tensors with contradictory shape, data type and bytes.
     #[test]
     fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
         let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {

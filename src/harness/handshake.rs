@@ -1,4 +1,4 @@
-//! The questions before a run: is the server there, is the model ready, how does it want to be asked?
+//! The requests before a run: is the server there, is the model ready, which inputs and which call does it need?
 
 use bytes::Bytes;
 use prost::Message;
@@ -14,7 +14,7 @@ use crate::triton::proto::inference::{
     ModelReadyRequest, ModelReadyResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
-/// Asks over the link itself: after these calls the server's stream limit has arrived.
+/// Uses the link itself: after these calls the server's stream limit has arrived.
 pub(super) async fn greet(link: &Connection, spec: &BenchSpec) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
     let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
@@ -39,7 +39,7 @@ pub(super) async fn greet(link: &Connection, spec: &BenchSpec) -> Result<InferRe
     })
 }
 
-/// What the server tells of the model. A method that it does not have leaves its part open.
+/// What the server reports about the model. A method that it lacks leaves its part open.
 async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, String> {
     let mut contract = ModelMetadata::default();
     let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
@@ -55,7 +55,7 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
     let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
     match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
         Ok(answer) => {
-            // Every model has inputs and outputs: an answer without them tells nothing.
+            // Every model has inputs and outputs: an answer without them carries no information.
             let offer = |tensors: Vec<TensorMetadata>| {
                 let offer: OfferedTensors = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
                 (!offer.is_empty()).then_some(offer)
@@ -69,7 +69,7 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
     Ok(contract)
 }
 
-/// An ensemble does not say it of itself: it streams when one of its steps does.
+/// An ensemble does not declare it: it streams when one of its steps does.
 async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) -> Result<bool, String> {
     let is_decoupled = |config: &ModelConfig| config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     if is_decoupled(config) {

@@ -6,7 +6,7 @@ impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
     /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
-    /// Of a run that LoadGen drove it is LoadGen's own numbers; where it gives none, that is said.
+    /// For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
     pub fn headline(&self) -> String {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
     }
@@ -74,7 +74,7 @@ impl RunResult {
         )
     }
 
-    /// None where the limits of the verdict already say all that was promised.
+    /// None where the limits of the verdict already cover the whole SLO.
     fn goodput_in_short(&self) -> Option<String> {
         let (told, asked) = (self.goodput.as_ref()?, &self.asked);
         let slo = &told.slo;

@@ -1,4 +1,4 @@
-//! One message on its way, and what is counted while it is.
+//! One message in flight, and its live counts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use super::retokenize::AnswerText;
 use super::tokens::Accounting;
 use super::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest};
 
-/// What others may watch while it runs.
+/// Live counts for observers of the run.
 #[derive(Debug, Default)]
 pub(super) struct LiveCounts {
     pub issued: AtomicU64,
@@ -58,21 +58,21 @@ impl ConcurrencyGauge {
     }
 }
 
-/// What a message that has ended means for what comes after it in its session.
+/// The effect of a finished message on the next ones of its session.
 pub(super) struct MessageEnd {
     /// On the clock.
     pub t_end: u64,
     pub answer: Option<Prompt>,
 }
 
-/// One message on its way.
+/// One message in flight.
 pub(super) struct InFlightRequest {
     /// Answers are part of later prompts.
     pub keeps_answer: bool,
     /// Texts are to be counted after the run.
     pub keeps_text: bool,
     pub link: Rc<Connection>,
-    /// Of the message's first request.
+    /// The index of the message's first request.
     pub index: u64,
     pub planned: Vec<PlannedRequest>,
     pub frame: Bytes,
@@ -86,7 +86,7 @@ pub(super) struct InFlightRequest {
     pub clock: BenchClock,
     pub stop: CancellationToken,
     pub t_issue: u64,
-    /// Of a request from outside.
+    /// For a request of an external driver.
     pub listener: Option<CallListener>,
 }
 
@@ -168,7 +168,7 @@ impl InFlightRequest {
         MessageEnd { t_end, answer }
     }
 
-    /// Whoever called for the request hears of its end at once.
+    /// The external driver is notified of the end of its request at once.
     fn tell(
         &self,
         answer: Option<Prompt>,
@@ -187,7 +187,7 @@ impl InFlightRequest {
     }
 
     async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
-        // What an answer may have is far from what it has, where requests come from outside.
+        // For an external driver the length limit is far from the actual length.
         let most = if self.listener.is_some() { 16 } else { 4096 };
         let room = |planned: &PlannedRequest| planned.output_len.min(most) as usize;
         let mut parts: Vec<RequestProgress> = self

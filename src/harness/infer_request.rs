@@ -1,6 +1,6 @@
 //! A request's message: which tensors, in the names and shapes of the model that the server describes.
 //!
-//! Settled once before the run; every message is then a copy of constants and its own prompt.
+//! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
 mod input_builder;
 mod tensor;
@@ -47,14 +47,14 @@ pub(super) enum TokenCounting {
     Ids { beams: u32, sequences: u32, has_prompt: bool },
     /// One response is one token.
     Responses { sequences: u32 },
-    /// The answer is one text: as many as were asked for.
+    /// The answer is one text: as many tokens as were requested.
     Asked,
     /// `usage.completion_tokens`; chunks where the server sends none.
     Usage,
 }
 
 impl TokenCounting {
-    /// For people.
+    /// In readable form.
     pub fn source(self) -> String {
         match self {
             Self::Ids { sequences: n @ 2.., .. } => format!("output_ids, of all {n} sequences of a request"),
@@ -70,22 +70,22 @@ impl TokenCounting {
     }
 }
 
-/// How a model is asked.
+/// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InferRequestTemplate {
     pub call: CallKind,
     pub count: TokenCounting,
     /// One response for each token.
     pub streams: bool,
-    /// Responses say which request of the message they are for.
+    /// Responses carry the index of the request in the message that they belong to.
     pub is_batched: bool,
     /// Answers to each prompt; only the final marker ends the last of them.
     pub sequences: u32,
-    /// Outputs beside tokens are asked for, so responses are parsed whole.
+    /// Outputs besides tokens are requested, so responses are parsed completely.
     pub wants_more: bool,
     pub end_id: i32,
     pub cancel: Option<Cancel>,
-    /// Stop words, or samples from outside, end answers where we cannot see why.
+    /// Stop words, or samples from LoadGen, end answers for a reason that responses do not show.
     may_end_early: bool,
     interface: Interface,
     names: &'static TensorNames,
@@ -104,7 +104,7 @@ pub(super) struct InferRequestTemplate {
 }
 
 impl InferRequestTemplate {
-    /// Holds the request block against the model. Errors: everything that does not fit.
+    /// Checks the request block against the model. Errors: everything that does not fit.
     pub fn agree(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
@@ -264,7 +264,7 @@ impl InferRequestTemplate {
         ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
 
-    /// What every response names.
+    /// The names that every response carries.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -346,11 +346,11 @@ impl InferRequestTemplate {
         }
     }
 
-    /// Asks the backend to end the request of this id.
+    /// Requests that the backend end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
         let mut sheet = MessageInputs::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);
-        // What the model demands of every request is there, and means nothing.
+        // Placeholders for the inputs that the model requires of every request.
         sheet.put(self.names.prompt, "INT32", &[1], one());
         if self.has_lengths {
             sheet.put("input_lengths", "INT32", &[1], one());

@@ -1,4 +1,4 @@
-//! How near a measurement came to its limits, as one number that a search can fit a line to.
+//! How near a measurement is to its limits, as one number that a search can fit a line to.
 
 use super::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use super::metric::percentile;
@@ -8,7 +8,7 @@ use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
 const FAR: f64 = 3.0;
-/// Hardly held, or hardly missed.
+/// Barely held, or barely missed.
 const NEAR: f64 = 0.01;
 
 impl Measured {
@@ -39,7 +39,7 @@ impl Measured {
             whole = f64::max(whole, of.clamp(-FAR, FAR));
             half = f64::max(half, of.clamp(-FAR, FAR));
         }
-        // What no limit measures: failures beyond their budget, a lost server.
+        // Problems that no limit measures: failures beyond their budget, a lost server.
         if whole < 0.0 && !self.result.verdict.is_valid() {
             if self.is_overload_only() {
                 // The queue grew all the time: the limit held only because the probe was short.
@@ -53,14 +53,14 @@ impl Measured {
         Margin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
     }
 
-    /// Whether nothing else makes it invalid than that more requests arrived than were served.
+    /// Whether the only reason for INVALID is that more requests arrived than were served.
     fn is_overload_only(&self) -> bool {
         let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::ReasonSeverity::Warning);
         invalid.into_iter().all(|reason| reason.check == "overload")
     }
 }
 
-/// Near 100 % both shares of broken promises are as small as is told apart; which side it is on is known all the same.
+/// Near 100 % both shares of missed limits are clamped to the smallest distinguishable one; the side of the limit stays exact.
 fn of_share(attained: f64, least: f64) -> f64 {
     let of = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
     if attained >= least { of.min(-NEAR) } else { of.max(NEAR) }
@@ -75,7 +75,7 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
     ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
 }
 
-/// ms; `None` for metrics whose single values are not kept.
+/// ms; `None` for metrics without stored single values.
 fn values(metric: LimitedMetric, records: &[&RequestRecord]) -> Option<Vec<f64>> {
     let of: fn(&RequestRecord) -> Option<f64> = match metric {
         LimitedMetric::Ttft => ttft,

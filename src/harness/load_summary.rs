@@ -1,4 +1,4 @@
-//! What the plan was, for the result: where clocks start, what the data gave, how sessions went.
+//! A summary of the plan for the result: where clocks start, the data that were read, the sessions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What MLPerf's LoadGen said of a run that it drove, beside what we saw of the same requests.
+//! What MLPerf's LoadGen reported for a run that it drove, next to our own records of the same requests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

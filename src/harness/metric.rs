@@ -1,4 +1,4 @@
-//! A printed number with everything that says what it means, and the percentile rule.
+//! A printed number with everything that defines its meaning, and the percentile rule.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

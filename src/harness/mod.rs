@@ -1,7 +1,7 @@
 //! Makes requests arrive on schedule and measures the answers; ends in a verdict.
 //!
 //! Three parts are composed: when requests arrive (`arrival`), when the schedule ends (`spec::StopAfter`), what they carry
-//! (`data`); one driver (`drive`, `worker`, `lane`) serves every combination. Open loop: arrivals are absolute, nothing is
+//! (`data`); one driver (`driver`, `worker`, `dispatcher`) serves every combination. Open loop: arrivals are absolute, nothing is
 //! re-anchored or dropped, and latency counts from the *intended* time, so a stalled server cannot hide.
 //!
 //! ```text

@@ -1,7 +1,7 @@
-//! Can this machine, now, make the load? Tried before a measurement against a server that does no work, for a second or two.
-//! Pure: what to try, and what is said of it.
+//! Whether this machine can generate the load now: tried before a measurement, for a second or two, against a server that
+//! does no work. Pure: what to try, and what to report.
 //!
-//! A client that is late or has no CPU left measures itself. The measurement notices that too, but only when it is over.
+//! A client that is late or has no CPU left measures itself. The measurement detects that too, but only after it finished.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub fn expected(spec: &BenchSpec) -> Option<Duration> {
             by_time.max(by_count)
         }
         Scenario::Concurrency { .. } => by_time,
-        // All at once: as long as the server takes. A trace: as long as its file says. LoadGen: as long as its rules say.
+        // All at once: as fast as the server accepts. A trace: as its file defines. LoadGen: as its rules define.
         Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => None,
     }
 }
@@ -283,7 +283,7 @@ impl PreflightResult {
             );
         }
         if self.cpu_share_max > CPU {
-            // A closed loop pushes as hard as it can, also against a real server.
+            // A closed loop sends as fast as it can, also against a real server.
             let severity = if self.users.is_some() { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
             add(
                 severity,

@@ -1,4 +1,4 @@
-//! What is known about one request afterwards. Stamps are ns from the schedule's start.
+//! The record of one request. Stamps are ns from the schedule's start.
 
 use std::collections::BTreeMap;
 

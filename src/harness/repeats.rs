@@ -1,4 +1,4 @@
-//! One measurement made several times with different seeds: what `result.json` says of all of them together.
+//! One measurement made several times with different seeds: the summary of all runs in `result.json`.
 //!
 //! ```text
 //!  result.json               the first run, with the verdict of all and `repeats`

@@ -1,4 +1,4 @@
-//! What each request asks for besides its prompt and its length; the room's own plain types.
+//! What each request contains besides its prompt and its length; plain types of this module.
 
 use std::time::Duration;
 

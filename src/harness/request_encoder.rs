@@ -1,4 +1,4 @@
-//! How a model is asked, settled before the run: over gRPC or over HTTP.
+//! How a model is called, fixed before the run: over gRPC or over HTTP.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -20,7 +20,7 @@ pub(super) enum RequestEncoder {
 }
 
 impl RequestEncoder {
-    /// Asks the server over the link itself.
+    /// Queries the server over the link itself.
     pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
             (Some(pool), Protocol::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
@@ -28,7 +28,7 @@ impl RequestEncoder {
         }
     }
 
-    /// What is sent for the requests from `first` on: one message. `heard` has the answers of their session so far.
+    /// One message for the requests from `first` on. `heard` has the answers of their session so far.
     pub fn message(
         &self,
         schedule: &RequestSchedule,
@@ -55,7 +55,7 @@ impl RequestEncoder {
         })
     }
 
-    /// What is sent for one request, but for its id: that comes with [`Self::addressed`].
+    /// The message for one request, without its id: [`Self::addressed`] adds that.
     pub fn unaddressed(
         &self,
         schedule: &RequestSchedule,
@@ -72,7 +72,7 @@ impl RequestEncoder {
         }
     }
 
-    /// The same with its id behind it: fields of a message may stand in any order.
+    /// The same with its id behind it: fields of a message may be in any order.
     pub fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
         const PREFIX: usize = 5;
         let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };

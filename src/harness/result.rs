@@ -1,6 +1,6 @@
-//! What a run leaves behind: `result.json`, version 1. Every number carries what it means.
+//! The output of a run: `result.json`, version 1. Every number carries its definition.
 //!
-//! Times are ms, rates per second, unless a name says otherwise.
+//! Times are ms, rates per second, unless a name states otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Measured {
     pub fn loadgen_said(&mut self, said: LoadgenResult, reasons: Vec<Reason>) {
         let all = &mut self.result.reasons;
         for reason in all.iter_mut().filter(|reason| matches!(reason.check.as_str(), "lag" | "cpu")) {
-            // To LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
+            // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
             reason.severity = ReasonSeverity::Warning;
         }
         all.extend(reasons);

@@ -8,7 +8,7 @@ use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
-/// What was sent and when, to be sent again.
+/// The plan, to be replayed.
 pub(super) const PLAN: &str = "plan.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
 const GPU: &str = "gpu.jsonl";
@@ -27,7 +27,7 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     amend(dir, measured)
 }
 
-/// Writes what was seen beside a measurement that another process wrote, and its result again.
+/// Writes the side data of a measurement that another process wrote, and its result again.
 pub fn amend(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     if let Some(scrape) = &measured.scrape {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;

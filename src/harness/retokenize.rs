@@ -1,10 +1,10 @@
-//! Answers that carry text only, counted with the tokenizer that was given. After the run: counting costs CPU, which load
+//! Answers that carry text only, counted with the given tokenizer. After the run: counting costs CPU, which the load
 //! must not share. Until then their texts are kept, about four bytes for each token.
 //!
-//! What is counted is the joined text of an answer, and the first chunk by itself, for TPOT. The tokens of the other chunks
+//! The joined text of an answer is counted, and the first chunk by itself, for TPOT. The tokens of the other chunks
 //! would need each prefix of the answer tokenised again, which grows with the square of its length: they stay uncounted,
-//! and what needs them (inter-token latency, tokens of each second) counts a chunk as one and says so. A server may have
-//! generated other tokens than the tokenizer finds in the same text; two rarely differ by more than a few.
+//! and figures that need them (inter-token latency, tokens of each second) count a chunk as one and are marked so. A server
+//! may have generated other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::{RequestEnd, RequestSchedule};
 /// Where such counts come from.
 pub(super) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
 
-/// What one answer said.
+/// The text of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AnswerText {
     /// One for each choice.
@@ -53,7 +53,7 @@ impl AnswerText {
                 let at = choice["index"].as_u64().map_or(place, |index| index as usize).min(MOST_CHOICES);
                 spoken.push(at, choice["text"].as_str().unwrap_or_default());
                 for message in [&choice["delta"], &choice["message"]] {
-                    // One of the two names, or both with the same words.
+                    // One of the two names, or both with the same text.
                     let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|key| message[*key].as_str());
                     spoken.push(at, reasoning.unwrap_or_default());
                     spoken.push(at, message["content"].as_str().unwrap_or_default());
@@ -65,7 +65,7 @@ impl AnswerText {
     }
 }
 
-/// An index beyond this is no choice of ours.
+/// The requests never lead to a choice with an index beyond this.
 const MOST_CHOICES: usize = 255;
 
 impl TokenCounting {
@@ -75,7 +75,7 @@ impl TokenCounting {
     }
 }
 
-/// Sets the tokens of every successful request whose text was kept, and marks it.
+/// Sets the tokens of every successful request with a stored text, and marks it.
 pub(super) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
     let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.spoken);
     if spoken.is_empty() {
@@ -105,7 +105,7 @@ pub(super) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Co
     }
 }
 
-/// Without the prompt, where a server that answers in one piece says it again in front.
+/// Without the prompt, where a server that answers in one piece repeats it in front.
 fn own<'t>(schedule: &RequestSchedule, how: TokenCounting, index: u64, text: &'t str) -> &'t str {
     let planned = schedule.requests.get(index as usize).filter(|_| how == TokenCounting::Asked);
     let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());

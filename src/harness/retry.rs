@@ -1,4 +1,4 @@
-//! Trying again: off unless asked for, told of each attempt, and never for a request that had a token.
+//! Retries: off by default, each attempt reported, and never for a request that had a token.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One gRPC call over a link: whole request out, answer back, statuses and breaks put into classes.
+//! One gRPC call over a connection: sends the request, reads the answer, classifies statuses and broken connections.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -22,23 +22,23 @@ pub(super) mod code {
 
 pub(super) type RpcFault = (FailureClass, String);
 
-/// Bytes of one stream that may wait before the server is told that they were taken. Small against the window of a
-/// connection, so that many streams that wait cannot fill it; large against a token, so that it is seldom said.
+/// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
+/// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
 const TAKEN_AT_ONCE: usize = 32 << 10;
 
-/// Of an answer to a question before the run.
+/// The limit of an answer to a query before the run.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// What comes back.
+/// A response.
 pub(super) struct RpcResponse {
     stream: RecvStream,
-    /// Bytes that the server was not told of yet. The end of the stream tells the rest.
+    /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
     taken: usize,
     has_all_data: bool,
 }
 
 pub(super) enum RpcPart {
-    /// What one DATA frame held.
+    /// The content of one DATA frame.
     Data(Bytes),
     /// Once, where the other is moved about for every token.
     Trailers(Box<HeaderMap>),
@@ -54,7 +54,7 @@ impl RpcResponse {
         std::future::poll_fn(|context| self.poll_part(context)).await
     }
 
-    /// The same, for who takes all that is there in one go.
+    /// The same, for callers that take all available parts in one go.
     pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
         if !self.has_all_data {
             match ready!(self.stream.poll_data(context)) {
@@ -66,7 +66,7 @@ impl RpcResponse {
                     }
                     return Poll::Ready(Some(Ok(RpcPart::Data(data))));
                 }
-                // The server has said all and does not want to hear more (RFC 9113, 8.1): an end, not a break.
+                // The server has sent everything and accepts no more (RFC 9113, 8.1): an end, not a failure.
                 Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
                 Some(Err(e)) => return Poll::Ready(Some(Err(e))),
                 None => self.has_all_data = true,
@@ -99,7 +99,7 @@ pub(super) async fn send(
     answer_of(response.await.map_err(broken)?)
 }
 
-/// What follows the headers, if they promise anything.
+/// The body after the headers, if they announce one.
 pub(super) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
     if !response.status().is_success() {
         return Err((FailureClass::Server, format!("HTTP status {}", response.status())));
@@ -121,7 +121,7 @@ pub(super) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
         .body(())
 }
 
-/// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.
+/// One message in each direction, for the queries before the run. Errors: gRPC code (or none) and text.
 pub(super) async fn ask(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
         let mut answer = send(link, method, frame, None).await?;
@@ -194,7 +194,7 @@ pub(super) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
     if has_begun {
         FailureClass::Stream
     } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
-        // The server did nothing with it.
+        // The server did not process it.
         FailureClass::Refused
     } else {
         FailureClass::Connect

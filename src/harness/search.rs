@@ -1,8 +1,8 @@
 //! The highest rate at which all limits hold: which rate to try next, from what has been tried. Pure.
 //!
-//! Doubling from the lowest rate until one misses, then halving the gap until it is as narrow as asked, then the best
-//! rate once more with other seeds, because a server that has just been overloaded, or a lucky minute, may say yes
-//! once. The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end.
+//! Doubling from the lowest rate until one misses, then halving the gap until it is within the requested precision, then
+//! the best rate once more with other seeds, because a server just after an overload, or a lucky minute, may pass once.
+//! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

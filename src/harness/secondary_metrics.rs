@@ -1,4 +1,4 @@
-//! From records to what stands beside the main numbers: the server's own stamps, withdrawn requests, other outputs.
+//! Secondary metrics from the records: the server's own stamps, withdrawn requests, other outputs.
 
 use super::extra_outputs::OutputTally;
 use super::metric::MetricLabel;
@@ -9,7 +9,7 @@ use super::{BenchSpec, Metric, RequestEnd, RequestRecord};
 
 const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
 
-/// None unless stamps were asked for.
+/// None unless stamps were requested.
 pub(super) fn server(spec: &BenchSpec, records: &[RequestRecord]) -> Option<ServerSide> {
     if !spec.request.return_perf_metrics {
         return None;
@@ -22,7 +22,7 @@ pub(super) fn server(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Serv
         let excluded = requests - ns.len() as u64;
         Metric::exact(&label, &mut ns, excluded)
     };
-    // A stamp of 0 was never set.
+    // A stamp of 0 is unset.
     let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
     let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(&stamps))).sum();
     Some(ServerSide {
@@ -40,7 +40,7 @@ pub(super) fn server(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Serv
     })
 }
 
-/// None unless `cancel` was asked for.
+/// None unless `cancel` was requested.
 pub(super) fn withdrawals(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Withdrawals> {
     let cancel = spec.request.cancel?;
     let withdrawn: Vec<&RequestRecord> =

@@ -1,7 +1,7 @@
 //! One `ModelStreamInfer` for all requests of a connection, as NVIDIA's harness and tritonclient have it.
 //!
-//! Answers find their request by its id. What names no request belongs to the only one under way; when several are, it
-//! could be anybody's, so the stream is given up and all of them fail. The next request opens a new stream.
+//! Answers find their request by its id. A message without an id belongs to the only request in flight; when several are,
+//! its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -78,7 +78,7 @@ impl StreamFailure {
 
 impl SharedStream {
     /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
-    /// request under way, are the connection's.
+    /// request in flight, are the connection's.
     pub fn open(
         mut sender: ConnectionSender,
         head: Request<()>,
@@ -110,7 +110,7 @@ impl SharedStream {
         self.routes.borrow().death.is_none()
     }
 
-    /// Sends a message; its answers come to the seat.
+    /// Sends a message; its answers arrive in the returned slot.
     pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
         let (give, answers) = mpsc::channel(WAITING);
         {
@@ -177,13 +177,13 @@ impl Drop for StreamSlot {
     }
 }
 
-/// Writes messages as the server's window lets them go. Closes our half when nobody can ask any more.
+/// Writes messages as the server's window allows. Closes our half when no sender is left.
 async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         // h2 would take any number of them; to wait until it may send some of this one keeps the queue's bound.
         body.reserve_capacity(1);
         while body.capacity() == 0 {
-            // Who reads hears why.
+            // The reading side gets the reason.
             let Some(Ok(_)) = std::future::poll_fn(|context| body.poll_capacity(context)).await else { return };
         }
         if body.send_data(message, false).is_err() {
@@ -213,7 +213,7 @@ async fn listen(
         while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
             let seat = seat_of(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
             if let Some(seat) = seat {
-                // One whose request is over does not wait.
+                // A request that has finished does not wait.
                 let _ = seat.send(StreamReply { t_read, message }).await;
             }
         }
@@ -221,7 +221,7 @@ async fn listen(
     Ok(())
 }
 
-/// Whose a message is. None: of a request that was given up, or that has ended.
+/// The owner of a message. None: a request that was abandoned, or that has ended.
 fn seat_of(
     message: &[u8],
     routes: &Routes,

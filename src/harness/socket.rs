@@ -1,4 +1,4 @@
-//! A socket that notes when bytes came, and lets them be heard before it reads on.
+//! A socket that stamps the arrival of bytes, and lets waiting tasks process them before it reads on.
 
 use std::cell::Cell;
 use std::io;
@@ -11,15 +11,15 @@ use tokio::net::TcpStream;
 
 use super::clock::BenchClock;
 
-/// Stamps are honest in one direction: whatever was read before now is stamped no earlier than the read that brought it.
-/// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: those who wait for
-/// what it brought are woken, and run, before the next read moves the stamp.
+/// Stamps err in one direction only: data is never stamped earlier than the read that brought it.
+/// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: the tasks that wait for
+/// this data are woken, and run, before the next read moves the stamp.
 pub(super) struct StampedSocket {
     socket: TcpStream,
     clock: BenchClock,
     /// ns of the last read that brought something.
     last_read: Rc<Cell<u64>>,
-    /// The last read filled its buffer, and nobody was heard since.
+    /// The last read filled its buffer, and no waiting task has run since.
     is_turn_over: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What to send and how to judge it: the room's own plain types, free of text and units.
+//! What to send and how to judge it: plain types of this module, free of text and units.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! The steady part of a run: without its beginning, when queues and caches fill, and without its end, when nothing new
-//! comes. The full window stays the headline; this says whether it is the same story.
+//! The steady part of a run: without its beginning, when queues and caches fill, and without its end, when no new requests
+//! arrive. The full window stays the headline; this shows whether the steady part agrees with it.
 //!
 //! The beginning is cut by MSER-5 (White 1997): of all cuts in the first half, the one after which the mean of the
-//! series of TTFTs, in batches of five, is known best. Requests that a freeze held up do not decide it: a freeze in the middle is no
-//! beginning. The end is the last intended arrival.
+//! series of TTFTs, in batches of five, is known best. Requests that a freeze delayed do not decide it: a freeze in the middle
+//! is not a beginning. The end is the last intended arrival.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -34,7 +34,7 @@ pub(super) struct RunStart {
     pub zero: std::time::Instant,
 }
 
-/// `untaken`: requests that no user of a closed loop came to, because the run was stopped.
+/// `untaken`: requests that no user of a closed loop reached, because the run was stopped.
 pub(super) fn summarise(
     spec: &BenchSpec,
     schedule: &Arc<RequestSchedule>,
@@ -70,7 +70,7 @@ pub(super) fn summarise(
     retokenize::count(schedule, count, &mut all);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
-    // Nobody waits for the end of what we ended ourselves.
+    // No task waits for the end of a request that the client cancelled.
     let withdrawn = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).count() as u64;
     let to_answer = schedule.requests.len() as u64 - withdrawn;
     let tokens = tokens(&all, count);
@@ -209,7 +209,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     tokens.source = source(count, &all.records);
     let several = || ok(&all.records).filter(|record| record.chunks > 1);
     tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
-    // Chunks and responses say it already, where they are the source.
+    // Chunks and responses show it already, where they are the source.
     let is_counted_otherwise = |record: &RequestRecord| {
         record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
     };
@@ -223,7 +223,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     tokens
 }
 
-/// What every successful answer was counted by; where that is not the same for all, how many by what.
+/// The token source of every successful answer; where it differs between answers, the count for each.
 fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
     let all = ok(records).count();
     let mut answers = BTreeMap::<TokenSource, usize>::new();
@@ -238,7 +238,7 @@ fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
         TokenSource::Chunks => CHUNKS.to_owned(),
         TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
     };
-    // What the interface counts by comes first.
+    // The interface's own source comes first.
     let order = [
         TokenSource::OutputIds,
         TokenSource::Responses,
@@ -319,7 +319,7 @@ pub(super) fn e2e(record: &RequestRecord) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
-/// What the window of most numbers is.
+/// The definition of the window of most numbers.
 pub const FULL: &str = "full: schedule start to the end of the last successful request";
 
 fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {
@@ -370,7 +370,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
     };
     let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
         &mut latency;
-    // Of a mixture each metric has it.
+    // For a mixture each metric carries the source.
     let source = tokens.source.clone();
     for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
         source.clone_into(&mut metric.token_source);

@@ -1,7 +1,7 @@
 //! Which figures are left out because it is not known how many tokens each chunk has.
 //!
-//! A server may put several tokens into a chunk (speculative decoding, stream intervals) and say only how many there were in all.
-//! Answers whose chunks happen to have one token each are not a fair sample of the others, so they do not stand for all.
+//! A server may put several tokens into a chunk (speculative decoding, stream intervals) and report only the total.
+//! Answers that happen to have one token in each chunk are not a fair sample of the others, so they do not represent all.
 
 use super::metric::{Metric, MetricLabel, POOL_RULE, RULE};
 use super::result::TokenCounts;

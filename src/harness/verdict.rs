@@ -13,14 +13,14 @@
 //! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
 //! | requests that the server counted | as many as were sent | warning |
-//! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
+//! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
-//! | self check: sums made on different ways | equal | INVALID(client) |
+//! | self check: sums computed in different ways | equal | INVALID(client) |
 //! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
-//! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
-//! why it warns before it condemns.
+//! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
+//! therefore causes a warning first, and INVALID only above the second bound.
 
 use super::infer_request::TokenCounting;
 use super::metric::is_maximum;
@@ -34,7 +34,7 @@ use super::{
 use crate::event::Verdict;
 
 const RATE: f64 = 0.01;
-/// Of the prompts.
+/// The largest share of repeated prompts.
 const REPEATED: f64 = 0.05;
 /// Requests that the server may count beyond those that were sent.
 const COUNTED: f64 = 0.02;
@@ -66,7 +66,7 @@ pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
     }
 }
 
-/// Everything that speaks against the run, worst first.
+/// Every reason against the run, worst first.
 pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     let mut found = VerdictFindings(Vec::new());
     bookkeeping(spec, result, &mut found);
@@ -81,7 +81,7 @@ pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     found.0
 }
 
-/// What was found so far.
+/// The findings so far.
 pub(super) struct VerdictFindings(Vec<Reason>);
 
 impl VerdictFindings {
@@ -116,7 +116,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
             ),
         );
     }
-    // No budget allows that.
+    // No failure budget allows that.
     let is_budgeted = spec.limits.further.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
@@ -149,7 +149,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     }
 }
 
-/// What in answers contradicts their protocol. Nothing of it is in a number; some of it makes the rest doubtful too.
+/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
 fn violations(result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
@@ -161,7 +161,7 @@ fn violations(result: &RunResult, found: &mut VerdictFindings) {
 
 fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
     match (class, protocol) {
-        // Over HTTP a connection has one request at a time, so nothing depends on the names; and servers have aliases.
+        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
         (Violation::MissingEnd | Violation::UsageMismatch, _)
         | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
@@ -202,7 +202,7 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 
 fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let is_server = spec.scenario.is_open_loop();
-    // Arrivals that are held back are late by order, and their wait is in their latency.
+    // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
     if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
         let ttft = result.latency.ttft.p50.unwrap_or(0.0);
@@ -300,7 +300,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
 
 fn stability(result: &RunResult, found: &mut VerdictFindings) {
     result.stability.findings(found);
-    // What waits longer and longer has no quick answers, either: that is said already.
+    // Growing waits make answers slower, too: the growth is reported already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
     let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
     if let Some(drift) = drift.filter(super::Drift::is_seen) {
@@ -338,8 +338,8 @@ pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
     Some(Reason { check: "other_load".to_owned(), severity: ReasonSeverity::Warning, text })
 }
 
-/// What the server reports of its prefix cache says more than which prompts were sent: it may have none. Sessions and shared prefixes are
-/// asked for to be cached.
+/// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
+/// prefixes are meant to be cached.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
@@ -363,7 +363,7 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let tokens = &result.tokens;
-    // From outside an output length is a limit, not a wish.
+    // With an external driver an output length is a limit, not a request.
     let is_limit = matches!(spec.scenario, Scenario::Outside(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {

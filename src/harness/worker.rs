@@ -37,18 +37,18 @@ pub(super) struct WorkerJob {
     pub clock: BenchClock,
     pub live: Arc<LiveCounts>,
     pub stop: CancellationToken,
-    /// What users take from.
+    /// The source of the users' sessions.
     pub queue: Arc<PlanQueue>,
     pub bodies: Arc<PreparedMessages>,
     /// One permit for each request that may be in flight.
     pub room: Option<Arc<Semaphore>>,
     pub keeps_answers: bool,
     pub tls: Option<Connector>,
-    /// Where requests come from outside.
+    /// The source of requests from an external driver.
     pub inbox: Cell<Option<CallInbox>>,
 }
 
-/// What a worker brings back.
+/// The output of a worker.
 pub(super) struct WorkerOutput {
     pub collector: Collector,
     pub issued: u64,
@@ -58,12 +58,12 @@ pub(super) struct WorkerOutput {
     pub in_flight_area: f64,
     /// CPU of this thread between start and end, ns.
     pub cpu_ns: u64,
-    /// Time this thread waited for a core, ns; absent where the kernel does not tell.
+    /// Time this thread waited for a core, ns; absent where the kernel does not report it.
     pub wait_ns: Option<u64>,
     pub wall_ns: u64,
     /// How often the next request in line waited because all connections were full.
     pub waited_for_stream: u64,
-    /// How often an arrival waited because as many requests were in flight as may be.
+    /// How often an arrival waited because the limit on requests in flight was reached.
     pub held_back: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
@@ -73,7 +73,7 @@ pub(super) struct WorkerOutput {
     pub resent: u64,
     /// Shared streams that were opened.
     pub streams: u64,
-    /// HTTP/1.1 connections made, before the start and after.
+    /// HTTP/1.1 connections opened, before the start and after.
     pub opened: Option<u64>,
     pub call: CallKind,
     pub count: TokenCounting,
@@ -121,12 +121,12 @@ impl WorkerJob {
         schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
     }
 
-    /// What goes out at once: a batch, or one turn after the other.
+    /// Requests that are sent together: a batch, or one turn after the other.
     pub fn messages<'s>(&self, session: &'s [PlannedRequest]) -> std::slice::Chunks<'s, PlannedRequest> {
         session.chunks(self.spec.request.batch())
     }
 
-    /// Connects, asks what the model is, serialises bodies, warms up.
+    /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let links: Vec<_> = self
@@ -278,7 +278,7 @@ impl PreparedWorker {
     }
 }
 
-/// Kept HTTP connections that servers closed while idle, and requests sent again because of a race with such a close.
+/// Kept HTTP connections that servers closed while idle, and requests sent again because they collided with such a close.
 fn idle_closes(links: &[Rc<Connection>]) -> (u64, u64) {
     let sum = |of: fn(&ConnectionPool) -> u32| {
         links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()

@@ -12,13 +12,13 @@ use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, Reason
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
 
-/// So many of LoadGen's errors stand in a result.
+/// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
 
-/// Why a job could not be done.
+/// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// What was asked for does not fit.
+    /// The request does not fit.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
@@ -35,7 +35,7 @@ impl ChildError {
     }
 }
 
-/// Does what the job file says. `say` gets each line for whoever started this process.
+/// Runs the job file. `say` gets each line for the process that started this one.
 pub fn perform(job: &Path, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
     let text = std::fs::read(job).map_err(|error| ChildError::System(format!("{}: {error}", job.display())))?;
     match serde_json::from_slice(&text) {
@@ -83,14 +83,14 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
         TestOutcome::Whole(came) => about.whole(came, say),
         TestOutcome::Cut(measured) => {
             about.cut(measured, say)?;
-            // LoadGen waits for answers that will not come, and has no way to be told so.
+            // LoadGen waits for answers that will not arrive, and has no call to report that.
             end_at_once();
             Ok(())
         }
     }
 }
 
-/// What a test was of.
+/// The context of a test.
 struct About<'a> {
     round: &'a Round,
     probed: LibraryFacts,
@@ -121,7 +121,7 @@ impl About<'_> {
         }
         say(&ChildMessage::Zero(Moment::of(measured.zero)));
         harness::write(&test.out, &measured)?;
-        // The last file: where it is, the test was whole.
+        // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
         std::fs::write(&path, text).map_err(|error| ChildError::System(format!("{}: {error}", path.display())))?;
@@ -129,7 +129,7 @@ impl About<'_> {
         Ok(())
     }
 
-    /// Of a test that was stopped: what was seen of it until then.
+    /// The result of a stopped test: its records until then.
     fn cut(&self, mut measured: Measured, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
         let reasons = reasons(&told, self.test.mode);
@@ -140,7 +140,7 @@ impl About<'_> {
         Ok(())
     }
 
-    /// What LoadGen said, for the result.
+    /// LoadGen's report, for the result.
     fn said(&self, said: &Detail) -> LoadgenResult {
         let test = self.test;
         LoadgenResult {
@@ -182,7 +182,7 @@ impl About<'_> {
 }
 
 impl LibraryFacts {
-    /// In what the library is not the round's, each in a sentence.
+    /// Where the library differs from the round's, each in a sentence.
     pub fn mismatches(&self, round: &Round) -> Vec<String> {
         let mut found = Vec::new();
         let pin = &round.loadgen;
@@ -202,7 +202,7 @@ impl LibraryFacts {
     }
 }
 
-/// What LoadGen took otherwise than the table has it: it ignores models and keys that it does not know without a word.
+/// Settings where LoadGen differs from the table: it silently ignores models and keys that it does not know.
 fn unheeded(
     settings: &LoadgenSettings,
     test: &LoadgenTest,
@@ -237,7 +237,7 @@ fn unheeded(
     Ok(found)
 }
 
-/// What speaks against the run because of what LoadGen said.
+/// Reasons against the run in LoadGen's report.
 fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
     let mut found = Vec::new();
     let mut add = |severity: ReasonSeverity, text: String| {
@@ -274,7 +274,7 @@ fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
 }
 
 impl LoadgenTest {
-    /// Whether its result may be handed in, as far as this test knows.
+    /// Whether its result may be submitted, as far as this test can determine.
     pub fn is_submittable(&self) -> bool {
         self.rehearsal.is_none() && !self.dataset.synthetic && self.division == Division::Closed
     }

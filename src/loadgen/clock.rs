@@ -1,4 +1,4 @@
-//! An instant that two processes of one machine agree on.
+//! An instant that is comparable between two processes of one machine.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! LoadGen's library, loaded at run time: the only file of the program with `unsafe`.
 //!
-//! What is wrong to do with LoadGen cannot be said with what this file hands out: a second test in one process, a sample
-//! that is told twice or was never issued, tokens told from two threads, a number of tokens that is not the data's.
+//! The types of this file rule out wrong uses of LoadGen: a second test in one process, a sample that is reported twice or
+//! was never issued, tokens reported from two threads, a number of tokens that differs from the data's.
 
 #![allow(unsafe_code)]
 
@@ -111,7 +111,7 @@ struct Functions {
     completions: Respond,
 }
 
-/// LoadGen. It is never unloaded: its threads and statics live as long as the process.
+/// LoadGen. It stays loaded: its threads and statics live as long as the process.
 pub struct LoadedLibrary {
     call: Functions,
     /// LoadGen's own name of each ticket; 0 once it was completed. These names are addresses in LoadGen.
@@ -132,14 +132,14 @@ impl LoadedLibrary {
         let library = unsafe { libloading::Library::new(path) }.map_err(told)?;
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
         let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(told)?;
-        // SAFETY: it has no arguments and touches nothing.
+        // SAFETY: it has no arguments and changes no state.
         let found = unsafe { abi() };
         if found != ABI {
             return Err(LoadgenError::Abi { path: shown(), found });
         }
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the number above says that the library was built with the shim.h that these types follow.
+                // SAFETY: the number above confirms that the library was built with the shim.h that these types follow.
                 *unsafe { library.get($name) }.map_err(told)?
             };
         }
@@ -174,8 +174,8 @@ impl LoadedLibrary {
         unsafe { CStr::from_ptr((self.call.revision)()) }.to_string_lossy().into_owned()
     }
 
-    /// What a test goes by: the built-in mlperf.conf, then this user.conf. Keys and models that LoadGen does not know it
-    /// ignores: ask for the numbers afterwards. Once: LoadGen would read only the user.conf a second time.
+    /// The settings of a test: the built-in mlperf.conf, then this user.conf. LoadGen ignores keys and models that it does not
+    /// know: read the numbers back afterwards. Call it once: a second time LoadGen would read only the user.conf.
     pub fn settings(
         self: &Arc<Self>,
         scenario: MlperfScenario,
@@ -195,25 +195,25 @@ impl LoadedLibrary {
         // SAFETY: both numbers are among those that shim.h names, so it is not null.
         let raw = unsafe { (self.call.settings_new)(number, if is_accuracy { 1 } else { 2 }) };
         let settings = LoadgenSettings { library: Arc::clone(self), raw };
-        // SAFETY: not null, and nobody else has it; the texts live until the call has returned.
+        // SAFETY: not null, and this is the only owner; the texts live until the call has returned.
         let code = unsafe { (self.call.settings_read)(raw, path.as_ptr(), model.as_ptr(), name.as_ptr()) };
         if code == 0 { Ok(settings) } else { Err(LoadgenError::Config { path: user_conf.display().to_string(), code }) }
     }
 
-    /// The one place from which samples are told. None when somebody has it already.
+    /// The only handle that reports samples. None when it is taken already.
     pub fn reporter(&self) -> Option<Reporter<'_>> {
         let is_free = !self.has_reporter.swap(true, Ordering::SeqCst);
         is_free.then_some(Reporter { library: self, responses: Vec::new(), one_thread: PhantomData })
     }
 }
 
-/// What a test goes by.
+/// The settings of a test.
 pub struct LoadgenSettings {
     library: Arc<LoadedLibrary>,
     raw: *mut c_void,
 }
 
-// SAFETY: nothing in LoadGen's settings belongs to a thread, and whoever has them is the only one who does.
+// SAFETY: nothing in LoadGen's settings belongs to a thread, and they have only one owner.
 unsafe impl Send for LoadgenSettings {}
 
 impl LoadgenSettings {
@@ -271,8 +271,8 @@ impl Drop for LoadgenSettings {
     }
 }
 
-/// Tells LoadGen of samples. It stays on the thread that it was made on: of first token and completion LoadGen wants to
-/// hear on one.
+/// Reports samples to LoadGen. It stays on the thread that created it: LoadGen requires first tokens and completions on
+/// one thread.
 pub struct Reporter<'a> {
     library: &'a LoadedLibrary,
     responses: Vec<RawResponse>,
@@ -285,7 +285,7 @@ impl Reporter<'_> {
         self.respond(firsts, false);
     }
 
-    /// Whole answers, by ticket: each is over with this.
+    /// Whole answers, by ticket: each sample finishes with this.
     pub fn completions(&mut self, answers: &[(u64, &[i64])]) {
         self.respond(answers, true);
     }
@@ -295,7 +295,7 @@ impl Reporter<'_> {
         {
             let mut open = self.library.open.lock().unwrap_or_else(PoisonError::into_inner);
             for (ticket, data) in answers {
-                // One that was never issued, or is over, is nothing that LoadGen could look up.
+                // LoadGen cannot look up a sample that was never issued or has finished.
                 let Some(id) = open.get_mut(*ticket as usize).filter(|id| **id != 0) else { continue };
                 self.responses.push(RawResponse {
                     id: *id,
@@ -332,9 +332,9 @@ fn guarded(work: impl FnOnce()) {
 
 extern "C" fn issue<S: Sut>(context: *mut c_void, samples: *const RawSample, count: usize) {
     guarded(|| {
-        // SAFETY: `test` made it, and it lives until the test is over.
+        // SAFETY: `test` made it, and it lives until the test has finished.
         let Context { library, sut } = unsafe { &*context.cast::<Context<'_, S>>() };
-        // SAFETY: so many samples of a vector that LoadGen holds during the call.
+        // SAFETY: `count` samples of a vector that LoadGen holds during the call.
         let samples = unsafe { slice(samples, count) };
         let queries: Vec<Query> = {
             let mut open = library.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -368,12 +368,12 @@ extern "C" fn unload<S: Sut>(context: *mut c_void, samples: *const usize, count:
 /// An empty vector may have no address.
 ///
 /// # Safety
-/// There are so many at `first`, for as long as the caller uses them.
+/// `first` points to `count` elements, valid for as long as the caller uses them.
 unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 

@@ -1,4 +1,4 @@
-//! What the child process is to do, and what it says on its standard output: a line of JSON each.
+//! The job of the child process, and its standard output: one line of JSON for each message.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::clock::Moment;
 use crate::harness::BenchSpec;
 use crate::mlperf::{DatasetRecord, Division, MlperfScenario, Seeds, TestMode};
 
-/// The file that the child is started with.
+/// The job file, with which the child is started.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildJob {
@@ -16,7 +16,7 @@ pub enum ChildJob {
     Test(Box<LoadgenTest>),
 }
 
-/// Say what a library is.
+/// Report which library this is.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LibraryProbe {
     pub library: PathBuf,
@@ -24,7 +24,7 @@ pub struct LibraryProbe {
     pub user_conf: PathBuf,
 }
 
-/// What a library says of itself.
+/// A library's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryFacts {
     pub version: String,
@@ -41,28 +41,28 @@ pub struct LoadgenTest {
     pub dataset: DatasetRecord,
     /// Logs and results go here.
     pub out: PathBuf,
-    /// Whom to ask and how. Its scenario is `Outside`.
+    /// The servers and the requests. Its scenario is `Outside`.
     pub spec: BenchSpec,
     pub round: String,
     pub benchmark: String,
     pub scenario: MlperfScenario,
     pub mode: TestMode,
     pub division: Division,
-    /// Of a rehearsal: how many samples it draws from.
+    /// For a rehearsal: how many samples it draws from.
     pub rehearsal: Option<u64>,
     pub target_qps: Option<f64>,
     pub user_conf: PathBuf,
-    /// Keys that this user.conf sets: what the table says of them is not asked for.
+    /// Keys that this user.conf sets: the table's values are not expected for them.
     pub user_keys: Vec<String>,
     pub audit: Option<PathBuf>,
     pub sut_name: String,
 }
 
-/// What the child says.
+/// A message of the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildMessage {
-    /// What happens now.
+    /// The current phase.
     Phase(String),
     /// Samples issued, answered, failed so far.
     Progress {
@@ -71,11 +71,11 @@ pub enum ChildMessage {
         failed: u64,
     },
     Probed(LibraryFacts),
-    /// When the first sample was asked for: what all stamps in the files count from.
+    /// When the first sample was issued: all stamps in the files count from it.
     Zero(Moment),
-    /// The test is over, and its files are written.
+    /// The test has finished, and its files are written.
     Done,
-    /// It could not take place. `is_refused`: because of what was asked for.
+    /// The test could not run. `is_refused`: because of the request itself.
     Failed {
         why: String,
         is_refused: bool,

@@ -1,13 +1,13 @@
-//! MLPerf's own LoadGen drives the harness: it says when samples are asked for, and hears of first tokens and answers.
+//! MLPerf's own LoadGen drives the harness: it issues samples, and receives first tokens and answers.
 //!
 //! ```text
-//!  stage ─job file→ child process:  LoadGen's thread ─issue→ harness::Inlet ─→ workers ─→ servers
-//!                                   reporter's thread ←─ Ear ←───────────────────┘
+//!  stage ─job file→ child process:  LoadGen's thread ─issue→ harness::CallInlet ─→ workers ─→ servers
+//!                                   reporter's thread ←─ ExternalObserver ←───────────┘
 //!                                       └─ first tokens, completions → LoadGen
 //! ```
 //!
-//! One test is one process: LoadGen keeps its rules from a second one. All of its calls for samples come on one thread, and
-//! all that it hears of them comes from one other, which is joined before the process ends. `ffi` is the only file of the
+//! One test is one process: LoadGen would keep its settings for a second one. It issues all samples on one thread, and
+//! receives all reports from one other, which is joined before the process ends. `ffi` is the only file of the
 //! program with `unsafe`.
 
 mod child;

@@ -1,7 +1,7 @@
 //! LoadGen's numbers, and the same from our own records by its definitions.
 //!
-//! Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when we are called for
-//! the first sample; its answer ends when it is told, ours when the stream ends.
+//! Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when it issues the
+//! first sample; its answer ends when the report reaches it, ours when the stream ends.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::mlperf::MlperfScenario;
 use crate::mlperf::log::Detail;
 
 const NS: f64 = 1e9;
-/// Of a nanosecond.
+/// A nanosecond in ms.
 const MS: f64 = 1e-6;
 
-/// Every number that the scenario is judged by, and those beside it.
+/// Every number that decides the scenario, and the secondary ones.
 pub fn numbers(
     said: &Detail,
     scenario: MlperfScenario,
@@ -60,7 +60,7 @@ pub fn numbers(
     all
 }
 
-/// The same requests with the instants at which LoadGen heard of them; it numbers them as we do, in the order of its calls.
+/// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.
 fn as_told(measured: &Measured, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
     let mut records = measured.requests.clone();
     let at = |instant: Instant| instant.saturating_duration_since(measured.zero).as_nanos() as u64;
@@ -84,7 +84,7 @@ struct Ours {
     tpot: Vec<f64>,
     latency: Vec<f64>,
     tokens: f64,
-    /// ns from the first call to the end of whatever ended last, and of what was called for last.
+    /// ns from the first call to the last end of any request, and to the end of the request that was issued last.
     last_end: u64,
     end_of_last: u64,
 }
@@ -128,7 +128,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// One line: what the scenario is judged by.
+/// One line: the number that decides the scenario.
 pub fn headline(said: &Detail, scenario: MlperfScenario) -> String {
     let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));

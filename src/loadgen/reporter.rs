@@ -1,7 +1,7 @@
-//! The one thread that tells LoadGen of first tokens and answers.
+//! The one thread that reports first tokens and answers to LoadGen.
 //!
-//! Load workers put what they hear into a channel and go on. What waits there is told in one call: all first tokens before
-//! all answers, so that no answer overtakes its own first token.
+//! Load workers put their events into a channel and continue. Waiting events are reported in one batch: all first tokens
+//! before all answers, so that no answer overtakes its own first token.
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
@@ -11,10 +11,10 @@ use hdrhistogram::Histogram;
 use super::ffi::Reporter;
 use crate::harness::{ExternalObserver, ReportingDelay, RequestEnd};
 
-/// So many at most are told in one call, so that the first of them does not wait for the last.
+/// The most events in one batch, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;
 
-/// What a worker has heard.
+/// An event from a load worker.
 pub enum WorkerMessage {
     First { ticket: u64, token: i32, read: Instant },
     Done { ticket: u64, tokens: Vec<i32>, has_failed: bool, read: Instant },
@@ -25,7 +25,7 @@ pub struct CompletionSender(pub Sender<WorkerMessage>);
 
 impl ExternalObserver for CompletionSender {
     fn first(&self, ticket: u64, token: i32, read: Instant) {
-        // Nobody to tell: the run has ended before.
+        // No receiver is left: the run has ended.
         let _ = self.0.send(WorkerMessage::First { ticket, token, read });
     }
 
@@ -35,7 +35,7 @@ impl ExternalObserver for CompletionSender {
     }
 }
 
-/// Tells until every mouth is closed. `wants_firsts`: LoadGen asks for first tokens in this scenario.
+/// Reports until every sender is closed. `wants_firsts`: LoadGen requires first tokens in this scenario.
 pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> ReporterOutput {
     let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
@@ -50,7 +50,7 @@ pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_
                 WorkerMessage::First { .. } => {}
                 WorkerMessage::Done { ticket, tokens, has_failed, read } => {
                     if wants_firsts && tokens.is_empty() {
-                        // LoadGen reads the time of the first token of whatever is over.
+                        // LoadGen reads the first-token time of every finished sample.
                         firsts.push((ticket, Vec::new(), read));
                     }
                     tally.failed += u64::from(has_failed);
@@ -66,10 +66,10 @@ pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_
     ReporterOutput { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
 }
 
-/// What the reporter brings back.
+/// The output of the reporter.
 pub struct ReporterOutput {
     pub reporting: ReportingDelay,
-    /// When LoadGen was told, by ticket.
+    /// When the report reached LoadGen, by ticket.
     pub firsts: Vec<(u64, Instant)>,
     pub answers: Vec<(u64, Instant)>,
 }

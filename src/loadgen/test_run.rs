@@ -15,7 +15,7 @@ use crate::event::Stop;
 use crate::harness::{self, CallInlet, HarnessError, Measured};
 use crate::mlperf::MlperfScenario;
 
-/// How often the child says how far it is.
+/// The interval of the child's progress reports.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// How a test ended.
@@ -25,7 +25,7 @@ pub(super) enum TestOutcome {
     Cut(Measured),
 }
 
-/// What came of a test, from its three threads.
+/// The outcome of a test, from its three threads.
 pub(super) struct TestParts {
     pub measured: Measured,
     pub reported: ReporterOutput,
@@ -42,7 +42,7 @@ impl Sut for Called {
     }
 
     fn load(&self, samples: &[usize]) {
-        // What cannot be made now fails again where it is sent, and is told there.
+        // A request that cannot be built now fails again when it is sent, and is reported there.
         let _ = self.inlet.load(samples);
     }
 
@@ -51,14 +51,14 @@ impl Sut for Called {
     }
 }
 
-/// SIGTERM: no more is asked for, and what was seen until then is kept.
+/// SIGTERM: no more samples are issued, and the results until then are kept.
 async fn obey(mut asked: Signal, stop: &Stop) {
     asked.recv().await;
     stop.gently();
     std::future::pending::<()>().await;
 }
 
-/// Without leaving in order, for which LoadGen's thread would have to be joined.
+/// Exits without cleanup, which would have to join LoadGen's thread.
 pub(super) fn end_at_once() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
 }
@@ -114,7 +114,7 @@ pub(super) fn race(
         Err(error) => {
             let is_issuing = issuing.lock().unwrap_or_else(PoisonError::into_inner).is_some();
             if is_issuing {
-                // LoadGen waits for answers that will not come, and has no way to be told so.
+                // LoadGen waits for answers that will not arrive, and has no call to report that.
                 say(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
                 end_at_once();
             }

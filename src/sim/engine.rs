@@ -1,5 +1,5 @@
-//! Writes a simulated engine: a folder in TensorRT-LLM's layout whose rank files hold a timing model instead of kernels,
-//! and reads it back. The files say themselves that they are simulated. Same spec, same bytes.
+//! Writes a simulated engine: a folder in TensorRT-LLM's layout with a timing model instead of kernels in its rank files,
+//! and reads it back. The files are marked as simulated. Same spec, same bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, derive};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
-/// The version that simulated engines claim: the last one whose engine layout and Triton templates this program knows.
+/// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
 const VERSION: &str = "0.19.0";
 
 /// What to build.
@@ -97,10 +97,10 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
     Ok(())
 }
 
-/// Of a rank's file of a simulated engine; it has some hundred.
+/// The size limit for a rank's file of a simulated engine; such a file has some hundred bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Reads a simulated engine: its config and the file of rank 0 (all ranks are alike).
+/// Reads a simulated engine: its config and the file of rank 0 (all ranks are the same).
 pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     let config = EngineConfig::load(folder)?;
     let path = folder.join("rank0.engine");

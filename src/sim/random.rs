@@ -1,4 +1,4 @@
-//! A mixing function whose results are the same on every machine and in every version.
+//! A mixing function with the same results on every machine and in every version.
 
 /// A bijection of 64 bits without visible pattern: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 pub const fn mix(mut z: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! How long a step takes and how much KV cache there is, from the shapes of a model and of a GPU.
 //!
 //! **Derived from data sheets, never measured**: a plausible model of the hardware, not a statement about it. Every
-//! report that rests on it must say so. Assumed: 80 % of the memory bandwidth; 60 % of the dense peak for linear layers
+//! report that rests on it must state so. Assumed: 80 % of the memory bandwidth; 60 % of the dense peak for linear layers
 //! and 40 % for attention; all-reduce over links of an eighth of the memory bandwidth, 5 µs each. Pipeline stages work
 //! one after the other, so they add memory and no speed.
 
@@ -110,7 +110,7 @@ impl Coefficients {
     }
 }
 
-/// What lies in one GPU's memory. Bytes.
+/// The memory of one GPU. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuMemory {
     pub gpu_bytes: f64,
@@ -131,7 +131,7 @@ impl GpuMemory {
     }
 }
 
-/// What a model costs on tp × pp GPUs.
+/// The cost of a model on tp × pp GPUs.
 pub fn derive(
     model: &DecoderModel,
     gpu: &GpuTiming,

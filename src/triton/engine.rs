@@ -1,6 +1,6 @@
 //! The `config.json` of a TensorRT-LLM engine folder.
 //!
-//! Typed where this program reads or writes; every other key is kept as it stands. An engine folder is `config.json`
+//! Typed where this program reads or writes; every other key is kept as it is. An engine folder is `config.json`
 //! and one `rank<N>.engine` for each of tp × pp ranks. Engines from before 0.8 (`builder_config`) are refused.
 
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub struct PretrainedConfig {
     pub rest: Map<String, Value>,
 }
 
-/// How the model is cut over GPUs.
+/// How the model is split over GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mapping {
     pub world_size: u32,
@@ -110,7 +110,7 @@ pub enum EngineError {
 }
 
 impl EngineConfig {
-    /// Reads `config.json` of an engine folder and looks that every rank's file is there.
+    /// Reads `config.json` of an engine folder and checks that every rank's file is there.
     pub fn load(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join("config.json");
         let text = std::fs::read_to_string(&path).map_err(|source| EngineError::Read { path: path.clone(), source })?;

@@ -1,4 +1,4 @@
-//! Speaks to a Triton server and reads and writes its files: KServe v2 over gRPC and HTTP, metrics, config.pbtxt, model
+//! Clients for a Triton server, and its files: KServe v2 over gRPC and HTTP, metrics, config.pbtxt, model
 //! repository, engine `config.json`. Uses `event`; never starts a process, never measures, never prints.
 
 mod client;

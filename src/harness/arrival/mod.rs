@@ -1,6 +1,6 @@
 //! When requests arrive: absolute offsets in ns from the start, drawn one after the other, never rescaled.
 //!
-//! Every law is drawn at a rate of 1 and laid over the rate's integral: a ramp bends the time and leaves the law as it is.
+//! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law unchanged.
 
 mod level;
 mod pause;
@@ -16,7 +16,7 @@ pub use pause::Pause;
 
 const NS: f64 = 1e9;
 
-/// A sequence of arrival offsets; a longer plan extends a shorter one because nothing looks ahead. It ends only where the
+/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
 /// rate falls to 0 for good.
 pub(super) struct ArrivalTimes {
     law: Law,

@@ -1,4 +1,4 @@
-//! How long a user thinks between an answer and the next request.
+//! The think time of a user: the pause between an answer and the next request.
 
 use std::time::Duration;
 

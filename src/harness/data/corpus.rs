@@ -13,7 +13,7 @@ use super::{DataKind, DataSummary, PromptFile, PromptPart, PromptTokenizer, Reco
 use crate::harness::HarnessError;
 use crate::harness::payload::generator;
 
-/// What is kept of a file, at most; more is refused and not swapped.
+/// The most memory for the content of a file; more is refused and not swapped.
 const MOST_BYTES: usize = 4 << 30;
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// What may still be kept.
+/// The memory that is left.
 pub(super) struct MemoryBudget<'a> {
     left: usize,
     file: &'a Path,
@@ -91,7 +91,7 @@ pub(super) fn has_end(file: &Path, end: &str) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end))
 }
 
-/// A pickle is a program; none is run here.
+/// A pickle is a program; it is never executed.
 fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
     let mut head = [0u8; 2];
     let length =
@@ -110,7 +110,7 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
     Err(fault(file, why))
 }
 
-/// Which record comes when.
+/// The order of the records.
 #[derive(Clone, Debug)]
 pub(in crate::harness) struct CorpusOrder {
     count: u64,

@@ -1,4 +1,4 @@
-//! Lengths as they were seen: values with weights.
+//! Observed lengths: values with weights.
 
 use std::sync::Arc;
 

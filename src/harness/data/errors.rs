@@ -1,13 +1,13 @@
-//! All mistakes of a file at once, each with its line.
+//! All errors of a file at once, each with its line.
 
 use std::path::Path;
 
 use crate::harness::HarnessError;
 
-/// How many are told; the rest is counted.
+/// How many errors are shown; the rest is counted.
 const SHOWN: usize = 20;
 
-/// What is wrong with a file so far.
+/// The errors of a file so far.
 pub(in crate::harness) struct DataErrors<'a> {
     file: &'a Path,
     found: Vec<String>,
@@ -31,7 +31,7 @@ impl<'a> DataErrors<'a> {
         }
     }
 
-    /// Whether reading on is worth it: after a thousand mistakes the file is of another kind.
+    /// After a thousand errors the file is of another kind, and reading on is useless.
     pub const fn is_hopeless(&self) -> bool {
         self.more > 1_000
     }
@@ -47,7 +47,7 @@ impl<'a> DataErrors<'a> {
     }
 }
 
-/// One mistake that makes all of a file unusable.
+/// One error that makes the whole file unusable.
 pub(in crate::harness) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
     HarnessError::Data { file: file.display().to_string(), why: why.into() }
 }

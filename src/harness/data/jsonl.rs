@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `prompt` | `text`, `text_input` | a text, or a list of ids |
 //! | `input_ids` | `prompt_token_ids`, `token_ids` | ids |
-//! | `input_length` | `input_tokens` | a prompt of so many tokens is drawn |
+//! | `input_length` | `input_tokens` | a prompt of this many tokens is drawn |
 //! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
 //! | `output_length` | `output_tokens`, `max_tokens` | |
 //! | `timestamp` | | ms |
 //! | `session_id` | `session` | lines of one session are its turns, in order |
 //! | `delay` | | ms after the answer before |
 //!
-//! Other keys are left alone.
+//! Other keys are ignored.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,7 @@ use super::prompt_renderer::words_of;
 use super::{CorpusRecord, CorpusTurn, DataErrors, DataKind, PromptFile, PromptPart, PromptTokenizer, RandomStream};
 use crate::harness::HarnessError;
 
-/// A longer line is no line.
+/// A longer line is an error.
 const LONGEST_LINE: u64 = 256 << 20;
 
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ fn row(line: &[u8], kind: DataKind) -> Result<Row, String> {
     serde_json::from_slice(line).map_err(|error| plain(&error))
 }
 
-/// Without serde's own line, which is always 1.
+/// Without serde's own line number, which is always 1.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);

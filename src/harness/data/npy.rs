@@ -130,7 +130,7 @@ impl<'a> Array<'a> {
 
     fn numbers(&mut self, count: usize) -> Result<Vec<i64>, HarnessError> {
         let bytes = count.checked_mul(self.width).ok_or_else(|| fault(self.file, "its shape is too large"))?;
-        // Not allocated on the word of a head: as much as there is.
+        // Not allocated from the size in the header, only as much as the file holds.
         let mut raw = Vec::new();
         let read = (&mut self.reader).take(bytes as u64).read_to_end(&mut raw);
         read.map_err(|error| fault(self.file, error.to_string()))?;

@@ -24,7 +24,7 @@ impl PromptRenderer {
         if self.speech.is_some()
             && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
         {
-            // One truth for both kinds of target: the ids are those of the text.
+            // One source for both kinds of target: the ids are those of the text.
             let text = self.text(parts, heard)?;
             return self.speech()?.encode(&text);
         }
@@ -92,7 +92,7 @@ impl PromptRenderer {
     }
 }
 
-/// Tokens of a part as far as they are known; of text without a tokenizer, its words.
+/// Tokens of a part as far as they are known; for text without a tokenizer, its words.
 pub(super) fn words_of(text: &str) -> u32 {
     text.split_whitespace().count() as u32
 }

@@ -27,7 +27,7 @@ struct Message {
     value: String,
 }
 
-/// The entries, and what was left out and why.
+/// The entries, and which were left out and why.
 pub(super) fn read(
     data: &PromptFile,
     speech: Option<&PromptTokenizer>,
@@ -88,7 +88,7 @@ impl Reading<'_> {
     fn take(&mut self, conversation: Conversation) -> Result<(), HarnessError> {
         let mut turns = Vec::new();
         let mut messages = conversation.conversations.into_iter().peekable();
-        // What the system said stands in front of the first question.
+        // The system message precedes the first question.
         let mut before = messages.next_if(|message| message.from == "system").map(|message| message.value);
         while let (Some(question), Some(answer)) = (messages.next(), messages.next()) {
             let is_question = matches!(question.from.as_str(), "human" | "user");
@@ -103,7 +103,7 @@ impl Reading<'_> {
             self.room.take(text.len() + answer.value.len() + size_of::<CorpusTurn>())?;
             turns.push(CorpusTurn {
                 tokens: Some(self.count(&text)?),
-                // Without a tokenizer nobody knows how many tokens the answer had.
+                // Without a tokenizer the number of tokens in the answer is unknown.
                 output_tokens: self.speech.map(|speech| speech.count(&answer.value)).transpose()?.map(|n| n.max(1)),
                 parts: Arc::from([PromptPart::Text(text.into())]),
                 answer: Some(answer.value.into()),

@@ -1,4 +1,4 @@
-//! A local tokenizer: text of exactly so many tokens, and the count of any text. No network, ever.
+//! A local tokenizer: text with an exact number of tokens, and the count of any text. Never uses the network.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::event::{Digest, Hasher};
 use crate::harness::HarnessError;
 use crate::harness::payload::generator;
 
-/// Fewer than these would make prompts too much alike.
+/// Fewer words than these would make prompts too similar.
 const FEWEST_WORDS: usize = 32;
 /// More are not needed.
 const MOST_WORDS: usize = 4_096;
-/// Texts of the check that lengths are exact, and words in each.
+/// Texts in the check that lengths are exact, and words in each.
 const TRIALS: u64 = 32;
 const TRIAL_WORDS: u32 = 256;
 
 pub(in crate::harness) struct PromptTokenizer {
     tokenizer: Tokenizer,
-    /// Words that are one token each, first in a text as after a space; in the order of their ids.
+    /// Words that are one token each, at the start of a text as well as after a space; in the order of their ids.
     words: Vec<Box<str>>,
     pub digest: Digest,
 }
@@ -92,7 +92,7 @@ impl PromptTokenizer {
         Ok(())
     }
 
-    /// A text of exactly so many tokens.
+    /// A text of exactly `tokens` tokens.
     pub fn words(&self, rng: &mut Pcg64, tokens: u32) -> String {
         let mut text = String::new();
         for _ in 0..tokens {

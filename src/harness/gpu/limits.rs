@@ -1,4 +1,4 @@
-//! How far a GPU may go.
+//! The limits of a GPU, configured or built in.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
-//! What the GPUs of the servers did while they were measured: power, energy, utilisation, memory, clocks. Pure.
+//! What the GPUs of the servers did during the measurement: power, energy, utilisation, memory, clocks. Pure.
 //!
-//! Somebody else asks `nvidia-smi`, or polls a server's `/metrics`; here is what is asked, how the answers are read, and
-//! what becomes of them. A field that a GPU does not tell (`[N/A]`, `[Not Supported]`) is absent, never 0.
+//! Other modules run `nvidia-smi` or poll a server's `/metrics`; this one defines the queries, parses the output, and
+//! computes the figures. A field that a GPU does not report (`[N/A]`, `[Not Supported]`) is absent, never 0.
 
 mod limits;
 mod nvidia_smi;

@@ -1,6 +1,6 @@
-//! `nvidia-smi --query-gpu=…`: what is asked, and how an answer is read.
+//! `nvidia-smi --query-gpu=…`: the queries, and how their output is parsed.
 //!
-//! The time of a reading is the one that nvidia-smi stamps, so that whatever holds its output back does not matter. It
+//! The time of a reading is the one that nvidia-smi stamps, so that buffering of its output does not matter. It
 //! stamps local time without a zone; its environment therefore has `TZ=UTC0`.
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::{GpuDevice, GpuLimits, GpuReading};
 
-/// What does not change, or not in a run. Asked once.
+/// Columns that do not change, or not during a run. Queried once.
 const STILL: [&str; 8] = [
     "index",
     "uuid",
@@ -20,7 +20,7 @@ const STILL: [&str; 8] = [
     "clocks.max.sm",
     "clocks.max.memory",
 ];
-/// What is asked again and again. The index says whose line it is.
+/// Columns that are queried repeatedly. The index identifies the GPU of a line.
 const MOVING: [&str; 9] = [
     "timestamp",
     "index",
@@ -36,7 +36,7 @@ const MOVING: [&str; 9] = [
 const REASONS: &str = "clocks_event_reasons.active";
 const REASONS_BEFORE: &str = "clocks_throttle_reasons.active";
 
-/// The columns that this nvidia-smi has, found by asking.
+/// The columns that this nvidia-smi supports, found by probing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaSmi {
     still: Vec<&'static str>,
@@ -52,9 +52,9 @@ impl Default for NvidiaSmi {
 /// Why nvidia-smi did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmiError {
-    /// It does not know a column; asked without it, or by its older name, it may answer.
+    /// A column is unknown to it; a query without it, or with its older name, may succeed.
     Column,
-    /// In its own words.
+    /// The message of nvidia-smi.
     Said(String),
 }
 
@@ -68,7 +68,7 @@ pub struct SmiReading {
 }
 
 impl NvidiaSmi {
-    /// The question that is asked once: which GPUs there are, and whether the columns are known. `gpus` empty means all.
+    /// The query that runs once: which GPUs there are, and whether the columns are supported. `gpus` empty means all.
     pub fn probe(&self, gpus: &[u32]) -> Vec<String> {
         let columns: Vec<&str> = self
             .still
@@ -79,14 +79,14 @@ impl NvidiaSmi {
         asking(&columns, gpus)
     }
 
-    /// The question that is asked every `interval_ms`, until it is stopped.
+    /// The query that repeats every `interval_ms`, until it is stopped.
     pub fn sampler(&self, gpus: &[u32], interval_ms: u64) -> Vec<String> {
         let mut argv = asking(&self.moving, gpus);
         argv.extend(["-lms".to_owned(), interval_ms.to_string()]);
         argv
     }
 
-    /// The GPUs that the probe told, in its order.
+    /// The GPUs that the probe reported, in its order.
     pub fn identities(&self, text: &str) -> Vec<GpuDevice> {
         let identity = |line: &str| {
             let told: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -110,7 +110,7 @@ impl NvidiaSmi {
         text.lines().filter_map(identity).collect()
     }
 
-    /// Why the probe had no answer; with [`Refusal::Column`] the next question leaves that column out.
+    /// Why the probe had no answer; with [`Refusal::Column`] the next query leaves that column out.
     pub fn refusal(&mut self, text: &str) -> SmiError {
         let unknown = text.lines().find_map(|line| {
             let (before, _) = line.split_once("is not a valid field to query")?;
@@ -119,7 +119,7 @@ impl NvidiaSmi {
         let column =
             unknown.and_then(|name| self.moving.iter().chain(&self.still).find(|known| **known == name)).copied();
         match column {
-            // Without these no line can be given to anybody.
+            // Without these a line cannot be assigned to a GPU.
             Some(column) if !["timestamp", "index", "uuid"].contains(&column) => {
                 let other = (column == REASONS).then_some(REASONS_BEFORE);
                 for columns in [&mut self.still, &mut self.moving] {
@@ -139,7 +139,7 @@ impl NvidiaSmi {
         }
     }
 
-    /// Reads one line of the sampler. `None`: it is none.
+    /// Parses one line of the sampler. `None`: it is not a reading.
     pub fn answer(&self, line: &str) -> Option<SmiReading> {
         let told: Vec<&str> = line.split(',').map(str::trim).collect();
         if told.len() != self.moving.len() {
@@ -170,7 +170,7 @@ impl NvidiaSmi {
     }
 }
 
-/// The question for the versions of the driver and of CUDA.
+/// The query for the versions of the driver and of CUDA.
 pub fn asking_for_versions() -> Vec<String> {
     vec!["nvidia-smi".to_owned(), "--version".to_owned()]
 }
@@ -208,7 +208,7 @@ fn asking(columns: &[&str], gpus: &[u32]) -> Vec<String> {
     argv
 }
 
-/// `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `[GPU requires reset]`, `N/A` tell nothing.
+/// `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `[GPU requires reset]`, `N/A` carry no value.
 fn known(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.starts_with('[') && text != "N/A").then_some(text)
 }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(smi.refusal(&unknown("clocks_throttle_reasons.active")), SmiError::Column);
         assert!(smi.probe(&[])[1].ends_with(",clocks.mem"), "{smi:?}");
         assert_eq!(smi.answer("2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619").unwrap().index, 1);
-        // Without these there is nothing to tell, and asking again would never end.
+        // Without these there is nothing to report, and retries would never end.
         for said in [unknown("index"), unknown("something.else"), "\nNVIDIA-SMI has failed\nbecause".to_owned()] {
             assert!(matches!(smi.refusal(&said), SmiError::Said(_)), "{said}");
         }

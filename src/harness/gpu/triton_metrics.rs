@@ -1,4 +1,4 @@
-//! What a Triton server says of its GPUs on `/metrics`: it has them from DCGM, and tells them by their UUID.
+//! What a Triton server reports about its GPUs on `/metrics`: it reads them from DCGM, and identifies them by UUID.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::{GpuDevice, GpuReading, GpuTrace};
 use crate::triton::Scrape;
 
-/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that tell no power, utilisation or
-/// memory are none.
+/// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that report none of power,
+/// utilisation and memory are left out.
 pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
     let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -27,7 +27,7 @@ pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
             let reading = now.entry(gpu).or_insert_with(|| GpuReading { at_s, gpu, ..GpuReading::default() });
             match series.name.as_str() {
                 "nv_gpu_power_usage" => reading.power_w = Some(*value),
-                // A share.
+                // A fraction of 1.
                 "nv_gpu_utilization" => reading.utilization_percent = Some(value * 100.0),
                 "nv_gpu_memory_used_bytes" => reading.memory_used_mib = Some(value / MIB),
                 "nv_gpu_memory_total_bytes" => trace.gpus[gpu].memory_total_mib = Some(value / MIB),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
 
-/// At most so many points of each series.
+/// The most points of each series.
 const POINTS: usize = 300;
 /// Below this share of the window energy is not that of the run.
 const COVERED: f64 = 0.9;
@@ -22,7 +22,7 @@ const REASONS: [&str; 9] = [
     "display_clock_setting",
 ];
 
-/// What the readings are held against.
+/// What the readings are checked against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuContext {
     pub source: String,
@@ -166,7 +166,7 @@ fn reasons(inside: &[&GpuReading]) -> Option<BTreeMap<String, f64>> {
 
 type Field = fn(&GpuReading) -> Option<f64>;
 
-/// Of each GPU, what is worth a picture.
+/// The series of each GPU that are worth a plot.
 fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
     let fields: [(&str, Field); 5] = [
         ("power W", |reading| reading.power_w),
@@ -238,7 +238,7 @@ mod tests {
     fn the_ends_of_the_window_are_interpolated_between_readings() {
         let readings = vec![reading(0, -0.5, Some(0.0)), reading(0, 1.5, Some(200.0))];
         let gpus = summarise(&trace(1, readings), told(1.0, 1.0));
-        // From 50 W at the start to 150 W one second later; no reading lies within.
+        // From 50 W at the start to 150 W one second later; no reading is in between.
         let gpu = &gpus.devices[0];
         assert_eq!((gpu.energy_j, gpu.readings, gpu.max_power_w), (Some(100.0), 0, None));
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::harness::data::Prompt;
 
-/// Ids where a server sends ids, else text. Events that are not understood say nothing.
+/// Ids where a server sends ids, else text. Events that are not understood are skipped.
 pub(in crate::harness) fn said(events: &[Vec<u8>]) -> Prompt {
     let (mut text, mut ids) = (String::new(), Vec::new());
     for event in events.iter().filter_map(|event| serde_json::from_slice::<Value>(event).ok()) {

@@ -17,25 +17,25 @@ use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::Accounting;
 
-/// Of an answer to a question before the run.
+/// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
 
-/// What a request is told while it is under way.
+/// The parameters of a request in flight.
 pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
     pub dialect: &'a HttpRequestTemplate,
     pub asked_tokens: u32,
     pub limits: ResponseLimits,
     pub clock: BenchClock,
-    /// Hang up when so many tokens have come.
+    /// Cancel after this many tokens.
     pub cancel_after: Option<u32>,
-    /// Told the time of each read that brought tokens.
+    /// Set to the time of each read that brought tokens.
     pub last_token: &'a Cell<Option<u64>>,
     /// The same, for the server as a whole.
     pub last_token_of_server: &'a Cell<u64>,
 }
 
-/// What came of it.
+/// The outcome of the request.
 #[derive(Debug, Default)]
 pub(crate) struct HttpOutcome {
     /// Every event as it came, where answers become part of later prompts.
@@ -45,7 +45,7 @@ pub(crate) struct HttpOutcome {
 }
 
 impl HttpAttempt<'_> {
-    /// `heard` is filled in every case, also when this future is dropped in the middle.
+    /// `heard` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|why| (FailureClass::Connect, why))?;
         match self.attempt(socket, request.clone(), heard).await {
@@ -143,7 +143,7 @@ impl HttpAttempt<'_> {
                     DecodeStep::End => {
                         listener.end(t_read)?;
                         self.note(listener);
-                        // Bytes after the answer belong to no request of ours.
+                        // Bytes after the answer belong to no request of this client.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
@@ -164,10 +164,10 @@ impl HttpAttempt<'_> {
     }
 }
 
-/// One question before the run: status and body.
+/// One query before the run: status and body.
 pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
-    // A server that wants TLS hangs up on a question in plain text, or answers in bytes of its own.
+    // A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.
     let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
     let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
     socket.write_all(request.as_bytes()).await.map_err(broken)?;

@@ -1,7 +1,7 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
 const MOST_HEADERS: usize = 96;
-/// Of a question before the run.
+/// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub(super) enum DecodeError {
 
 use DecodeError::NotHttp;
 
-/// What the head says, as far as a measurement needs it.
+/// The fields of the response head that a measurement needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub status: u16,
@@ -25,13 +25,13 @@ pub(super) struct ResponseHead {
     pub keeps_alive: bool,
 }
 
-/// What the next bytes were.
+/// The kind of the next bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeStep<'a> {
     /// All bytes are used up.
     More,
     Head(ResponseHead),
-    /// Of the body.
+    /// A piece of the body.
     Data(&'a [u8]),
     /// The answer is whole.
     End,
@@ -40,7 +40,7 @@ pub(super) enum DecodeStep<'a> {
 #[derive(Debug)]
 enum State {
     Head,
-    /// In the line that tells a chunk's size.
+    /// In the line with a chunk's size.
     Size {
         size: u64,
         digits: u32,
@@ -75,7 +75,7 @@ impl Decoder {
         matches!(self.state, State::Head) && self.head.is_empty()
     }
 
-    /// The connection was closed: may an answer end like that?
+    /// Whether an answer may end here, now that the connection is closed.
     pub const fn may_end(&self) -> bool {
         matches!(self.state, State::UntilClose | State::End)
     }
@@ -163,7 +163,7 @@ impl Decoder {
         let (head, body) = read_head(&response)?;
         *input = &input[length - before..];
         self.head.clear();
-        // 100 Continue and its like come before the answer.
+        // 100 Continue and other interim responses precede the answer.
         if (100..200).contains(&head.status) {
             return Ok(DecodeStep::More);
         }

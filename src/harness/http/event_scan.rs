@@ -1,4 +1,4 @@
-//! What one answer or one event of it says, found without building it in memory.
+//! The fields of one answer or of one event of it, found without building it in memory.
 
 use super::json::{Json, NotJson};
 use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
@@ -6,7 +6,7 @@ use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedEvent<'a> {
-    /// The server's own words, as written in JSON.
+    /// The server's error message, as written in JSON.
     pub error: Option<&'a [u8]>,
     /// What each choice brought, where it brought output.
     pub chunks: ScannedChunks,
@@ -193,7 +193,7 @@ fn leaves(it: &mut Json<'_>, count: &mut u32) -> Result<(), NotJson> {
     it.skip()
 }
 
-/// `"error": "text"` or `"error": {"message": "text", …}`; null is none.
+/// `"error": "text"` or `"error": {"message": "text", …}`; null is no error.
 fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     match it.peek() {
         Some(b'{') => {
@@ -223,7 +223,7 @@ fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
     }
 }
 
-/// A text as written in JSON, for people.
+/// A text as written in JSON, in readable form.
 pub(super) fn plain(raw: &[u8]) -> String {
     const LONGEST: usize = 400;
     let quoted = [b"\"", raw, b"\""].concat();

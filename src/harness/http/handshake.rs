@@ -1,4 +1,4 @@
-//! The questions before a run over HTTP: is the server there, is the model there, what does it take?
+//! The requests before a run over HTTP: is the server there, is the model there, which fields does it take?
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::harness::{BenchSpec, HarnessError};
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A server without these questions is taken as it is asked; its first answer will tell.
+/// A server without these endpoints is accepted without a check; its first answer shows whether it works.
 pub(crate) async fn greet(
     pool: &ConnectionPool,
     spec: &BenchSpec,
@@ -33,7 +33,7 @@ pub(crate) async fn greet(
     let offered = match http.api {
         Api::Generate => {
             let (status, _) = asker.get("/v2/health/ready").await.map_err(absent)?;
-            // A proxy may have no such path; a Triton that is not ready says 400 or 503.
+            // A proxy may have no such path; a Triton that is not ready returns 400 or 503.
             if matches!(status, 400 | 503) {
                 return Err(absent(format!("it is not ready (/v2/health/ready: {status})")));
             }
@@ -48,7 +48,7 @@ pub(crate) async fn greet(
     })
 }
 
-/// A Triton opens its HTTP port a moment after the gRPC port at which it says that it is ready.
+/// A Triton opens its HTTP port a moment after the gRPC port, on which it already reports ready.
 async fn await_port(pool: &ConnectionPool) -> Result<(), String> {
     let begun = Instant::now();
     loop {

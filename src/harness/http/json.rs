@@ -1,7 +1,7 @@
 //! A walk over JSON that copies nothing: visits the keys a measurement needs, steps over the rest.
 //!
 //! Answers are read once, in order, while tokens come; building a tree of each would cost more than receiving it.
-//! Structure is checked; what stands inside a text or a number that is stepped over is not.
+//! Structure is checked; the content of skipped texts and numbers is not.
 
 use memchr::memchr2;
 
@@ -73,7 +73,7 @@ impl<'a> Json<'a> {
         self.take(close, "a list or an object is not closed")
     }
 
-    /// What stands between the quotes, as written.
+    /// The characters between the quotes, as written.
     pub fn string(&mut self) -> Walked<&'a [u8]> {
         self.take(b'"', "a text was expected")?;
         let whole = self.left;

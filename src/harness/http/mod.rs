@@ -1,10 +1,10 @@
-//! HTTP/1.1 beside gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
+//! HTTP/1.1, besides gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
 //!
 //! ```text
 //!  Dialect ─body→ Pool ─read, stamped→ Decoder ─pieces→ Events ─events→ scan ─tokens→ Listener
 //! ```
 //!
-//! One request has one connection for as long as it is under way; connections are kept and used again. Bytes are read
+//! One request has one connection for as long as it is in flight; connections are kept and used again. Bytes are read
 //! from the socket by ourselves, because the time of each read is the measurement: an HTTP library gives the body's
 //! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
 

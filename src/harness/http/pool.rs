@@ -10,7 +10,7 @@ use super::socket::HttpSocket;
 use super::tls::{self, Connector};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A dead server is not asked again within this time: its requests fail at once.
+/// No new connection to a dead server is tried within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) struct ConnectionPool {
@@ -21,13 +21,13 @@ pub(crate) struct ConnectionPool {
     idle: RefCell<Vec<HttpSocket>>,
     tls: Option<Connector>,
     failed: RefCell<Option<(Instant, String)>>,
-    /// Connections made.
+    /// Connections opened.
     pub opened: Cell<u32>,
-    /// Kept ones that the server had closed while they were idle, as every server may.
+    /// Kept connections that the server closed while they were idle, as every server may.
     pub idle_closed: Cell<u32>,
     /// Requests sent again over a new connection, because the server closed a kept one before any byte of an answer.
     pub resent: Cell<u32>,
-    /// Where all connections of a worker read to, one at a time.
+    /// The read buffer that all connections of a worker share, one at a time.
     pub buffer: RefCell<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection of one's own, and whether it was used before.
+    /// A connection for one request, and whether it was used before.
     pub async fn take(&self) -> Result<(HttpSocket, bool), String> {
         while let Some(mut socket) = self.idle.borrow_mut().pop() {
             if socket.is_quiet() {
@@ -81,7 +81,7 @@ impl ConnectionPool {
         self.idle.borrow_mut().push(socket);
     }
 
-    /// Opens so many ahead of need.
+    /// Opens `count` connections in advance.
     pub async fn warm(&self, count: usize) -> Result<(), String> {
         while self.idle.borrow().len() < count {
             let socket = self.open().await?;
@@ -90,7 +90,7 @@ impl ConnectionPool {
         Ok(())
     }
 
-    /// A new one.
+    /// A new connection.
     pub async fn open(&self) -> Result<HttpSocket, String> {
         if let Some((at, why)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
@@ -105,7 +105,7 @@ impl ConnectionPool {
         opened
     }
 
-    /// What a broken connection is told as.
+    /// The error text for a broken connection.
     pub fn broken(&self, error: &std::io::Error) -> String {
         match (tls::alert(error), &self.tls) {
             (Some(alert), Some(tls)) => tls.refused(alert),
@@ -150,7 +150,7 @@ impl ConnectionPool {
     }
 }
 
-/// Running out of ports or descriptors is the client's fault, and should be told as such.
+/// Running out of ports or descriptors is a fault of the client, and is reported as such.
 fn told(error: &std::io::Error) -> String {
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::ADDRNOTAVAIL) => {

@@ -1,4 +1,4 @@
-//! Whole requests, ready to be written: what the body says in each interface's words.
+//! Whole requests, ready to be written, with a body in each interface's terms.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -11,29 +11,29 @@ use crate::harness::request::{Cancel, CancelBy, RandomSeed, Words};
 use crate::harness::{BenchSpec, PlannedRequest};
 use rand::RngExt;
 
-/// How a model is asked over HTTP. Settled once before the run.
+/// How a model is called over HTTP. Fixed once before the run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpRequestTemplate {
     pub api: Api,
-    /// What answers are to name.
+    /// The names that answers must carry.
     pub model: String,
     pub streams: bool,
     pub cancel: Option<Cancel>,
     path: String,
-    /// After the host: key, content type and the like.
+    /// Headers after the host: key, content type and the like.
     headers: String,
-    /// What every body says.
+    /// The fields that are the same in every body.
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
     pub prompt_ids: bool,
-    /// What the interface calls the number of tokens to make.
+    /// The interface's name for the number of tokens to generate.
     length_key: &'static str,
     seed: u64,
     seed_key: Option<&'static str>,
     extra: Map<String, Value>,
 }
 
-/// What the server told of the model before.
+/// What the server reported about the model before the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Offered {
     /// Its name, should none have been given.
@@ -43,7 +43,7 @@ pub(super) struct Offered {
 }
 
 impl HttpRequestTemplate {
-    /// Holds the request block against the interface. Errors: everything that does not fit.
+    /// Checks the request block against the interface. Errors: everything that does not fit.
     pub(super) fn agree(
         spec: &BenchSpec,
         http: &Http,
@@ -238,7 +238,7 @@ pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
     )
 }
 
-/// Fields under way, and what does not fit.
+/// Fields so far, and those that do not fit.
 struct Sheet<'a> {
     api: Api,
     inputs: Option<&'a [String]>,
@@ -253,7 +253,7 @@ impl Sheet<'_> {
 
     /// The name under which the interface, or the Triton model, takes it.
     fn find(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
-        // OpenAI's servers take names that they do not know, so the first is as good as any.
+        // OpenAI's servers accept unknown names, so the first is as good as any.
         let found = match self.api {
             Api::Generate => names.iter().rev().chain(names).find(|name| self.has(name)).copied(),
             Api::OpenaiChat | Api::OpenaiCompletions => names.first().copied(),

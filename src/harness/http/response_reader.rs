@@ -1,4 +1,4 @@
-//! From the pieces of one answer to its tokens: what counts, when it came, whether the answer is whole.
+//! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
 use super::attempt::HttpOutcome;
 use super::event_scan::{self, ScannedEvent};
@@ -8,20 +8,20 @@ use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 
-/// Of an answer with an error status.
+/// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
-/// Of a name or id that a server sent, in an example.
+/// The limit of a name or id that a server sent, in an example.
 const LONGEST_NAME: usize = 80;
 
 pub(super) type HttpFault = (FailureClass, String);
 
-/// What an answer is checked against.
+/// The values that an answer is checked against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
-    /// Tokens that were requested, for answers that do not say how many they have.
+    /// Tokens that were requested, for answers that carry no count.
     pub tokens: u32,
     /// Several answers to one prompt were requested.
     pub has_choices: bool,
@@ -155,7 +155,7 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
         } else if seen.choices > 0 {
-            // Texts do not say how many tokens they are.
+            // Texts carry no token count.
             self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
         }
         self.totals(&seen, t_read);

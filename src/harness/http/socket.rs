@@ -20,7 +20,7 @@ impl HttpSocket {
             Self::Plain(socket) => {
                 socket.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
-            // What TLS says to itself, tickets for example, is read and is nothing.
+            // TLS messages of its own, tickets for example, are read and carry no data.
             Self::Secure(stream) => {
                 let mut byte = [0];
                 let mut into = ReadBuf::new(&mut byte);
@@ -35,7 +35,7 @@ impl AsyncRead for HttpSocket {
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
             Self::Secure(stream) => match Pin::new(stream).poll_read(cx, buf) {
-                // Many servers hang up without a word of farewell; what that means, the answer's own length says.
+                // Many servers close without a TLS close_notify; the answer's own length shows what that means.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },

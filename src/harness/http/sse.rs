@@ -2,7 +2,7 @@
 
 use memchr::memchr2;
 
-/// One event: its `data`, and whether its `event` field says `error`.
+/// One event: its `data`, and whether its `event` field is `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SseEvent<'a> {
     pub data: &'a [u8],
@@ -11,9 +11,9 @@ pub(super) struct SseEvent<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct SseParser {
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
-    /// Data lines of an event whose end has not come.
+    /// Data lines of an incomplete event.
     data: Vec<u8>,
     has_data: bool,
     is_error: bool,
@@ -22,7 +22,7 @@ pub(super) struct SseParser {
 }
 
 impl SseParser {
-    /// Takes the next piece of the body and tells the events that end in it.
+    /// Takes the next piece of the body and passes on the events that end in it.
     pub fn feed<E>(&mut self, mut piece: &[u8], mut tell: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut whole: Option<&[u8]> = None;
         loop {

@@ -1,4 +1,4 @@
-//! What is asked over HTTP, and how: plain types of the harness's door.
+//! What is requested over HTTP, and how: plain types of the harness's public interface.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ pub(super) fn bounded(text: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// A text, a number or a truth value of a JSON answer; nothing for null and for what has parts.
+/// A text, a number or a boolean of a JSON answer; None for null, objects and arrays.
 pub(super) fn bounded_value(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => bounded(text),

@@ -1,5 +1,5 @@
-//! What an identity means for its measurement: a server that changed meanwhile, a simulator whose time does not run with
-//! the clock.
+//! What an identity means for its measurement: a server that changed during the run, a simulator with a time that does not
+//! run with the clock.
 
 use super::describe::short;
 use super::{RunIdentity, ServerIdentity};
@@ -18,7 +18,7 @@ impl RunResult {
     /// See [`Measured::identify`].
     pub fn identify(&mut self, before: &[ServerIdentity], identity: RunIdentity) {
         for (one, now) in before.iter().zip(&identity.servers) {
-            // Nothing can be said of a server that does not answer any more.
+            // A server that no longer answers cannot be compared.
             if !one.is_known() || !now.is_known() {
                 continue;
             }
@@ -71,13 +71,13 @@ impl RunResult {
 }
 
 impl RunIdentity {
-    /// In what the servers of a later measurement of the same are others: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
+    /// Where the servers of a later run of the same measurement differ: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
     pub fn changes(&self, later: &Self) -> Vec<String> {
         changes_of_servers(&self.servers, &later.servers)
     }
 }
 
-/// See [`RunIdentity::changes`]. Of one that did not answer nothing is said.
+/// See [`RunIdentity::changes`]. A server that did not answer is left out.
 pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
     let known = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
     known
@@ -85,7 +85,7 @@ pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -
         .collect()
 }
 
-/// What a server reported otherwise after the measurement. What it reported only once is no change: an answer may be late.
+/// Values that a server reported differently after the measurement. A value reported only once is no change: answers may be late.
 fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
     let fields = [

@@ -2,7 +2,7 @@
 
 use super::{EngineIdentity, GpuIdentity, RunIdentity, ServerIdentity};
 
-/// Digits of a digest that a person compares.
+/// Digits of a digest in short form, for comparison by eye.
 const SHORT: usize = 12;
 
 pub(super) fn short(digest: &str) -> &str {

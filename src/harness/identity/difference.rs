@@ -1,16 +1,16 @@
-//! In what two results' identities differ.
+//! The differences between the identities of two results.
 
 use serde::Serialize;
 
 use super::RunIdentity;
 use super::describe::short;
 
-/// One value that two results do not share.
+/// One value in which two results differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdentityDifference {
     /// As in [`RunIdentity::entries`].
     pub name: String,
-    /// Absent: not known of the first.
+    /// Absent: unknown for the first.
     pub a: Option<String>,
     pub b: Option<String>,
 }
@@ -31,7 +31,7 @@ fn is_digest(text: &str) -> bool {
     text.len() >= 40 && text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// What changes from run to run of the same thing and says nothing about what was measured.
+/// Fields that change from run to run of the same thing and do not affect what was measured.
 const PASSING: [&str; 2] = ["server started", "task"];
 
 /// Everything in which they differ, in the order of the entries. A result without an identity differs in nothing that is

@@ -1,4 +1,4 @@
-//! `GET`, with limits: one connection for each question, an answer of a few seconds and a few megabytes at most.
+//! `GET`, with limits: one connection for each query, an answer of a few seconds and a few megabytes at most.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::harness::http::{Connector, Http};
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Asks one server over HTTP/1.1.
+/// Queries one server over HTTP/1.1.
 pub(super) struct IdentityClient {
     pub host: String,
     pub port: u16,
-    /// In front of every path, as a proxy may want it.
+    /// A prefix of every path, as a proxy may require it.
     pub prefix: String,
     tls: Option<Connector>,
     key: Option<String>,
@@ -43,13 +43,13 @@ impl IdentityReply {
 }
 
 impl IdentityClient {
-    /// Without TLS and without a key, as `/metrics` of a port of its own is asked.
+    /// Without TLS and without a key, for `/metrics` on a port of its own.
     pub fn plain(host: &str, port: u16, limit: Duration) -> Self {
         let host = host.trim_matches(['[', ']']).to_owned();
         Self { host, port, prefix: String::new(), tls: None, key: None, limit }
     }
 
-    /// As the requests of the measurement are sent. `None`: it cannot be asked like this, which the measurement will report.
+    /// As the requests of the measurement are sent. `None`: it cannot be queried like this, which the measurement reports.
     pub fn new(host: &str, port: u16, http: &Http, limit: Duration) -> Option<Self> {
         let tls = match &http.tls {
             None => None,
@@ -61,7 +61,7 @@ impl IdentityClient {
         Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })
     }
 
-    /// The body of a 200; nothing for every other answer, for one that is too large or too late, and for none.
+    /// The body of a 200; None for every other answer, for one that is too large or too late, and without an answer.
     pub async fn get(&self, path: &str) -> Option<IdentityReply> {
         timeout(self.limit, self.exchange(path)).await.ok()?
     }
@@ -95,7 +95,7 @@ impl IdentityClient {
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
             Some(IdentityReply { server, body })
         };
-        // Both on this task: nothing is left behind when the time is over.
+        // Both on this task: nothing is left behind after the timeout.
         let mut connection = std::pin::pin!(connection);
         let mut question = std::pin::pin!(question);
         tokio::select! {

@@ -19,7 +19,7 @@ pub(super) const SIMULATOR_KIND: &str = "regatta-simulator";
 const SPEED: &str = "simulated_time(speed=";
 /// Bytes of one answer: a configuration with many parameters has some ten thousand.
 const MOST_BYTES: usize = 4 << 20;
-/// Models behind one that are asked, too; TensorRT-LLM's ensemble has three.
+/// The most models of an ensemble that are also queried; TensorRT-LLM's ensemble has three.
 const MOST_BEHIND: usize = 8;
 
 /// Over gRPC.
@@ -72,7 +72,7 @@ pub(super) async fn server_by_http(asker: &IdentityClient, identity: &mut Server
 }
 
 async fn facts_by_http(asker: &IdentityClient, model: &str) -> ModelFacts {
-    // Names of models are names of folders; others are not asked for.
+    // Names of models are names of folders; others are not queried.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
     if model.is_empty() || !model.chars().all(is_plain) {
         return ModelFacts::default();

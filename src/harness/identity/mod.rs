@@ -1,7 +1,7 @@
 //! What a result was measured on: the servers as they describe themselves, their GPUs and engines, the client, the
-//! manifest. Pure data, and the questions that fill in the part about servers.
+//! manifest. Pure data, and the queries that fill in the part about servers.
 //!
-//! Everything is asked, nothing is assumed: what a server does not report is absent. Answers are bounded in size and
+//! Everything is queried, nothing is assumed: what a server does not report is absent. Answers are bounded in size and
 //! time, and keys and credentials are never part of them.
 
 mod bounded;

@@ -1,4 +1,4 @@
-//! The parts of a Triton model's metadata and configuration that decide what is measured, alike over gRPC and HTTP.
+//! The parts of a Triton model's metadata and configuration that decide what is measured, the same over gRPC and HTTP.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct ModelFacts {
     /// Models of an ensemble's steps.
     pub steps: Vec<String>,
     /// The whole configuration in effect, in the form of Triton's HTTP interface, its keys in order; without the folder
-    /// of an engine, which says nothing about the engine.
+    /// of an engine, which does not describe the engine.
     pub config: String,
 }
 
@@ -103,7 +103,7 @@ impl ModelFacts {
         self.steps.iter().chain(bls).filter(|name| !name.is_empty()).cloned().collect()
     }
 
-    /// Writes down what a reader looks for, and a digest of all, with the models behind this one.
+    /// Records the main facts, and a digest of all, with the models behind this one.
     pub fn put(&self, behind: &[Self], identity: &mut ServerIdentity) {
         identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
         identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });

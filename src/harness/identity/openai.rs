@@ -55,7 +55,7 @@ pub(super) async fn by_openai(asker: &IdentityClient, model: &str, identity: &mu
             identity.version = bounded(asker.get("/props").await?.json()?["build_info"].as_str()?);
             None
         }
-        // vLLM and trtllm-serve have it; of others it says which version they have, not what they are.
+        // vLLM and trtllm-serve have it; of other servers it gives the version, not the product.
         _ => {
             let reply = asker.get("/version").await?;
             identity.http_server = identity.http_server.take().or(reply.server.clone());
@@ -75,7 +75,7 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
     match OWNERS.iter().find(|(name, _)| *name == owner) {
         Some((_, kind)) => identity.kind = Some((*kind).to_owned()),
         None => {
-            // Said by a proxy or a server that is not known here.
+            // Reported by a proxy or an unknown server.
             if let Some(owner) = bounded(owner) {
                 identity.settings.insert("owned_by".to_owned(), owner);
             }

@@ -1,4 +1,4 @@
-//! Asks servers what they are.
+//! Queries servers for their identity.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::event::Endpoint;
 use crate::harness::http::{Api, Protocol};
 use crate::triton::Exposition;
 
-/// For one answer.
+/// The limit for one answer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// For all that one server is asked.
+/// For all queries to one server.
 const ALL: Duration = Duration::from_secs(10);
 
-/// Asks one server, over the protocol of the measurement, what it is. `model` may be empty where the server has only one.
-/// Never fails and takes at most 10 s: what is not answered is absent. Nothing is asked twice and nothing is changed.
+/// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has only one.
+/// Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none changes the server.
 pub async fn ask(endpoint: &Endpoint, protocol: &Protocol, model: &str) -> ServerIdentity {
     let model_given = (!model.is_empty()).then(|| model.to_owned());
     let mut identity =
         ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
-    // What was answered until the time is over is kept.
+    // Answers that arrive before the timeout are kept.
     let _ = timeout(ALL, questions(endpoint, protocol, model, &mut identity)).await;
     identity
 }
@@ -65,7 +65,7 @@ async fn questions(endpoint: &Endpoint, protocol: &Protocol, model: &str, identi
             }
         }
     };
-    // A server that answered nothing else is not asked for this.
+    // A server that answered nothing else is not queried for this.
     if let Some(metrics) = metrics.filter(|_| identity.is_known()) {
         identity.start_time_seconds = start_time(&metrics).await;
     }

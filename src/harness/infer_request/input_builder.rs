@@ -1,4 +1,4 @@
-//! Tensors under way: constants as they are agreed upon, and the inputs of one message.
+//! Tensors under construction: the fixed constants, and the inputs of one message.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub struct ConstantTensor {
     pub row: Bytes,
 }
 
-/// Inputs of a message under way.
+/// Inputs of a message under construction.
 pub struct MessageInputs {
     has_rows: bool,
     rows: usize,
@@ -43,7 +43,7 @@ impl MessageInputs {
     }
 }
 
-/// Constants under way, and what does not fit.
+/// Constants so far, and those that do not fit.
 pub struct InputBuilder<'a> {
     contract: &'a ModelMetadata,
     pub constants: Vec<ConstantTensor>,
@@ -82,7 +82,7 @@ impl<'a> InputBuilder<'a> {
         }
     }
 
-    /// Sent when it was asked for; then the model must have it.
+    /// Sent when it is requested; then the model must have it.
     pub fn asked(&mut self, key: &str, names: &[&'static str], value: Option<ScalarValue>) {
         let Some(value) = value else { return };
         if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {

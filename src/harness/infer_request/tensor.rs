@@ -56,8 +56,8 @@ pub fn column(values: impl IntoIterator<Item = ScalarValue>, datatype: &str) -> 
     raw.freeze()
 }
 
-/// The layout of `stop_words_list`: [2, n]. Row 0 has all ids one after the other, filled up with 0; row 1 where each
-/// word ends, filled up with -1.
+/// The layout of `stop_words_list`: [2, n]. Row 0 has all ids one after the other, padded with 0; row 1 has the end of
+/// each word, padded with -1.
 pub fn word_list(words: &[Vec<i32>]) -> (i64, Bytes) {
     let ids: Vec<i32> = words.iter().flatten().copied().collect();
     let ends = words.iter().scan(0i32, |end, word| {

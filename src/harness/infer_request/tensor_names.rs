@@ -1,4 +1,4 @@
-//! What the server says of a model, and what the two interfaces call their tensors.
+//! The server's description of a model, and the tensor names of the two interfaces.
 
 use super::super::request::Interface;
 use super::super::request_attempt::CallKind;
@@ -32,7 +32,7 @@ pub static TOKENS: TensorNames = TensorNames {
     answer: &["output_ids", "sequence_length"],
 };
 
-/// Of text models.
+/// The names of text models.
 pub const TEXT: TensorNames = TensorNames {
     prompt: "text_input",
     output_len: "max_tokens",
@@ -45,10 +45,10 @@ pub const TEXT: TensorNames = TensorNames {
     answer: &["text_output"],
 };
 
-/// Of Triton's vLLM backend, whose other settings are one text.
+/// The names of Triton's vLLM backend, which takes its other settings as one text.
 pub static VLLM: TensorNames = TensorNames { output_len: super::vllm::SAMPLING, ..TEXT };
 
-/// A model as its server describes it. What a server does not tell is taken as TensorRT-LLM has it.
+/// A model as its server describes it. What a server does not report is taken from TensorRT-LLM's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelMetadata {
     pub is_decoupled: Option<bool>,
@@ -64,7 +64,7 @@ impl ModelMetadata {
         if has(TEXT.prompt) && !has(TOKENS.prompt) { Interface::Text } else { Interface::TokenIds }
     }
 
-    /// A server that does not tell is taken by scenario: Server streams, Offline does not.
+    /// Where the server does not report it, the scenario decides: Server streams, Offline does not.
     pub fn call(&self, scenario: &Scenario) -> CallKind {
         match (self.is_decoupled, scenario) {
             (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce)) => CallKind::Unary,
@@ -76,12 +76,12 @@ impl ModelMetadata {
         self.max_batch_size != Some(0)
     }
 
-    /// The input's type; `usual` where the server does not tell; none when the model lacks it.
+    /// The input's type; `usual` where the server reports none; None when the model lacks the input.
     pub fn input_type(&self, name: &str, usual: &str) -> Option<String> {
         self.inputs.as_ref().map_or_else(|| Some(usual.to_owned()), |inputs| inputs.get(name).cloned())
     }
 
-    /// The server says that the model has this input.
+    /// The server reports that the model has this input.
     pub fn describes(&self, name: &str) -> bool {
         self.inputs.as_ref().is_some_and(|inputs| inputs.contains_key(name))
     }
@@ -101,7 +101,7 @@ impl ModelMetadata {
         }
     }
 
-    /// The answer must be there; what comes beside it is left out where the model lacks it, what was asked for is not.
+    /// The answer must be there; `sequence_length` is dropped where the model lacks it; any other missing output is an error.
     pub fn check_outputs(&self, wanted: &mut Vec<&'static str>, faults: &mut Vec<String>) {
         let Some(outputs) = &self.outputs else { return };
         wanted.retain(|name| *name != "sequence_length" || outputs.contains_key(*name));

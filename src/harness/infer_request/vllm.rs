@@ -1,4 +1,4 @@
-//! Triton's vLLM backend: what TensorRT-LLM's models take as tensors of their own, it takes as one text of JSON.
+//! Triton's vLLM backend: it takes as one JSON text the settings that TensorRT-LLM's models take as separate tensors.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub fn is_vllm(contract: &ModelMetadata) -> bool {
     contract.describes(SAMPLING) && !contract.describes("max_tokens")
 }
 
-/// What of a request goes into the text, by vLLM's names, and the request without it.
+/// The settings of a request that go into the text, by vLLM's names, and the request without them.
 pub fn sampling(ask: &Request) -> (Map<String, Value>, Request) {
     let mut rest = ask.clone();
     let mut all = Map::new();
@@ -37,7 +37,7 @@ pub fn sampling(ask: &Request) -> (Map<String, Value>, Request) {
         put("stop", Some(json!(words)));
         rest.stop_words = None;
     }
-    // An end token that does not exist ends nothing.
+    // An end token that does not exist never ends an answer.
     if rest.end_id == Some(-1) {
         rest.end_id = None;
         put("ignore_eos", Some(json!(true)));

@@ -1,4 +1,4 @@
-//! Many waiters on one timer: users who think, and turns that pause.
+//! Many waiters on one timer: users in their think time, and turns that pause.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -13,14 +13,14 @@ use super::Pacer;
 #[derive(Default)]
 pub(in crate::harness) struct Alarms {
     set: RefCell<BinaryHeap<Reverse<Alarm>>>,
-    /// Told when an alarm became the first of all.
+    /// Notified when a new alarm becomes the earliest.
     earlier: Notify,
     count: Cell<u64>,
 }
 
 struct Alarm {
     due: Instant,
-    /// First set, first told.
+    /// Alarms of the same time fire in the order in which they were set.
     number: u64,
     tell: oneshot::Sender<()>,
 }
@@ -46,7 +46,7 @@ impl PartialEq for Alarm {
 impl Eq for Alarm {}
 
 impl Alarms {
-    /// Tells waiters when their time has come, for ever.
+    /// Wakes waiters when their time comes; never returns without an error.
     pub async fn run(&self, pacer: &Pacer) -> io::Result<std::convert::Infallible> {
         loop {
             let first = self.set.borrow().peek().map(|Reverse(alarm)| alarm.due);
@@ -62,7 +62,7 @@ impl Alarms {
             let mut set = self.set.borrow_mut();
             while set.peek().is_some_and(|Reverse(alarm)| alarm.due <= now) {
                 if let Some(Reverse(alarm)) = set.pop() {
-                    // Whoever no longer waits need not be told.
+                    // A waiter that was dropped needs no wake-up.
                     let _ = alarm.tell.send(());
                 }
             }
@@ -82,7 +82,7 @@ impl Alarms {
         if is_first {
             self.earlier.notify_one();
         }
-        // An error would mean that `run` has ended, and then so will whoever waits here.
+        // An error would mean that `run` has ended, and then the task that waits here ends too.
         let _ = told.await;
     }
 }

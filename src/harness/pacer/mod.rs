@@ -29,8 +29,8 @@ impl Pacer {
         // Refused in some sandboxes; then the default slack of 50 µs stays and shows in the recorded lag.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        // What it was deprecated for is a descriptor type that closes early or answers differently each time it is
-        // asked; `OwnedFd` does neither, and the sound replacement needs `unsafe`, which this crate forbids.
+        // It is deprecated because a descriptor type can close early or return a different descriptor at each
+        // call; `OwnedFd` does neither, and the sound replacement needs `unsafe`, which this crate forbids.
         #[expect(deprecated, reason = "sound for OwnedFd")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
         Ok(Self { timer })
@@ -50,7 +50,7 @@ impl Pacer {
             timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &spec)?;
             let mut ready = self.timer.readable().await?;
             let mut expirations = [0u8; 8];
-            // An expiry that was cleared by setting the timer again reads EAGAIN: then wait once more.
+            // An expiry that was cleared by setting the timer again reads EAGAIN: then wait again.
             let _ = ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut expirations)?));
         }
     }

@@ -12,12 +12,12 @@ use crate::harness::data::{
 use crate::harness::payload::{self, generator};
 use crate::harness::{BenchSpec, HarnessError, Scenario};
 
-/// Draws sessions in their order, without end where nothing ends them.
+/// Draws sessions in their order, without end unless the data or the spec ends them.
 pub(super) struct SessionDrawer {
     spec: BenchSpec,
     starts: Starts,
     records: Option<(Corpus, CorpusOrder)>,
-    /// Of the next one.
+    /// The number of the next session.
     session: u64,
     index: u64,
     /// Start of the one before.
@@ -27,7 +27,7 @@ pub(super) struct SessionDrawer {
 enum Starts {
     AtOnce,
     Drawn(ArrivalTimes),
-    /// Time stamps, so many times as fast.
+    /// Time stamps, sped up by this factor.
     Stamped {
         first_ns: u64,
         speed: f64,
@@ -106,7 +106,7 @@ impl SessionDrawer {
         Ok(Some(session))
     }
 
-    /// Why `next` gave nothing.
+    /// Why `next` returned None.
     pub const fn end(&self) -> Ended {
         if self.records.is_some() { Ended::Data } else { Ended::Rate }
     }
@@ -127,7 +127,7 @@ impl SessionDrawer {
         let sessions = content.sessions.as_ref();
         let asked = sessions.and_then(|sessions| payload::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
-            // A ShareGPT conversation is a question and its answer, unless sessions are asked for.
+            // A ShareGPT conversation is a question and its answer, unless sessions are requested.
             (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
             (Some(entry), _) => asked.map_or(entry.turns.len(), |asked| entry.turns.len().min(asked as usize)),
             (None, _) => asked.unwrap_or(1) as usize,
@@ -196,7 +196,7 @@ impl SessionDrawer {
     }
 }
 
-/// What stands in front of the next turn.
+/// The content before the next turn.
 struct Before {
     parts: Vec<PromptPart>,
     tokens: u32,

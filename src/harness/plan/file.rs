@@ -1,8 +1,8 @@
-//! `plan.jsonl`: a plan that can be sent again, exactly.
+//! `plan.jsonl`: a plan that can be replayed exactly.
 //!
-//! The first line says how to read the others; each of them is one request, in order. `parts` holds the content of a prompt
-//! that came from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A prompt
-//! that was sent before is named by `as`, the index of the request that had it first. Without either the prompt is
+//! The first line defines how to read the others; each of them is one request, in order. `parts` holds the content of a
+//! prompt from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A repeated
+//! prompt is referenced by `as`, the index of the request that had it first. Without either the prompt is
 //! `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
 
 use std::collections::HashMap;
@@ -31,11 +31,11 @@ struct Head {
     seed: u64,
     vocab_size: u32,
     end_id: i32,
-    /// BLAKE3 of the `tokenizer.json` whose words are drawn.
+    /// BLAKE3 of the `tokenizer.json` that the words are drawn from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tokenizer: Option<Digest>,
     requests: u64,
-    /// Of the plan: that of the result's `schedule_digest`.
+    /// The digest of the plan: the result's `schedule_digest`.
     digest: Digest,
 }
 
@@ -100,7 +100,7 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
     put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
-/// What a line says of its prompt.
+/// The prompt that a line defines.
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, String> {
     match (line.r#as, &line.parts) {
         (None, parts) => Ok(parts.clone()),

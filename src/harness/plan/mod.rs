@@ -27,7 +27,7 @@ pub(super) use queue::PlanQueue;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSchedule {
     pub requests: Vec<PlannedRequest>,
-    /// Of all that decides what is sent and when. Equal digests: equal requests at equal times.
+    /// Covers everything that decides what is sent and when. Equal digests: equal requests at equal times.
     pub digest: Digest,
     /// What the data gave, if there were any.
     pub data: Option<DataSummary>,
@@ -42,7 +42,7 @@ pub struct PlannedRequest {
     pub due: RequestTrigger,
     /// Tokens.
     pub input_len: u32,
-    /// Tokens asked for.
+    /// Tokens requested.
     pub output_len: u32,
     pub session: u64,
     /// Within its session, from 0.
@@ -57,13 +57,13 @@ pub struct PlannedRequest {
 pub enum RequestTrigger {
     /// Its time.
     Schedule,
-    /// A user who is free and has thought.
+    /// When a user is idle and its think time has passed.
     User,
     /// The answer to the turn before, and a pause.
     Turn,
 }
 
-/// A plan is kept whole; beyond this something was mistyped.
+/// A plan is kept whole; a larger one is most likely a typing error.
 const MOST: usize = 50_000_000;
 
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
@@ -100,7 +100,7 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     Ok(schedule)
 }
 
-/// The plan of a run from outside, before it begins: one request for each sample.
+/// The plan of a run with an external driver, before it begins: one request for each sample.
 pub(super) fn outside(spec: &BenchSpec, samples: &[ExternalSample]) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     if samples.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn outside(spec: &BenchSpec, samples: &[ExternalSample]) -> Result<Re
     Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
 }
 
-/// The plan of a run that another process carried out: nothing of it is here.
+/// The plan of a run that another process carried out: empty here.
 pub(super) fn elsewhere() -> RequestSchedule {
     let ink = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, speech: None });
     RequestSchedule { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
@@ -120,7 +120,7 @@ fn ink(spec: &BenchSpec) -> Result<PromptRenderer, HarnessError> {
     let speech = match &spec.content {
         PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
             let speech = PromptTokenizer::load(file)?;
-            // Whoever only counts the words of given texts needs no words of ours.
+            // Counting the words of given texts needs no drawn words.
             if data.is_none() || prefixes.is_some() || sessions.is_some() {
                 speech.check(file)?;
             }
@@ -166,7 +166,7 @@ impl End {
         }
     }
 
-    /// Data that end too early are a mistake, not a shorter benchmark. A trace ends where it ends.
+    /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
     fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), HarnessError> {
         let Some(ended) = ended else { return Ok(()) };
         let asked = spec.stop.requests.unwrap_or(0);
@@ -195,7 +195,7 @@ impl RequestSchedule {
         self.ink.text(&planned.recipe(index), heard)
     }
 
-    /// A request of the same lengths whose prompt is in no plan, so that warming up fills no cache with what is measured.
+    /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
     pub fn warmup(&self, number: u64) -> PlannedRequest {
         let like = &self.requests[number as usize % self.requests.len()];
         let drawn = PromptPart::Drawn { stream: RandomStream::Warmup, number, tokens: like.input_len.max(1) };
@@ -212,13 +212,13 @@ impl RequestSchedule {
         self.ink.speech.is_some()
     }
 
-    /// Requests whose time is in the plan: not later turns, and none of a closed loop.
+    /// Requests with a time in the plan: not later turns, and none of a closed loop.
     pub(super) fn scheduled(&self) -> impl Iterator<Item = u64> {
         self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
-    /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which go on from their own history, and prompts
-    /// that were drawn for one request alone are none.
+    /// Requests with the whole prompt of an earlier one. Later turns of sessions, which continue their history, and prompts
+    /// that were drawn for one request alone do not count.
     pub(super) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
         let parts =
@@ -248,7 +248,7 @@ impl RequestSchedule {
         })
     }
 
-    /// Of the same samples, what was called for.
+    /// The plan of the same samples with the requests that were issued.
     pub(super) fn carried_out(&self, requests: Vec<PlannedRequest>) -> Self {
         let mut schedule = Self { requests, ..self.clone() };
         schedule.digest = schedule.digested();

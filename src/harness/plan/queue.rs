@@ -1,4 +1,4 @@
-//! What a closed loop sends next. Users take sessions in the plan's order, so that who is faster takes more.
+//! The next requests of a closed loop. Users take sessions in the plan's order, so that faster users take more.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,9 +23,9 @@ struct State {
     /// Taken and still to take, in order.
     drawn: Vec<PlannedRequest>,
     next: usize,
-    /// Goes on where `drawn` ends; None when nothing more can come.
+    /// Continues where `drawn` ends; None when no more can follow.
     more: Option<SessionDrawer>,
-    /// What went wrong with it.
+    /// The error from drawing sessions.
     failed: Option<HarnessError>,
 }
 
@@ -52,7 +52,7 @@ impl PlanQueue {
         })
     }
 
-    /// The next session and the index of its first request, for a user who is free at `now_ns`. None: there is no more to do.
+    /// The next session and the index of its first request, for a user that is idle at `now_ns`. None: there are no more.
     pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<PlannedRequest>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let first = state.next;
@@ -79,14 +79,14 @@ impl PlanQueue {
         Some((first as u64, state.drawn[first..first + length].to_vec()))
     }
 
-    /// Requests of the plan, as `close` gives it, that no user came to. Ask before `close`.
+    /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.
     pub fn untaken(&self) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let planned = if self.is_all { state.drawn.len() } else { (self.requests as usize).min(state.drawn.len()) };
         planned.saturating_sub(state.next) as u64
     }
 
-    /// The plan as it was carried out. Where only a duration ended it, what nobody took was never planned.
+    /// The plan as it was carried out. Where only a duration ended it, requests that no user took are not part of it.
     pub fn close(&self, schedule: &RequestSchedule) -> Result<RequestSchedule, HarnessError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.failed.take() {

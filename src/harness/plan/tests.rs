@@ -46,7 +46,7 @@ fn requests(count: u64) -> StopAfter {
     StopAfter { requests: Some(count), duration: None }
 }
 
-/// Of a file in a folder of its own.
+/// With a file in a folder of its own.
 fn with_file(name: &str, text: &str, kind: DataKind) -> (tempfile::TempDir, BenchSpec) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
@@ -269,7 +269,7 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
     let (first, second, third) = (ids(&plan, 0), ids(&plan, 1), ids(&plan, 2));
     assert_eq!(first[..], second[..512]);
     assert_ne!(first[..], third[..512]);
-    // Block 9 is the same wherever it stands, as far as it reaches.
+    // Block 9 is the same at every position, as far as it reaches.
     assert_eq!(second[512..600], third[512..600]);
     assert_eq!(plan.data.as_ref().map(|told| (told.records, told.taken, told.repeated)), Some((3, 3, false)));
 }

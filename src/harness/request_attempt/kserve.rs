@@ -89,7 +89,7 @@ impl RequestAttempt<'_> {
                 return Err(fault);
             }
             if let Some(CancelBy::Stop) = ear.cancelled_now() {
-                // Over a stream of its own: what the server says to it has the same id.
+                // Over a stream of its own: the server's responses to it have the same id.
                 stopping = Some(Box::pin(self.ask_to_stop(form)));
             }
         }

@@ -1,4 +1,4 @@
-//! One message and its answers: how long they are waited for, and what they come to.
+//! One message and its answers: the time limits for them, and their outcome.
 
 mod kserve;
 mod response_reader;
@@ -24,7 +24,7 @@ use super::retokenize::AnswerText;
 use super::rpc::RpcFault;
 use super::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
 
-/// How a model is asked: decoupled ones by stream, the others by a single call.
+/// How a model is called: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallKind {
     Stream,
@@ -48,7 +48,7 @@ pub(super) struct RequestAttempt<'a> {
     /// On the wire; the index of the message's first request.
     pub id: u64,
     pub planned: &'a [PlannedRequest],
-    /// Told of delays and of outputs beside tokens; none for warm-ups.
+    /// Receives delays and outputs besides tokens; none for warm-ups.
     pub collector: Option<&'a RefCell<Collector>>,
     pub clock: BenchClock,
     pub stall: Duration,
@@ -63,14 +63,14 @@ pub(super) struct RequestAttempt<'a> {
 /// One request of a message, as responses make it.
 #[derive(Debug, Default)]
 pub(super) struct RequestProgress {
-    /// What it comes to, once it has ended.
+    /// The totals, once it has ended.
     pub counted: CountedTokens,
     pub server: Option<ServerStamps>,
     pub last_id: Option<i32>,
-    /// What was said is kept, in `said`.
+    /// The answer is kept, in `said`.
     pub keeps: bool,
     pub said: Option<Prompt>,
-    /// Who wants to hear of the first token.
+    /// Receives the first token.
     pub listener: Option<CallListener>,
     /// Its text is kept, to be counted after the run.
     pub spoken: Option<AnswerText>,
@@ -79,7 +79,7 @@ pub(super) struct RequestProgress {
 }
 
 impl RequestProgress {
-    /// Adds what a response says, as its tensor has it.
+    /// Adds the content of a response, as its tensor has it.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
         if let (Some(spoken), false, Some((_, text))) = (&mut self.spoken, are_ids, raw.split_first_chunk::<4>()) {
             spoken.push(0, &String::from_utf8_lossy(text));
@@ -120,7 +120,7 @@ pub(super) struct AttemptAnswer {
     pub t_cancel: Option<u64>,
 }
 
-/// What is known while a message is under way.
+/// The state of a message in flight.
 #[derive(Default)]
 struct State {
     last_token: Cell<Option<u64>>,
@@ -158,11 +158,11 @@ impl RequestAttempt<'_> {
         }
         let ended = match outcome {
             Err(None) => vec![RequestEnd::Cancelled; parts.len()],
-            // What a server says of a request that we cancelled is our doing.
+            // An error that a server reports for a request that we cancelled is caused by the cancellation.
             Ok(()) | Err(Some((FailureClass::Server, _))) if t_cancel.is_some() => {
                 vec![RequestEnd::Withdrawn; parts.len()]
             }
-            // The server knows the deadline too, and may say it before our own timer is served.
+            // The server knows the deadline too, and may report it before our own timer fires.
             Err(Some((FailureClass::Server | FailureClass::Refused, why))) if self.is_overdue(t_end) => {
                 vec![RequestEnd::Failed { class: FailureClass::Deadline, why }; parts.len()]
             }
@@ -211,7 +211,7 @@ impl RequestAttempt<'_> {
         self.deadline.is_some_and(|limit| u128::from(now.saturating_sub(self.t_issue)) >= limit.as_nanos())
     }
 
-    /// Of a part whose message came through.
+    /// How a request ended, once its message arrived.
     fn judge(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
         let tokens = part.counted.tokens;
         let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
@@ -219,7 +219,7 @@ impl RequestAttempt<'_> {
             let why = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
             return RequestEnd::Failed { class: FailureClass::Server, why };
         }
-        // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
+        // An answer in one response is complete by itself; a stream needs a reason to be shorter than requested.
         let is_whole = match self.manner {
             RequestEncoder::Kserve(form) => {
                 !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
@@ -246,7 +246,7 @@ impl RequestAttempt<'_> {
         }
     }
 
-    /// Resolves when nothing has moved for too long. One timer, moved only when it fires.
+    /// Resolves when no data has arrived for too long. One timer, moved only when it fires.
     async fn stalled(&self, last_token: &Cell<Option<u64>>) {
         let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
         loop {
@@ -260,7 +260,7 @@ impl RequestAttempt<'_> {
         }
     }
 
-    /// Resolves when the deadline is over.
+    /// Resolves when the deadline has passed.
     async fn overdue(&self) -> Duration {
         let Some(limit) = self.deadline else { return std::future::pending().await };
         tokio::time::sleep_until((self.clock.instant(self.t_issue) + limit).into()).await;
@@ -300,7 +300,7 @@ impl RequestAttempt<'_> {
         let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
         if let Some(kept) = part.heard.kept.take() {
             part.said = part.keeps.then(|| said(&kept));
-            // An answer that says its count needs no other.
+            // An answer that carries its count needs no other.
             part.spoken = part.spoken.take().map(|_| AnswerText::of_events(&kept));
         }
         state.t_cancel.set(part.heard.t_cancel);

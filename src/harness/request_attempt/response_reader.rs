@@ -1,4 +1,4 @@
-//! Listens to the answer of one message over KServe and writes down what comes.
+//! Reads the answer of one message over KServe and records what arrives.
 
 use std::task::{Context, Poll};
 
@@ -19,16 +19,16 @@ pub(super) struct ResponseReader<'a> {
     pub parts: &'a mut [RequestProgress],
     pub cancel: Option<Cancel>,
     pub frames: Frames,
-    /// What every response is to name.
+    /// The names that every response must carry.
     id: String,
     /// Of all messages that came.
     bytes: u64,
 }
 
-/// Why listening came to a halt.
+/// Why reading stopped.
 pub(super) enum ReadOutcome {
     End,
-    /// So many tokens have come that the request is to be cancelled.
+    /// The token count at which the request is to be cancelled is reached.
     Cancel(CancelBy),
 }
 
@@ -48,8 +48,8 @@ impl<'a> ResponseReader<'a> {
         self.state.last_token.get().is_some()
     }
 
-    /// Takes all that is there, until the end or the time to cancel. What is there came with one read of the socket, so
-    /// it has one stamp, and the clock is asked once how long the last of it has waited.
+    /// Takes all that is there, until the end or the time to cancel. It came with one read of the socket, so it has
+    /// one stamp, and the clock is read once for how long the last of it has waited.
     pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
         let t_read = self.exchange.link.last_read();
         let mut pieces = 0;
@@ -72,7 +72,7 @@ impl<'a> ResponseReader<'a> {
         heard
     }
 
-    /// Notes how long so many pieces have waited for us since they were read.
+    /// Records how long this many pieces have waited since they were read.
     pub fn waited(&self, t_read: u64, pieces: u64) {
         if let (Some(collector), true) = (self.exchange.collector, pieces > 0) {
             let waited = self.exchange.clock.now().saturating_sub(t_read);
@@ -94,7 +94,7 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    /// Once, when so many tokens have come that the request is to be cancelled: how.
+    /// Once, at the token count at which the request is to be cancelled: how.
     pub fn cancelled_now(&self) -> Option<CancelBy> {
         let cancel = self.cancel.filter(|_| self.state.t_cancel.get().is_none())?;
         let is_due = self.parts.first().is_some_and(|part| part.account().tokens() >= cancel.after_tokens);
@@ -213,5 +213,5 @@ impl<'a> ResponseReader<'a> {
     }
 }
 
-/// Of a name that a server sent, in an example.
+/// The limit of a name that a server sent, in an example.
 const LONGEST_NAME: usize = 80;

@@ -1,4 +1,4 @@
-//! Whether the run measured one state of the server all the time: what a mean over the window would hide. Pure.
+//! Whether the run measured one state of the server all the time, which a mean over the window would hide. Pure.
 //!
 //! | finding | of | when |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
 //!
-//! Rates of false alarms stand with each bound; `tests/bench/verdicts.rs` measures those of queues.
+//! Rates of false alarms are given with each bound; `tests/bench/verdicts.rs` measures those of queues.
 
 mod cold_start;
 mod freeze;

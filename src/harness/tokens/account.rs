@@ -1,12 +1,12 @@
-//! The account of one request: takes the events of its answer, and says in the end what they come to.
+//! The account of one request: takes the events of its answer, and returns the totals at the end.
 
 use super::spans::{UsageMark, assumed, resolve};
 use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
 
-/// Of one request, while its answer comes.
+/// The account of one request, while its answer arrives.
 #[derive(Clone, Debug, Default)]
 pub(in crate::harness) struct Accounting {
-    /// Time of the socket read, and what the chunk says of its tokens.
+    /// Time of the socket read, and the chunk's own token count.
     chunks: Vec<(u64, ChunkTokens)>,
     marks: Vec<UsageMark>,
     usage: Option<Usage>,
@@ -18,7 +18,7 @@ pub(in crate::harness) struct Accounting {
     last_token: Option<u64>,
 }
 
-/// What the answer comes to.
+/// The totals of the answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::harness) struct CountedTokens {
     /// Those with at least one token.
@@ -34,7 +34,7 @@ pub(in crate::harness) struct CountedTokens {
 }
 
 impl Accounting {
-    /// With room for so many chunks.
+    /// With capacity for this many chunks.
     pub fn with_capacity(chunks: usize) -> Self {
         Self { chunks: Vec::with_capacity(chunks), ..Self::default() }
     }
@@ -98,7 +98,7 @@ impl Accounting {
         u32::try_from(self.so_far).unwrap_or(u32::MAX)
     }
 
-    /// What the answer comes to. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens
+    /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens
     /// that the request allows, where that was sent.
     pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
         let total = self.usable_total(limit);

@@ -1,4 +1,4 @@
-//! Prompt tokens that the server had computed before: what its prefix cache spared it.
+//! Prompt tokens that the server had computed before: those that its prefix cache saved.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What every wire form is decoded into: the few facts that a measurement needs, in the order in which they came.
+//! The common form of all wire formats: the few facts that a measurement needs, in the order of their arrival.
 
 use super::{FinishReason, Usage, Violation};
 
@@ -10,7 +10,7 @@ pub(in crate::harness) enum WireEvent {
     Chunk(ChunkTokens),
     /// The server's count of everything up to here. Follows the chunk that it came with.
     Usage(Usage),
-    /// Why the answer ended, as the server says.
+    /// Why the answer ended, as reported by the server.
     Finish(FinishReason),
     /// Nothing may follow: `[DONE]`, the final response, the end of a whole answer.
     End,
@@ -18,16 +18,16 @@ pub(in crate::harness) enum WireEvent {
     Violation(Violation, String),
 }
 
-/// How many tokens a chunk has, as far as the chunk itself says.
+/// The token count of a chunk, as far as the chunk itself carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::harness) enum ChunkTokens {
     /// Token ids, or a log probability for each token.
     Exact(u32),
     /// Text, a tool call: at least one token.
     Text,
-    /// A text without characters: a token whose text comes later.
+    /// A text without characters: the token's text arrives later.
     Empty,
-    /// The end of the answer without text: no token, unless the server's count says so (an end token).
+    /// The end of the answer without text: no token, unless the server's count includes one (an end token).
     Closing,
     /// A whole answer as one text: this many tokens were requested.
     Requested(u32),

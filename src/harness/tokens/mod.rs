@@ -30,7 +30,7 @@ pub(super) use violation::Violations;
 /// One chunk with at least one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TokenChunk {
-    /// Time of the socket read that completed it, ns: taken when that read had returned, never before.
+    /// Time of the socket read that completed it, ns: taken after that read returned.
     pub t_read: u64,
     pub tokens: u32,
 }

@@ -1,8 +1,8 @@
-//! What the output tokens of a request were counted by.
+//! The source of a request's output token count.
 
 use serde::{Deserialize, Serialize};
 
-/// What people read where chunks stand in for tokens.
+/// The label where chunks stand in for tokens.
 pub(in crate::harness) const CHUNKS: &str = "chunks, each counted as one token";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,6 +21,6 @@ pub enum TokenSource {
     Responses,
     /// The requested length: the answer is one text without a count.
     Requested,
-    /// The answer's text, by our tokenizer.
+    /// The answer's text, by the local tokenizer.
     Retokenized,
 }

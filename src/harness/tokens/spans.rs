@@ -1,11 +1,11 @@
 //! From the server's running counts to the tokens of single chunks. Pure.
 //!
-//! A mark says how many tokens the chunks up to it have. Continuous usage marks every chunk; a total, wherever it stands,
+//! A mark gives the number of tokens in the chunks up to it. Continuous usage marks every chunk; a total, wherever it stands,
 //! marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one token for each.
 
 use super::ChunkTokens;
 
-/// The server's count of tokens after so many chunks.
+/// The server's count of tokens after this many chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UsageMark {
     pub chunks: usize,
@@ -21,7 +21,7 @@ pub(super) struct ResolvedChunks {
     pub is_below_chunks: bool,
 }
 
-/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one count as they say.
+/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
         ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
@@ -58,7 +58,7 @@ pub(super) const fn assumed(chunk: ChunkTokens) -> u32 {
     }
 }
 
-/// At least so many.
+/// The fewest tokens that the span can have.
 fn certain(span: &[ChunkTokens]) -> u64 {
     let least = |chunk: &ChunkTokens| match chunk {
         ChunkTokens::Exact(tokens) => u64::from(*tokens),
@@ -68,7 +68,7 @@ fn certain(span: &[ChunkTokens]) -> u64 {
     span.iter().map(least).sum()
 }
 
-/// The tokens of each chunk of a span that has so many in all; none where several distributions are possible.
+/// The tokens of each chunk of a span with this total; None where several distributions are possible.
 fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
     if let [ChunkTokens::Exact(_)] = span {
         let ChunkTokens::Exact(own) = span[0] else { return None };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     pub prompt: Option<u64>,
     pub completion: Option<u64>,
-    /// Of the prompt's, from the server's prefix cache.
+    /// The part of the prompt's tokens from the server's prefix cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
 }

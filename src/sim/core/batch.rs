@@ -17,7 +17,7 @@ pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usi
             tokens += 1;
         } else if limits.chunking == Chunking::Off {
             let context = request.ctx - request.pos;
-            // The first that does not fit ends the walk: nobody overtakes.
+            // The first request that does not fit ends the loop: none overtakes another.
             if tokens + context > limits.max_num_tokens {
                 break;
             }

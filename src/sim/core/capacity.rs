@@ -1,4 +1,4 @@
-//! The capacity scheduler: who may hold KV blocks during the next step.
+//! The capacity scheduler: which requests may hold KV blocks during the next step.
 
 use super::{Active, EngineLimits, Policy};
 
@@ -39,8 +39,8 @@ fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize
     scheduled
 }
 
-/// In order, blocks for one more step each. When one does not fit, the youngest started request behind it gives its
-/// blocks back, until it fits or nobody is left to ask.
+/// In order, blocks for one more step each. When one does not fit, the youngest started request behind it releases its
+/// blocks, until it fits or no such request is left.
 fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>, usize) {
     let next_step = |request: &Active| {
         let tokens = if request.is_generating() { request.isl + request.made } else { request.ctx };
@@ -60,7 +60,7 @@ fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>,
             continue;
         }
         let Some(victim) = (at..end).rev().find(|&index| active[index].started) else { break };
-        // Blocks are only taken when a request is scheduled, so it is enough to stop considering it.
+        // Blocks are only taken when a request is scheduled, so it is enough to skip it.
         end = victim;
         paused += 1;
         let request = &mut active[victim];

@@ -16,11 +16,11 @@ use super::timing::Coefficients;
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Admit only what can finish without giving a block back. In order; the first that does not fit ends the walk.
+    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
     GuaranteedNoEvict,
-    /// Admit what fits for one more step; pause the youngest when short. A paused request computes its context again.
+    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
     MaxUtilization,
-    /// Admit only when nothing runs.
+    /// Admit only when no request runs.
     StaticBatch,
 }
 
@@ -107,7 +107,7 @@ pub struct CoreStep {
     pub paused: usize,
 }
 
-/// What the core holds, for whoever watches it.
+/// The core's current contents, for observers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreLoad {
     /// Requests inside.
@@ -200,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Plans the step that starts now. `None` when nobody is inside.
+    /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
         if self.active.is_empty() {

@@ -202,7 +202,7 @@ proptest! {
         prop_assert!(limits.policy == Policy::MaxUtilization || pauses == 0);
     }
 
-    /// Nobody waits while there is room, unless behind somebody who does not fit.
+    /// No request waits while there is room, except behind one that does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
         let limits = EngineLimits { policy: Policy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };

@@ -11,7 +11,7 @@ pub struct SimulatedRequest {
     pub osl: u64,
 }
 
-/// What became of one request. Times are nanoseconds of the virtual clock.
+/// The outcome of one request. Times are nanoseconds of the virtual clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     pub first: u64,
@@ -20,7 +20,7 @@ pub struct Served {
     pub pauses: u32,
 }
 
-/// What became of a load.
+/// The outcome of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualRun {
     /// In the order of the load.

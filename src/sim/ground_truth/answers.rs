@@ -12,7 +12,7 @@ use crate::triton::proto::inference::{
     ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
 };
 
-/// Five bytes stand before every message: not compressed, and its length.
+/// Five bytes precede every message: not compressed, and its length.
 const PREFIX: usize = 5;
 
 pub(super) struct TruthAnswers {
@@ -43,20 +43,20 @@ impl TruthAnswers {
         }
     }
 
-    /// The answer to a question that is asked once.
+    /// The answer to a unary call.
     pub fn to(&self, method: &str) -> Bytes {
         match method {
             "ServerReady" => &self.ready,
             "ServerLive" => &self.live,
             "ModelReady" => &self.model_ready,
-            // An empty message: nothing is told of the tensors.
+            // An empty message: it describes no tensors.
             "ModelMetadata" => &self.untold,
             _ => &self.config,
         }
         .clone()
     }
 
-    /// The id and the number of tokens that the first message of a stream asks for.
+    /// The id and the number of tokens that the first message of a stream requests.
     pub async fn asked(mut body: Incoming) -> Option<(u64, u32)> {
         let mut bytes = BytesMut::new();
         loop {

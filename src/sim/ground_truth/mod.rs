@@ -1,9 +1,9 @@
-//! Servers whose truth is known, to hold a load generator against: one answers at once, one follows a script and
-//! writes down when it wrote what. Real sockets, KServe v2 over HTTP/2; no model, no scheduler.
+//! Servers with known behaviour, to check a load generator against: one answers at once, one follows a script and
+//! records when it wrote what. Real sockets, KServe v2 over HTTP/2; no model, no scheduler.
 //!
-//! The script is a pure function of the seed and the request's number, whatever the load. What the server did is
-//! stamped on this machine's monotonic clock just before the bytes go out, so its own lateness is in the truth and not
-//! in the error of who measured it.
+//! The script is a pure function of the seed and the request's number, whatever the load. Each action of the server is
+//! stamped on this machine's monotonic clock just before the bytes are sent, so its own lateness is part of the truth and
+//! not of the load generator's error.
 
 mod answers;
 mod script;
@@ -25,16 +25,16 @@ use tokio_stream::StreamExt as _;
 use answers::TruthAnswers;
 pub use script::ResponseScript;
 
-/// What the server does with a request.
+/// How the server responds to a request.
 #[derive(Clone, Debug)]
 pub enum ResponsePattern {
-    /// All tokens at once, so many, one to a message.
+    /// This many tokens, all at once, one to a message.
     AtOnce { tokens: u32 },
-    /// As the script says.
+    /// As the script defines.
     Scripted(ResponseScript),
 }
 
-/// What happened to one request, as the server saw it.
+/// The server's record of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundTruth {
     /// The id that the client gave.
@@ -52,7 +52,7 @@ pub struct GroundTruthServer {
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-/// The limit on concurrent streams that it tells: that of servers built on tonic.
+/// The limit on concurrent streams that it announces: that of servers built on tonic.
 const STREAMS: u32 = 200;
 
 impl GroundTruthServer {
@@ -60,7 +60,7 @@ impl GroundTruthServer {
         Self::with_streams(manner, STREAMS)
     }
 
-    /// A connection may carry as many requests at once as a client likes.
+    /// A connection may carry any number of requests at once.
     pub fn without_limit(manner: ResponsePattern) -> std::io::Result<Self> {
         Self::with_streams(manner, u32::MAX)
     }
@@ -97,7 +97,7 @@ impl GroundTruthServer {
         truths
     }
 
-    /// Forgets what it did.
+    /// Clears the recorded actions.
     pub fn forget(&self) {
         self.truths.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -125,7 +125,7 @@ impl Service {
         let body = if method == "ModelStreamInfer" {
             match self.manner.clone() {
                 ResponsePattern::AtOnce { tokens } => {
-                    // An answer before the end of the request would make the rest of it an offence that h2 counts.
+                    // An answer before the end of the request would make the rest of it a protocol error that h2 counts.
                     let mut asked = request.into_body();
                     while let Some(Ok(_)) = asked.frame().await {}
                     self.at_once(tokens)

@@ -1,6 +1,6 @@
-//! What a request gets: tokens that are a function of its id and their index, in the shape that its model answers in.
+//! The answer to a request: tokens that are a function of its id and their index, in the output format of its model.
 //!
-//! Because the tokens can be computed by whoever knows the id, a lost, doubled or swapped one can be seen.
+//! Because the tokens can be computed from the id, lost, duplicated and swapped tokens can be detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ pub(super) struct ServedAnswer {
     pub row: i32,
     /// Which sequence of the request.
     pub sequence: i32,
-    /// One voice for each beam; there is at least one.
+    /// One speaker for each beam; there is at least one.
     pub beams: Vec<TokenSpeaker>,
     /// The tokens of each beam, where they depend on each other.
     pub decoded: Option<Vec<Vec<i32>>>,
@@ -49,11 +49,11 @@ pub(super) struct ServedAnswer {
     pub prompt: ServedPrompt,
     /// One response for each token.
     pub is_streaming: bool,
-    /// The last token's response does not say that it is the last; an empty one may follow.
+    /// The last token's response is not marked as the last; an empty one may follow.
     pub is_final_apart: bool,
     /// Send that empty one.
     pub wants_empty_final: bool,
-    /// Output names that were asked for; empty is all.
+    /// Output names that were requested; empty is all.
     pub outputs: Vec<String>,
     pub returns: Returns,
     /// Parts of the message that have not ended.
@@ -74,7 +74,7 @@ impl ServedAnswer {
 
     /// The response for tokens `from..to`. `whole` answers begin with the prompt.
     pub(super) fn response(&self, from: u64, to: u64, whole: bool, times: Option<RequestTimes>) -> ModelInferResponse {
-        // Beams change what they said before, so every response of them has it all.
+        // Beams change their earlier tokens, so every response of them has all tokens.
         let from = if self.beams.len() > 1 { 0 } else { from };
         let beams: Vec<Vec<i32>> = (0..self.beams.len()).map(|beam| self.tokens(beam, from, to)).collect();
         let mut response = bare(&self.model_name, &self.model_version, &self.id);
@@ -114,7 +114,7 @@ impl ServedAnswer {
         response
     }
 
-    /// A beam that said a stop word has fewer than the others.
+    /// A beam that produced a stop word has fewer than the others.
     fn tokens(&self, beam: usize, from: u64, to: u64) -> Vec<i32> {
         match &self.decoded {
             Some(decoded) => {
@@ -138,14 +138,14 @@ impl ServedAnswer {
         response.raw_output_contents.push(raw);
     }
 
-    /// A response in a stream; each says whether it is the request's last.
+    /// A response in a stream; each carries a flag whether it is the request's last.
     pub(super) fn streamed(mut response: ModelInferResponse, is_final: bool) -> ModelStreamInferResponse {
         let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) };
         response.parameters.insert("triton_final_response".to_owned(), flag);
         ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
     }
 
-    /// A response with nothing but the final flag.
+    /// A response with only the final flag.
     pub(super) fn empty_final(&self) -> ModelStreamInferResponse {
         Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true)
     }
@@ -157,7 +157,7 @@ impl ServedAnswer {
     }
 }
 
-/// A response that only says whose it is.
+/// A response with only the id of its request.
 pub(super) fn bare(model_name: &str, model_version: &str, id: &str) -> ModelInferResponse {
     ModelInferResponse {
         model_name: model_name.to_owned(),

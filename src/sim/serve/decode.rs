@@ -1,12 +1,12 @@
-//! Which tokens an answer has: a function of who asks and of each token's index, cut at stop words, without bad words.
+//! Which tokens an answer has: a function of the request id and of each token's index, cut at stop words, without bad words.
 //!
-//! The simulated model never says its end token by itself, so an answer has its full length unless a stop word ends it;
-//! as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only holds the end token back, so it
+//! The simulated model never produces its end token by itself, so an answer has its full length unless a stop word ends it;
+//! as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only suppresses the end token, so it
 //! changes nothing here.
 
 use super::answer::{token, word};
 
-/// Whose tokens they are.
+/// The source of the tokens: the key that they are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenSpeaker {
     name: String,
@@ -15,7 +15,7 @@ pub(super) struct TokenSpeaker {
 }
 
 impl TokenSpeaker {
-    /// The first request of a message, and its first sequence, speak by the id alone. A seed takes the id's place.
+    /// The first request of a message, and its first sequence, use the id alone. A seed takes the id's place.
     pub(super) fn new(
         id: &str,
         seed: Option<u64>,
@@ -42,7 +42,7 @@ impl TokenSpeaker {
         &self.name
     }
 
-    /// The next token of the vocabulary, in place of one that must not be said.
+    /// The next token of the vocabulary, in place of a forbidden one.
     fn instead_of(&self, token: i32) -> i32 {
         let span = self.vocab_size.max(8) as i32 - 3;
         let next = |token: i32| 3 + (token - 3 + 1) % span;
@@ -63,7 +63,7 @@ impl StopWords {
         self.ids.is_empty() && self.texts.is_empty()
     }
 
-    /// One of them would end with this token.
+    /// The output would end with one of them after this token.
     fn would_be_said(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
         tokens.push(token);
         text.extend_from_slice(&word(token));
@@ -73,7 +73,7 @@ impl StopWords {
         is_said
     }
 
-    /// One of them ends with what was said last.
+    /// The output so far ends with one of them.
     fn just_said(&self, tokens: &[i32], text: &[u8]) -> bool {
         let tail = |len: usize| &text[text.len().saturating_sub(len + 3)..];
         self.ids.iter().any(|word| tokens.ends_with(word))
@@ -81,7 +81,7 @@ impl StopWords {
     }
 }
 
-/// The answer's tokens, at most `most`. None: nothing depends on what was said, so the voice is enough.
+/// The answer's tokens, at most `most`. None: no token depends on earlier ones, so `voice` is enough.
 pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &StopWords) -> Option<Vec<i32>> {
     if stop.is_empty() && bad.is_empty() {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &St
     let mut text = Vec::new();
     for index in 0..most {
         let mut said = voice.token(index);
-        // Where every token is bad, the voice's own is said after all.
+        // Where every token is bad, the original one is used after all.
         for _ in 0..voice.vocab_size {
             if !bad.would_be_said(&mut tokens, &mut text, said) {
                 break;

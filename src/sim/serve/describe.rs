@@ -1,4 +1,4 @@
-//! What the server says of itself and of its models, for either protocol.
+//! The server's description of itself and of its models, for either protocol.
 
 use super::load::LoadedModel;
 use super::request::version;
@@ -37,7 +37,7 @@ pub(super) fn metadata(model: &LoadedModel) -> ModelMetadataResponse {
     }
 }
 
-/// Of one model, or of all if `name` is empty.
+/// The statistics of one model, or of all if `name` is empty.
 pub(super) fn statistics(
     inner: &ServiceInner,
     name: &str,

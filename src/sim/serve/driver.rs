@@ -75,13 +75,13 @@ enum Command {
     Gone {
         owner: u64,
     },
-    /// The client asked for the end of the requests of this id.
+    /// The client requested the end of the requests of this id.
     Stop {
         id: String,
     },
 }
 
-/// What all drivers of a server count together, and the faults that come from it.
+/// The counters that all drivers of a server share, and the faults that depend on them.
 #[derive(Debug, Default)]
 pub(super) struct ServerCounters {
     pub served: AtomicU64,
@@ -93,7 +93,7 @@ pub(super) struct ServerCounters {
     pub dead: CancellationToken,
 }
 
-/// The way into one driver. Dropping the last one ends its thread after the step in flight.
+/// The sender to one driver. Dropping the last one ends its thread after the step in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     commands: Sender<Command>,
@@ -131,14 +131,14 @@ impl Driver {
         self.inside.load(Ordering::Relaxed)
     }
 
-    /// What its core holds: as of the step in flight.
+    /// The core's contents, as of the step in flight.
     pub(super) fn holding(&self) -> CoreLoad {
         *self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn submit(&self, job: DriverJob) {
         self.inside.fetch_add(1, Ordering::Relaxed);
-        // A driver only ends when nobody can submit any more.
+        // A driver only ends when no sender is left.
         let _ = self.commands.send(Command::Submit(Box::new(job)));
     }
 
@@ -192,7 +192,7 @@ impl Running {
             self.deliver(now);
             self.show();
             if self.is_stalled() {
-                // Swallow everything from now on, as a hung backend does; ends with the server.
+                // Discard every command from now on, as a hung backend does; ends with the server.
                 while self.inbox.recv().is_ok() {}
                 return;
             }
@@ -244,7 +244,7 @@ impl Running {
         }
     }
 
-    /// The first waiting request enters the core, or is told that it never can.
+    /// The first waiting request enters the core, or is refused because it can never run.
     fn enter(&mut self) {
         let Some(job) = self.waiting.pop_front() else { return };
         let id = self.next_id;
@@ -315,7 +315,7 @@ impl Running {
     }
 }
 
-/// Sends what a token makes visible. False when nobody listens any more.
+/// Sends the output that a token makes visible. False when the receiver is gone.
 fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &job.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
@@ -328,7 +328,7 @@ fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option
     }
 }
 
-/// Sends what is left when the last token was made.
+/// Sends the rest when the last token was generated.
 fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
     let DriverJob { answer, osl, reply, .. } = job;
     match reply {
@@ -347,7 +347,7 @@ fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
     }
 }
 
-/// Ends a request that was stopped: one that streams says no more, the others say what they have.
+/// Ends a request that was stopped: one that streams sends no more, the others send their tokens so far.
 fn cut_short(job: DriverJob) {
     let DriverJob { answer, made, reply, .. } = job;
     let is_message_done = answer.ends();

@@ -1,7 +1,7 @@
-//! Outputs beside tokens: log probabilities, logits, and the stamps of `return_perf_metrics`.
+//! Outputs besides tokens: log probabilities, logits, and the stamps of `return_perf_metrics`.
 //!
-//! There are no kernels here, so probabilities and logits are pseudo-random functions of whose token it is: of the right
-//! shape and type and the same in every run, and meaning nothing. The stamps are true, on the simulated clock.
+//! There are no kernels here, so probabilities and logits are pseudo-random functions of the token's source: of the right
+//! shape and type and the same in every run, but without meaning. The stamps are true, on the simulated clock.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,7 +11,7 @@ use super::load::LoadedEngine;
 use crate::sim::random::mix;
 use crate::triton::proto::inference::DataType;
 
-/// What a request wants beside its tokens.
+/// The outputs that a request selects besides its tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Returns {
     pub log_probs: bool,
@@ -39,7 +39,7 @@ impl Default for Returns {
     }
 }
 
-/// When things happened to a request, simulated ns.
+/// The times of a request's events, simulated ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestTimes {
     pub arrival: u64,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{InferTensorContents, ModelInferRequest};
 
-/// The inputs of a request whose names, types, shapes and sizes are right.
+/// The inputs of a request after its names, types, shapes and sizes were checked.
 pub(super) struct Inputs<'a> {
     request: &'a ModelInferRequest,
     /// Requests in the message.

@@ -71,14 +71,14 @@ pub(super) struct LoadedEngine {
     pub has_lora: bool,
     /// Built with gather_context_logits.
     pub has_context_logits: bool,
-    /// Of `context_logits` and `generation_logits`.
+    /// The type of `context_logits` and `generation_logits`.
     pub logits: DataType,
 }
 
-/// A model that did not load: its name and why, in the server's words.
+/// A model that did not load: its name and why, in the server's terms.
 pub(super) type LoadFailure = (String, String);
 
-/// Loads every model of a repository, or says why each failed one did.
+/// Loads every model of a repository, or returns why each failed one did.
 pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {
     let folders = folders(repository).map_err(|error| vec![(repository.display().to_string(), error)])?;
     let mut models = BTreeMap::new();
@@ -207,14 +207,14 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
     }
 }
 
-/// What the TensorRT-LLM backend makes of its parameters: an unreadable number or switch is a default, an unreadable
+/// How the TensorRT-LLM backend reads its parameters: an unreadable number or boolean is a default, an unreadable
 /// model type or path is a failure.
 fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
             Some("max_utilization") => Policy::MaxUtilization,
-            // The backend only warns about a word that it does not know.
+            // The backend only warns about a value that it does not know.
             _ => Policy::GuaranteedNoEvict,
         },
         Some("V1" | "v1") => Policy::StaticBatch,
@@ -286,8 +286,8 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     })
 }
 
-/// What is left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them after
-/// the cache, and ends here with CUDA's words.
+/// The memory left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them
+/// after the cache, and ends here with CUDA's message.
 fn room(
     engine: &EngineConfig,
     memory: &GpuMemory,
@@ -321,7 +321,7 @@ fn room(
     ))
 }
 
-/// A build flag that is set to anything but its words for no.
+/// A build flag that is set to any value except those for "no".
 fn is_on(flag: Option<&Value>) -> bool {
     match flag {
         None | Some(Value::Null | Value::Bool(false)) => false,

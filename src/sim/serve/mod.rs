@@ -1,7 +1,7 @@
 //! Serves a model repository over gRPC, in simulated time.
 //!
 //! Everything that a real server would do before it opens its port happens before the port opens: the repository is
-//! read and refused as a real one refuses it. Never prints; the caller says what there is to say.
+//! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
 mod decode;
@@ -59,7 +59,7 @@ pub struct SimOptions {
     pub load_seconds: f64,
     /// HTTP/2 streams of one connection. Triton sets no limit.
     pub max_concurrent_streams: Option<u32>,
-    /// How long streams may go on after the stop.
+    /// How long streams may continue after the stop.
     pub exit_timeout: Duration,
     pub faults: Faults,
 }
@@ -81,18 +81,18 @@ impl SimOptions {
     }
 }
 
-/// What goes wrong on purpose.
+/// Faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// [`serve`] fails at once when so many requests were answered.
+    /// [`serve`] fails at once after this many answered requests.
     pub die_after_requests: Option<u64>,
-    /// No token any more after so many; the server goes on saying that it is ready.
+    /// No further token after this many; the server still reports that it is ready.
     pub stall_after_tokens: Option<u64>,
-    /// The port opens and the server never says that it is ready.
+    /// The port opens and the server never reports that it is ready.
     pub never_ready: bool,
     /// The request of this number, from 1, fails in the backend.
     pub error_on_request: Option<u64>,
-    /// The last token's response is not marked as final; an empty response is, if the request asked for one.
+    /// The last token's response is not marked as final; an empty response is, if the request contains the flag for one.
     pub final_apart: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// Serves until `stop` resolves, then lets what is in flight finish. `on_ready` hears the addresses once all ports are
+/// Serves until `stop` resolves, then lets calls in flight finish. `on_ready` receives the addresses once all ports are
 /// open.
 pub async fn serve(
     options: SimOptions,
@@ -187,7 +187,7 @@ pub async fn serve(
             stop.await;
             asked.cancel();
         });
-    // Idle connections do not keep the server up, open calls do.
+    // Idle connections do not keep the server running, open calls do.
     let emptied = async {
         stopped.cancelled().await;
         open.close();

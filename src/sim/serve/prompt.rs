@@ -8,13 +8,13 @@ use tokenizers::Tokenizer;
 
 use super::load::{LoadFailure, LoadedModel};
 
-/// What stands in for a tokenizer: bytes of UTF-8 for each token, about what tokenizers make of English.
+/// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// Counts prompt tokens for all text models of a repository.
 #[derive(Debug)]
 pub(super) enum PromptTokens {
-    /// Of the folder that a model's parameter `tokenizer_dir` names.
+    /// From the folder that a model's parameter `tokenizer_dir` names.
     Counted {
         tokenizer: Box<Tokenizer>,
         add_special_tokens: bool,
@@ -56,7 +56,7 @@ impl PromptTokens {
         count.max(1) as u64
     }
 
-    /// What [`Self::count`] is, for answers that carry a count.
+    /// The source of [`Self::count`], for answers that carry a count.
     pub const fn source(&self) -> &'static str {
         match self {
             Self::Counted { .. } => "tokenizer",

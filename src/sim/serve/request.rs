@@ -1,4 +1,4 @@
-//! From a request to jobs: what the backend checks once the server has let a request through.
+//! From a request to jobs: the checks of the backend, after those of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -16,7 +16,7 @@ use super::vllm;
 use crate::triton::proto::inference::ModelInferRequest;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 
-/// What a message wants of the engine model that does the work.
+/// The work that a message requests from the engine model.
 #[derive(Debug)]
 pub(super) enum Accepted {
     /// One part for each row, and for each sequence of a row.
@@ -246,7 +246,7 @@ fn tokens(
         }
         None => ids.len(),
     };
-    // What lies behind the length is padding.
+    // Everything behind the length is padding.
     let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
         return Err(RequestRefusal::backend(format!(

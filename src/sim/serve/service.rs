@@ -1,4 +1,4 @@
-//! The gRPC face: KServe v2 with Triton's habits.
+//! The gRPC interface: KServe v2 with Triton's behaviour.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ use crate::triton::proto::inference::{
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
-/// What every call shares.
+/// The state that all calls share.
 #[derive(Debug)]
 pub(super) struct ServiceInner {
     pub models: BTreeMap<String, LoadedModel>,
@@ -52,7 +52,7 @@ pub(super) struct ServiceInner {
 #[derive(Clone, Debug)]
 pub(super) struct InferenceService(pub Arc<ServiceInner>);
 
-/// Tells the drivers when a call goes away before its answers are through.
+/// Notifies the drivers when a call is dropped before its answers are complete.
 pub(super) struct CallGuard {
     inner: Arc<ServiceInner>,
     pub owner: u64,
@@ -124,7 +124,7 @@ impl ServiceInner {
                 }
                 Ok(accepted)
             });
-        // What the server refuses never reaches the model, and the model does not count it.
+        // A request that the server refuses never reaches the model, and the model does not count it.
         accepted.inspect_err(|refusal| {
             if refusal.by_backend {
                 self.statistics.route(model).failed(0);
@@ -149,7 +149,7 @@ impl ServiceInner {
         }
     }
 
-    /// `reply` makes the way back for one part. A stop is answered at once: by the answer that comes back.
+    /// `reply` makes the sender for one part. A stop is answered at once: by the answer that this returns.
     pub fn submit(
         &self,
         accepted: Accepted,
@@ -275,7 +275,7 @@ impl GrpcInferenceService for InferenceService {
         let inner = Arc::clone(&self.0);
         let mut requests = request.into_inner();
         tokio::spawn(async move {
-            // An error here is the client going away; dropping the call ends its requests.
+            // An error here means that the client disconnected; dropping the call ends its requests.
             while let Ok(Some(request)) = requests.message().await {
                 match inner.accept(&request, false) {
                     Ok(accepted) => {
@@ -326,7 +326,7 @@ impl Health for InferenceService {
     }
 }
 
-/// An error inside the stream: says whose it is; only the backend's errors are marked as the request's last response.
+/// An error inside the stream, with its request id; only the backend's errors are marked as the request's last response.
 fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = bare(&request.model_name, &version, &request.id);

@@ -1,4 +1,4 @@
-//! What a server counts of each model, as Triton's statistics extension defines it. Times are simulated.
+//! A server's counts for each model, as Triton's statistics extension defines them. Times are simulated.
 //!
 //! A request to an ensemble or to the BLS model counts there, in the engine model under it, and in the text models beside
 //! that. Time in the queue ends when the engine's scheduler gives the request its first place in a step; computing ends with
@@ -133,7 +133,7 @@ impl Statistics {
 /// The models that one request passes through.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Route {
-    /// The model that was asked, and the engine model under it: they have the request from its arrival to its end.
+    /// The called model, and the engine model under it: they have the request from its arrival to its end.
     whole: Vec<Arc<ModelStatistics>>,
     /// Run once for each part.
     before: Vec<Arc<ModelStatistics>>,

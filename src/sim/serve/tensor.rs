@@ -12,7 +12,7 @@ use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferR
 pub(super) struct RequestRefusal {
     pub code: Code,
     pub message: String,
-    /// The backend said it: the answer is the request's last one and says so.
+    /// The error comes from the backend: the answer is the request's last one and is marked so.
     pub by_backend: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> 
     Ok(Inputs::new(request, rows))
 }
 
-/// The real server puts the request's id before what it says about its inputs.
+/// The real server puts the request's id before the message about its inputs.
 fn named(request: &ModelInferRequest, message: &str) -> RequestRefusal {
     let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
     RequestRefusal::invalid(format!("[request id: {id}] {message}"))

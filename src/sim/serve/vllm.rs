@@ -18,7 +18,7 @@ use crate::sim::core::{Chunking, EngineLimits, Policy};
 use crate::sim::engine;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
-/// What the backend adds to a config that says only `backend: "vllm"`.
+/// Adds the fields that the backend adds to a config with only `backend: "vllm"`.
 pub(super) fn complete(config: &mut ModelConfig) {
     let inputs = [
         ("text_input", DataType::TypeString, false),
@@ -79,7 +79,7 @@ pub(super) fn engine(version: &Path) -> Result<LoadedEngine, String> {
     Ok(LoadedEngine {
         limits,
         instances: 1,
-        // No limit of its own: prompt and answer share one.
+        // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,
         max_seq_len,
         max_beam_width: 1,

@@ -1,10 +1,10 @@
-//! Why a server did not answer as asked: what was asked, where, what came back, what to try.
+//! Why a server did not answer as requested: which call, where, what came back, what to try.
 
 use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// A question that was not answered. Reads as one line: `ModelConfig of `m` at host:8001: …`.
+/// A failed call. Reads as one line: `ModelConfig of `m` at host:8001: …`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{asked} at {address}: {why}")]
 pub struct ClientError {
@@ -15,7 +15,7 @@ pub struct ClientError {
     pub why: ClientErrorKind,
 }
 
-/// What came back instead of an answer.
+/// The response or failure instead of an answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientErrorKind {
     #[error("`{0}` is not an address")]
@@ -23,10 +23,10 @@ pub enum ClientErrorKind {
     /// No connection, or one that broke.
     #[error("no connection: {0}")]
     Connect(String),
-    /// Another protocol than the one that was spoken.
+    /// The server uses another protocol than the client.
     #[error("{0}")]
     Protocol(String),
-    /// The server's own words, and its gRPC status.
+    /// The server's own message, and its gRPC status.
     #[error("{message} ({code:?})")]
     Refused { code: Code, message: String },
     /// The same over HTTP.
@@ -81,7 +81,7 @@ impl ClientError {
     }
 }
 
-/// Triton's own mapping, backwards.
+/// Triton's own mapping, reversed.
 fn code_of(status: u16) -> Code {
     match status {
         404 => Code::NotFound,
@@ -92,7 +92,7 @@ fn code_of(status: u16) -> Code {
     }
 }
 
-/// What Triton's refusals usually mean. The texts are Triton's.
+/// The usual meaning of Triton's refusals. The texts are Triton's.
 fn refused(code: Code, message: &str) -> Option<&'static str> {
     Some(if message.contains("decoupled transaction policy") {
         "the model is decoupled: it answers only in a stream (`--stream`, ModelStreamInfer, generate_stream)"
@@ -114,7 +114,7 @@ fn refused(code: Code, message: &str) -> Option<&'static str> {
 }
 
 pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
-    // Made by the transport, not by a server: tonic's words are then only "transport error".
+    // Made by the transport, not by a server: tonic's message is then only "transport error".
     let transport =
         std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);
     let text = chain(status);
@@ -127,7 +127,7 @@ pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
     ClientErrorKind::Refused { code: status.code(), message: status.message().to_owned() }
 }
 
-/// An error with what caused it: tonic's own words are only "transport error".
+/// An error with its causes: tonic's own message is only "transport error".
 pub(in crate::triton) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),

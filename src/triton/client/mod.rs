@@ -1,7 +1,7 @@
-//! A KServe v2 client with Triton's extensions, over gRPC: every question a person or a check asks of a server.
+//! A KServe v2 client with Triton's extensions, over gRPC: every call that a user or a check makes to a server.
 //!
-//! Never used for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
-//! every error names what was asked and where, and keeps the server's own words and status.
+//! Not for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
+//! every error names the call and the server, and keeps the server's own message and status.
 
 mod error;
 mod ready;
@@ -44,10 +44,10 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensor
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
-/// A question about the server is answered at once, or something is wrong.
+/// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a log setting is set to.
+/// The value of a log setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum LogSetting {
@@ -56,12 +56,12 @@ pub enum LogSetting {
     Text(String),
 }
 
-/// How a model is loaded otherwise than from its folder.
+/// How a model is loaded when not from its folder alone.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// JSON that takes the place of config.pbtxt.
     pub config: Option<String>,
-    /// `<version>/<name>` and what is in it. With files, Triton wants a config too.
+    /// `<version>/<name>` and its content. With files, Triton requires a config too.
     pub files: Vec<(String, Bytes)>,
 }
 
@@ -94,14 +94,14 @@ impl TritonClient {
         Self { service, health: HealthClient::new(channel), address, deadline: DEADLINE }
     }
 
-    /// Another deadline for each later call than 10 s. What is late is cancelled at the server too.
+    /// Another deadline for each later call than 10 s. A late call is cancelled at the server too.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The largest answer that is taken, bytes: for servers that are not trusted.
+    /// The largest answer that is accepted, bytes: for untrusted servers.
     #[must_use]
     pub fn message_limit(mut self, bytes: usize) -> Self {
         self.service = self.service.max_decoding_message_size(bytes);
@@ -135,7 +135,7 @@ impl TritonClient {
         Ok(self.call("ServerReady", self.service.clone().server_ready(ServerReadyRequest {})).await?.ready)
     }
 
-    /// gRPC's own health check. A server that is leaving is not serving while what is in flight goes on.
+    /// gRPC's own health check. A server that is shutting down is not serving, while calls in flight continue.
     pub async fn is_serving(&self) -> Result<bool, ClientError> {
         let answer = self.call("health Check", self.health.clone().check(HealthCheckRequest::default())).await?;
         Ok(answer.status() == ServingStatus::Serving)
@@ -216,15 +216,15 @@ impl TritonClient {
         self.call(asked, self.service.clone().repository_model_unload(request)).await.map(drop)
     }
 
-    /// What the server counted; of all models when `name` is empty.
+    /// The server's counts; of all models when `name` is empty.
     pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
         let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
         let asked = of("ModelStatistics", name, version);
         Ok(self.call(asked, self.service.clone().model_statistics(request)).await?.model_stats)
     }
 
-    /// Sets what is named (nothing: only asks) and tells what holds afterwards; of one model, or of all.
-    /// Triton takes a nonsensical `trace_level` without a word, and no `trace_file` over the network.
+    /// Sets the given settings (none: only reads) and returns those in effect afterwards; of one model, or of all.
+    /// Triton silently accepts a nonsensical `trace_level`, and accepts no `trace_file` over the network.
     pub async fn trace_settings(
         &self,
         model: &str,
@@ -236,7 +236,7 @@ impl TritonClient {
         Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
     }
 
-    /// Sets what is named (nothing: only asks) and tells what holds afterwards.
+    /// Sets the given settings (none: only reads) and returns those in effect afterwards.
     pub async fn log_settings(
         &self,
         set: BTreeMap<String, LogSetting>,
@@ -298,7 +298,7 @@ fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
         .map_err(wrong)
 }
 
-/// An IPv6 address as it stands in a URL.
+/// An IPv6 address as written in a URL.
 pub(super) fn bracketed(host: &str) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }

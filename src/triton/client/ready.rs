@@ -1,4 +1,4 @@
-//! Waiting until a server says that it is ready.
+//! Waiting until a server reports that it is ready.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tonic::transport::Endpoint as Address;
 use super::{ClientError, ClientErrorKind, TritonClient, address, chain};
 use crate::event::Endpoint;
 
-/// How often a server that is not ready is asked again.
+/// The pause before a server that is not ready is polled again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// No single question may take longer while waiting for readiness: a server that accepts and never answers is not ready.
+/// The limit of a single call while waiting for readiness: a server that accepts and does not answer is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why waiting for a server ended without a ready one.
@@ -26,10 +26,10 @@ pub enum AwaitError {
     Address(#[from] ClientError),
 }
 
-/// Waits until a server says that it is ready. `progress` hears, at each attempt, how long it has been and what the
-/// server said last; `stop` ends the waiting when it resolves.
+/// Waits until a server reports that it is ready. `progress` receives, at each attempt, how long it has been and the
+/// server's last answer; `stop` ends the waiting when it resolves.
 ///
-/// Ready is no health: a server may say so with a dead backend behind it.
+/// Readiness is not health: a server may report ready with a dead backend behind it.
 pub async fn await_ready(
     endpoint: &Endpoint,
     limit: Duration,

@@ -32,13 +32,13 @@ enum State {
     Over,
 }
 
-/// One response of a stream. Which request it answers is said by its id: ids should differ.
+/// One response of a stream. Its id shows which request it answers: ids should differ.
 #[derive(Clone, Debug)]
 pub struct StreamResponse {
-    /// What went wrong with this request; the stream goes on.
+    /// The error of this request; the stream continues.
     pub error: Option<String>,
     pub response: ModelInferResponse,
-    /// `triton_final_response`. `None`: the server does not say. Errors of the server itself have no mark.
+    /// `triton_final_response`. `None`: the server does not report it. Errors of the server itself have no mark.
     pub is_final: Option<bool>,
     /// When it was read.
     pub at: Instant,
@@ -53,7 +53,7 @@ impl InferStream {
 
     /// Queues a request; it leaves when [`Self::next`] is awaited.
     pub fn send(&self, request: ModelInferRequest) {
-        // A stream that has ended says so in `next`.
+        // A stream that has ended reports it in `next`.
         if let Some(requests) = &self.requests {
             let _ = requests.send(request);
         }
@@ -64,7 +64,7 @@ impl InferStream {
         self.requests = None;
     }
 
-    /// The next answer; `None` when the stream is over. The deadline counts for each answer anew.
+    /// The next answer; `None` when the stream has ended. The deadline applies to each answer separately.
     pub async fn next(&mut self) -> Option<Result<StreamResponse, ClientError>> {
         let deadline = self.deadline;
         let step = match tokio::time::timeout(deadline, self.step()).await {
@@ -78,7 +78,7 @@ impl InferStream {
                 None
             }
             Err(why) => {
-                // What is late may still come; what broke will not.
+                // A late answer may still arrive; a broken stream delivers no more.
                 if !matches!(why, ClientErrorKind::Late(_)) {
                     self.state = State::Over;
                 }

@@ -75,7 +75,7 @@ impl DataType {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Bytes of one element; `None` for BYTES, whose elements have a length each.
+    /// Bytes of one element; `None` for BYTES: each element has its own length.
     pub const fn size(self) -> Option<usize> {
         match self {
             Self::Bool | Self::Uint8 | Self::Int8 => Some(1),

@@ -1,6 +1,6 @@
 //! Triton over HTTP: KServe v2 in JSON, and the `generate` endpoints.
 //!
-//! One connection that is kept and opened again when it broke; a deadline for every call. Never used for load.
+//! One connection that is kept and opened again when it broke; a deadline for every call. Not for load.
 
 mod probe;
 mod sse;
@@ -47,7 +47,7 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Connects when the first question is asked.
+    /// Connects at the first call.
     pub fn new(address: HttpAddress) -> Self {
         Self { address, deadline: DEADLINE, open: None }
     }
@@ -117,7 +117,7 @@ impl HttpClient {
         Err(self.refused(asked, status, &text))
     }
 
-    /// The body of a GET, whatever it is.
+    /// The body of a GET, in any format.
     pub async fn text(&mut self, path: &str) -> Result<String, ClientError> {
         let asked = format!("GET {path}");
         let response = self.ask(Method::GET, path, Bytes::new()).await?;
@@ -126,7 +126,7 @@ impl HttpClient {
         if status.is_success() { Ok(text) } else { Err(self.refused(asked, status, &text)) }
     }
 
-    /// A question that is answered by the status alone.
+    /// A query that is answered by the status alone.
     async fn yes(&mut self, path: &str) -> Result<bool, ClientError> {
         let asked = format!("GET {path}");
         let response = self.ask(Method::GET, path, Bytes::new()).await?;
@@ -134,7 +134,7 @@ impl HttpClient {
         let text = self.body(&asked, response).await?;
         match status {
             StatusCode::OK => Ok(true),
-            // Triton's way to say no.
+            // Triton's negative answer.
             StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE => Ok(false),
             status => Err(self.refused(asked, status, &text)),
         }
@@ -168,7 +168,7 @@ impl HttpClient {
         let kept = self.open.is_some();
         let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
         if kept && matches!(answer, Ok(Err(ClientErrorKind::Connect(_)))) {
-            // The server closed the connection that was kept; that says nothing about this question.
+            // The server closed the connection that was kept; that is unrelated to this call.
             self.open = None;
             answer = timeout(limit, self.send(&method, path, body)).await;
         }
@@ -230,7 +230,7 @@ impl HttpClient {
     }
 }
 
-/// The server's own words: `error` of the body, or all of it.
+/// The server's own message: `error` of the body, or all of it.
 fn refusal(status: StatusCode, text: &str) -> ClientErrorKind {
     // `generate_stream` puts even its refusals into an event.
     let text = text.trim();
@@ -243,7 +243,7 @@ fn refusal(status: StatusCode, text: &str) -> ClientErrorKind {
 }
 
 fn model(name: &str, version: &str) -> String {
-    // Names of models are names of folders; what a path must not have is escaped.
+    // Names of models are names of folders; characters that a path must not have are escaped.
     let name: String = name
         .bytes()
         .map(|byte| match byte {

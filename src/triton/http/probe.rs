@@ -1,4 +1,4 @@
-//! What listens on a port: said when the wrong one was given.
+//! Detects what listens on a port, for the error message about a wrong port.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::triton::client::{ClientErrorKind, TritonClient};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Which of Triton's faces, or none of them.
+/// Which of Triton's ports, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listens {
-    /// Connections are refused, or nobody can be reached.
+    /// Connections are refused, or the host is unreachable.
     Nothing,
     Grpc,
     Http,
@@ -22,16 +22,16 @@ pub enum Listens {
     Other,
 }
 
-/// Asks in each protocol in turn.
+/// Tries each protocol in turn.
 pub async fn probe(host: &str, port: u16) -> Listens {
     let address = HttpAddress { host: host.to_owned(), port };
     let mut http = HttpClient::new(address).deadline(PATIENCE);
-    // The metrics port answers 200 to every path: only what is in the body tells.
+    // The metrics port answers 200 to every path: only the body shows what it is.
     match http.text("/v2").await {
         Ok(text) if text.contains("\"extensions\"") => return Listens::Http,
         Ok(_) => return metrics_or_not(&mut http).await,
         Err(error) => match error.why {
-            // What is loading or leaving answers too.
+            // A server that is loading or shutting down answers too.
             ClientErrorKind::Http { status: 400 | 503, .. } => return Listens::Http,
             ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
             ClientErrorKind::Connect(text) if text.contains("refused") || text.contains("lookup") => {

@@ -30,7 +30,7 @@ impl SseEvents {
         Self { body, lines: Lines::default(), asked, address, deadline, over: false, at: Instant::now() }
     }
 
-    /// The next event and when it was read; `None` when the stream is over. An event with an `error` is one, and
+    /// The next event and when it was read; `None` when the stream has ended. An event with an `error` is one, and
     /// others may follow it.
     pub async fn next(&mut self) -> Option<Result<(Value, Instant), ClientError>> {
         loop {
@@ -73,7 +73,7 @@ impl SseEvents {
     }
 }
 
-/// Cuts bytes into events, however they were cut on their way.
+/// Splits bytes into events, wherever they were split in transit.
 #[derive(Debug, Default)]
 struct Lines {
     rest: BytesMut,
@@ -101,7 +101,7 @@ impl Lines {
             }
             self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
         }
-        // Comments, ids and names of events mean nothing here.
+        // Comments, ids and names of events are ignored.
     }
 
     fn end_event(&mut self) {

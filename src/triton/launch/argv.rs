@@ -4,7 +4,7 @@ use super::decide::Decided;
 use super::spec::{LaunchSpec, ServerMode, ServerSpec};
 use super::{Launcher, Rank};
 
-/// The models that ranks above 0 load when the repository does not say which run an engine.
+/// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";
 
 /// A rank and its command.
@@ -107,7 +107,7 @@ impl Of<'_> {
             }
         }
         for (name, value) in &tuning.options {
-            // What rank 0 alone may open stays closed elsewhere.
+            // The ports that only rank 0 may open stay closed on the other ranks.
             if self.number == 0 || !matches!(name.as_str(), "allow-http" | "allow-grpc" | "allow-metrics") {
                 option(name, value);
             }
@@ -116,7 +116,7 @@ impl Of<'_> {
         argv
     }
 
-    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. What `options` say wins.
+    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. `options` take precedence.
     fn extras(&self) -> Vec<(&'static str, String)> {
         if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();
@@ -137,7 +137,7 @@ impl Of<'_> {
         extras
     }
 
-    /// What ranks above 0 load.
+    /// The models that ranks above 0 load.
     fn models(&self) -> Vec<String> {
         let given = &self.spec.tuning.tensorrt_llm_model_name;
         if !given.is_empty() {

@@ -1,9 +1,9 @@
-//! Which mode, how many ranks, whose GPUs; and everything that speaks against it.
+//! Decides mode, number of ranks and GPUs, and collects every problem with them.
 
 use super::spec::{LaunchModel, LaunchSpec, Launcher, ServerMode, ServerSpec};
 use crate::triton::SpecProblem;
 
-/// What one server is to be.
+/// The configuration of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     pub mode: ServerMode,
@@ -61,7 +61,7 @@ impl One<'_> {
     fn decide(mut self, gpus: Vec<u32>) -> Decided {
         let spec = self.spec;
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
-        // Not every engine can be read from here; what is not known is taken to be one.
+        // Not every engine can be read from here; an unknown number of ranks counts as one.
         let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
         let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
         let unknown: Vec<&str> = self
@@ -178,7 +178,7 @@ impl One<'_> {
         launcher
     }
 
-    /// Who does not spawn must have been told which rank belongs to which model.
+    /// Without spawning, the repository must define which rank belongs to which model.
     fn participants(&mut self, world_size: u32) {
         let mut seen: Vec<u32> = Vec::new();
         for model in &self.server.models {

@@ -1,7 +1,7 @@
 //! Launch plans: which processes a Triton server is, exactly, before anything starts. Pure data in, pure data out.
 //!
-//! [`plan`] takes what is wished ([`LaunchSpec`]) and gives every command, rank, port and variable ([`LaunchPlan`]), or
-//! every reason why that cannot be. Nothing here looks at the machine.
+//! [`plan`] takes the request ([`LaunchSpec`]) and returns every command, rank, port and variable ([`LaunchPlan`]), or
+//! every reason why there is no such plan. Nothing here looks at the machine.
 //!
 //! # The options of `launch_triton_server.py`
 //!
@@ -28,7 +28,7 @@
 //! # Where a plan differs from that script's command, and why
 //!
 //! - Ports are given once, and to rank 0 only. The script gives every rank the same ports, twice; a rank that dies early
-//!   or loads too fast then says "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
+//!   or loads too fast then reports "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
 //!   --allow-metrics=false` and cannot open any.
 //! - One rank needs no `mpirun`: mode plain starts the server itself (as `--no-mpi` does).
 //! - Without a `:` behind the last rank; Open MPI takes both.
@@ -36,7 +36,7 @@
 //!   would otherwise share their memory.
 //! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if
 //!   `NVIDIA_TRITON_SERVER_VERSION` is greater than 24.06 (without that variable the script ends with a traceback); for
-//!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` says otherwise.
+//!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` override it.
 //! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own.
 
 mod argv;
@@ -61,11 +61,11 @@ use decide::Decided;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchPlan {
     pub servers: Vec<LaunchedServer>,
-    /// What a person should know; nothing that keeps it from starting.
+    /// Notes for the user; none of them prevents a start.
     pub notes: Vec<String>,
 }
 
-/// One server: what clients see as one endpoint.
+/// One server: one endpoint for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchedServer {
     /// `server 0`
@@ -83,9 +83,9 @@ pub struct LaunchedServer {
     pub ranks: Vec<Rank>,
     /// The command, in pieces that read well one below the other; joined they are the command.
     pub command: Vec<Vec<String>>,
-    /// What its environment has beyond ours.
+    /// Variables that its environment has in addition to ours.
     pub env: Vec<(String, String)>,
-    /// What of our environment it must not have; `*` at the end stands for anything.
+    /// Variables of our environment that it must not have; `*` at the end matches anything.
     pub unset: Vec<String>,
     pub world: LaunchWorld,
     /// Files and folders that it makes beside the task's own log.
@@ -108,17 +108,17 @@ pub struct Rank {
     pub log: Option<String>,
 }
 
-/// What there is to stop.
+/// What to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchWorld {
     /// One process group.
     Process,
-    /// A launcher with so many ranks below it.
+    /// A launcher with this many ranks below it.
     Mpi { ranks: u32 },
     /// `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many tasks.
+    /// A step with this many tasks.
     Slurm { ranks: u32 },
 }
 
@@ -129,7 +129,7 @@ impl LaunchedServer {
     }
 }
 
-/// Why nothing can be started: all of it.
+/// All reasons why the servers cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.iter().map(SpecProblem::line).collect::<Vec<_>>().join("; "))]
 pub struct LaunchError {
@@ -139,7 +139,7 @@ pub struct LaunchError {
 /// Plans every server.
 ///
 /// # Errors
-/// All wishes that contradict each other, the engine or the machine.
+/// All settings that contradict each other, the engine or the machine.
 pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let mut problems = Vec::new();
     let mut notes = Vec::new();

@@ -11,7 +11,7 @@ pub struct Bases {
     pub metrics: Option<u16>,
 }
 
-/// The ports of so many servers. What was not given is free.
+/// The ports of `servers` servers. A port that was not given becomes `Port::Free`.
 pub fn place(bases: Bases, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
     let counted = |name: &str, base: Option<u16>, index: usize| match base {
         None => Ok(Port::Free),

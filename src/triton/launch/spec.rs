@@ -1,4 +1,4 @@
-//! What is wished: servers, their models, GPUs and ports, and how they are started.
+//! The input of a plan: servers, their models, GPUs and ports, and how they are started.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct LaunchSpec {
     pub srun: Srun,
     pub trtllm_llmapi_launch: bool,
     pub container: Option<Container>,
-    /// Where clients find the servers, if that was said.
+    /// Where clients find the servers, if given.
     pub host: Option<String>,
     pub tuning: LaunchTuning,
     /// Names of variables that the stage sets; a container or another host must be given them by name.
@@ -51,9 +51,9 @@ pub struct LaunchModel {
     pub parallelism: Option<(u32, u32)>,
     /// Copies of the model: its instances.
     pub copies: u32,
-    /// Devices of each copy, counted inside the server's; empty: not said.
+    /// Devices of each copy, counted inside the server's; empty: not given.
     pub gpu_device_ids: Vec<Vec<u32>>,
-    /// Ranks of each copy's workers; empty: not said.
+    /// Ranks of each copy's workers; empty: not given.
     pub participant_ids: Vec<Vec<u32>>,
 }
 
@@ -158,7 +158,7 @@ impl Default for Srun {
     }
 }
 
-/// Options of `tritonserver` itself, each as its words.
+/// Options of `tritonserver` itself, each as its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchTuning {
     pub http_address: Option<String>,
@@ -178,6 +178,6 @@ pub struct LaunchTuning {
     pub trace_config: Vec<String>,
     pub rate_limit: Option<String>,
     pub rate_limit_resource: Vec<String>,
-    /// Option → values, as they stand on the command line.
+    /// Option → values, as on the command line.
     pub options: Vec<(String, String)>,
 }

@@ -20,7 +20,7 @@ fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     }
 }
 
-/// `servers` servers, each with so many copies of a model.
+/// `servers` servers, each with `copies` copies of a model.
 fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
     let ports =
         place(Bases { grpc: Some(10_000), http: Some(20_000), metrics: Some(30_000) }, servers as usize).unwrap();
@@ -42,7 +42,7 @@ fn messages(spec: &LaunchSpec) -> Vec<String> {
     plan(spec).unwrap_err().problems.into_iter().map(|problem| problem.message).collect()
 }
 
-/// What `launch_triton_server.py` starts, as its reference describes it: the words of each rank.
+/// What `launch_triton_server.py` starts, as its reference describes it: the arguments of each rank.
 fn script(spec: &LaunchSpec, world_size: u32, multi_model: bool) -> Vec<Vec<String>> {
     let server = &spec.servers[0];
     let ports: Vec<String> = server.ports.all().iter().map(|(name, port)| format!("--{name}-port={port}")).collect();
@@ -85,7 +85,7 @@ fn a_leader_differs_from_the_script_only_where_the_page_says() {
         };
         assert_eq!(without(ours), without(theirs), "rank {rank}");
         let (ours, theirs) = (ports(ours), ports(theirs));
-        // Each once, for rank 0; theirs twice, for everybody.
+        // Ours once each, for rank 0; theirs twice, for every rank.
         assert_eq!(ours, if rank == 0 { theirs[..3].to_vec() } else { Vec::new() });
     }
     let colons = server.command[1..].iter().filter(|piece| piece.last().is_some_and(|word| word == ":")).count();
@@ -249,7 +249,7 @@ proptest! {
             for (_, port) in server.ports.all() {
                 prop_assert!(ports.insert(port.to_string()), "port {} twice", port);
             }
-            // What is told of the ports is what the command says.
+            // The reported ports are those of the command.
             let line = server.argv().join(" ");
             prop_assert_eq!(line.matches("--grpc-port=").count(), 1);
             prop_assert_eq!(line.matches("--allow-grpc=false").count(), if wish.launcher.is_some() { usize::from(ranks > 1) } else { ranks as usize - 1 });

@@ -1,7 +1,7 @@
-//! What stands around the ranks: `mpirun`, `srun`, a container; and the environment of it all.
+//! The commands around the ranks: `mpirun`, `srun`, a container; and their environment.
 //!
-//! Under Slurm every rank runs the same words, so what differs from rank to rank is decided by `sh` from `SLURM_PROCID`.
-//! A `--multi-prog` file would do it too, but a file must lie where every node sees it, cannot be pasted, and has
+//! Under Slurm every rank runs the same command line, so `sh` selects from `SLURM_PROCID` what differs between ranks.
+//! A `--multi-prog` file would do it too, but every node must see such a file, it cannot be pasted, and it has
 //! quoting rules of its own; the script is part of the command. It uses `exec`, so that signals reach the server.
 
 use super::argv::Ranked;
@@ -11,20 +11,20 @@ use super::{LaunchWorld, LaunchedServer};
 use crate::container::{self, Container, ContainerEngine, Sees, contradictions};
 use crate::triton::SpecProblem;
 
-/// What `mpirun` and `srun` tell their ranks. A server that inherits it believes to be a rank of somebody else's world,
+/// What `mpirun` and `srun` set for their ranks. A server that inherits it behaves as a rank of an unrelated world,
 /// and its Python models hang when they import a library that looks at it.
 const MPI: [&str; 3] = ["OMPI_*", "PMIX_*", "PMI_*"];
 /// For launchers, which take their own settings (`OMPI_MCA_btl`, …) from the environment: only what makes one a rank.
 const RANK: [&str; 6] = ["OMPI_COMM_*", "OMPI_MCA_ess*", "OMPI_MCA_orte*", "OMPI_UNIVERSE_SIZE", "PMIX_*", "PMI_*"];
 
-/// A longer line of a script is broken between words.
+/// A longer line of a script is broken between arguments.
 const WIDEST: usize = 110;
 /// What `docker stop` waits beyond Triton's own exit timeout, seconds.
 const BEYOND: u32 = 5;
 /// Triton's own, seconds.
 const EXIT_TIMEOUT: u32 = 30;
 
-/// What containers and launchers cannot do together.
+/// Combinations of containers and launchers that do not work.
 pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) {
     let Some(container) = &spec.container else { return };
     let word = container.engine.word();
@@ -75,7 +75,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
     let world_size = decided.world_size;
-    // What an orchestrator spawns is below its mpirun too.
+    // Processes that an orchestrator spawns are below its mpirun too.
     let workers = wished.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
     let spawned: u32 = if decided.spawns { workers } else { 0 };
     let (command, world) = match decided.launcher {
@@ -150,7 +150,7 @@ fn parallelism(server: &ServerSpec) -> Option<String> {
     (!of.is_empty()).then(|| of.join(", "))
 }
 
-/// Where clients find the server: as said, where it is spread to first, the address it is bound to, or this machine.
+/// Where clients find the server: the given host, the first host it is spread to, the address it is bound to, or this machine.
 fn host(spec: &LaunchSpec) -> String {
     let first = spec.mpi.hosts.first().map(|host| host.split(':').next().unwrap_or(host));
     let bound = spec.tuning.grpc_address.as_deref().filter(|address| !matches!(*address, "0.0.0.0" | "::" | "[::]"));
@@ -250,7 +250,7 @@ struct Wrapped<'a> {
 }
 
 impl Wrapped<'_> {
-    /// The engine's words up to the image, and what its own environment has.
+    /// The engine's arguments up to the image, and its own environment.
     fn words(&self, inside: &[(String, String)]) -> container::EngineCommand {
         let patience = self.spec.tuning.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
         let sees = Sees {
@@ -292,13 +292,13 @@ fn name_of(container: &Container, index: usize, servers: usize) -> String {
     if servers == 1 { name } else { format!("{name}-{index}") }
 }
 
-/// A word in a script that stands in single quotes itself: double ones read better where they do.
+/// An argument in a script that is itself in single quotes: double quotes are easier to read there where they work.
 fn in_script(word: &str) -> String {
     let single = quoted(word);
     if single.starts_with('\'') && !word.contains(['$', '`', '"', '\\']) { format!("\"{word}\"") } else { single }
 }
 
-/// A word as `sh` reads it.
+/// An argument as `sh` reads it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -12,23 +12,23 @@ pub struct Knob {
     pub to: f64,
 }
 
-/// What to do about memory that ran out.
+/// Advice for memory that ran out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
     pub knobs: Vec<Knob>,
     /// The computation, a line for each step.
     pub arithmetic: Vec<String>,
-    /// What would have to be known for more.
+    /// The values that a better answer would need.
     pub unknown: Vec<String>,
-    /// tensor_parallelism with which it would fit, where nothing smaller helps.
+    /// The tensor_parallelism with which it would fit, where no smaller change helps.
     pub tensor_parallelism: Option<u32>,
 }
 
 const FRACTION: &str = "kv_cache_free_gpu_mem_fraction";
-/// A step of the fraction where the log does not say how much was missing.
+/// A step of the fraction where the log does not show how much was missing.
 const STEP: f64 = 0.05;
 
-/// Works out what to lower. `missing` is by how many bytes an allocation failed, where the log says so.
+/// Works out what to lower. `missing` is by how many bytes an allocation failed, where the log shows it.
 pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
     let mut advice = Advice::default();
     arithmetic(fit, &mut advice);
@@ -47,11 +47,11 @@ pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
 fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let Some(now) = fit.fraction else { return };
     let Some(base) = fit.base().filter(|base| *base > 0.0) else {
-        // A step, because nothing says how far.
+        // A fixed step, because the required amount is unknown.
         let to = floor2(now - STEP);
         return advice.knobs.extend((to > 0.0).then_some(Knob { name: FRACTION, now, to }));
     };
-    // What has to stay free beside the pool: the buffers, and what was missing.
+    // The memory that must stay free beside the pool: the buffers, and the missing amount.
     let room = |bytes: f64| ((1.0 - bytes / base) * 100.0).floor() / 100.0;
     let by_missing = missing.map(|bytes| floor2(now - bytes / base));
     let by_buffers = fit.buffers().map(room).filter(|to| *to < now);
@@ -210,7 +210,7 @@ fn bytes(count: f64) -> String {
 }
 
 impl Advice {
-    /// What to try, in words: the numbers to lower, then the computation, then what is not known.
+    /// What to try, as text: the numbers to lower, then the computation, then the unknown numbers.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         let knobs: Vec<String> =

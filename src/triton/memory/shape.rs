@@ -60,10 +60,10 @@ impl ModelSplit {
     }
 }
 
-/// What the fraction of the KV cache is a fraction of.
+/// The base of the KV cache fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvShare {
-    /// What is free after the engine was loaded: TensorRT-LLM.
+    /// The free memory after the engine was loaded: TensorRT-LLM.
     OfFree,
     /// The whole memory, weights included: the simulator.
     OfAll,
@@ -73,19 +73,19 @@ pub enum KvShare {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     pub shape: Option<ModelSplit>,
-    /// Of one GPU.
+    /// The memory of one GPU.
     pub memory: Option<f64>,
-    /// Of one GPU, and where the number is from.
+    /// The weights on one GPU, and the source of the number.
     pub weights: Option<(f64, &'static str)>,
-    /// What else the runtime is known to hold.
+    /// Other known memory of the runtime.
     pub workspace: f64,
-    /// Free after loading, as the log says.
+    /// Free after loading, from the log.
     pub free: Option<f64>,
     pub max_batch_size: Option<f64>,
     pub max_num_tokens: Option<f64>,
     pub max_seq_len: Option<f64>,
     pub max_beam_width: f64,
-    /// Of the KV cache.
+    /// The fraction for the KV cache.
     pub fraction: Option<f64>,
     pub share: KvShare,
 }
@@ -109,7 +109,7 @@ impl Default for Fit {
 }
 
 impl Fit {
-    /// Of an engine, with what it was built for.
+    /// From an engine, with its build limits.
     pub fn of(engine: &EngineConfig) -> Self {
         let build = &engine.build_config;
         Self {
@@ -135,14 +135,14 @@ impl Fit {
         Some(self.max_batch_size? * self.shape.as_ref()?.buffers_of_request(self.max_beam_width)?)
     }
 
-    /// Free after loading: what the log says, else what is left of the memory.
+    /// Free after loading: from the log, else the rest of the memory.
     pub fn free_after_loading(&self) -> Option<f64> {
         self.free.or_else(|| {
             Some(self.memory? - self.weights?.0 - self.workspace - self.beside_workspace().unwrap_or_default())
         })
     }
 
-    /// What a fraction of 1 would be.
+    /// The memory that a fraction of 1 would be.
     pub fn base(&self) -> Option<f64> {
         match self.share {
             KvShare::OfFree => self.free_after_loading(),

@@ -1,7 +1,7 @@
-//! A server's `/metrics`: read, polled over a run, and told in a few numbers.
+//! A server's `/metrics`: parsed, polled over a run, and summarised in a few numbers.
 //!
-//! They are what the server counts, and no proof of anything: a Triton counts requests of decoupled models that were
-//! cancelled, timed out or failed as successes. They explain a measurement; they are none.
+//! They are the server's own counts, not a measurement: a Triton counts requests of decoupled models that were
+//! cancelled, timed out or failed as successes. They help to explain a measurement.
 
 mod parse;
 mod scrape;

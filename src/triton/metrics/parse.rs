@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-/// What a line has that it should not have.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no metric: {why}")]
 pub struct MetricsError {
@@ -14,11 +14,11 @@ pub struct MetricsError {
     pub why: String,
 }
 
-/// How a family's numbers are to be read.
+/// How to interpret a family's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricKind {
-    /// Only grows, until the server starts anew.
+    /// Only grows, until the server restarts.
     Counter,
     Gauge,
     Histogram,
@@ -27,7 +27,7 @@ pub enum MetricKind {
     Untyped,
 }
 
-/// A number; JSON has no name for those that are none.
+/// A number; JSON has no representation for NaN and infinity.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct MetricValue(pub f64);
 
@@ -55,7 +55,7 @@ pub struct MetricSample {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub value: MetricValue,
-    /// Milliseconds since the epoch, where the server says so.
+    /// Milliseconds since the epoch, where the server reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<i64>,
 }
@@ -85,7 +85,7 @@ pub struct MetricFamily {
     pub samples: Vec<MetricSample>,
 }
 
-/// Everything that one answer of `/metrics` says, in its order.
+/// Everything in one answer of `/metrics`, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exposition {
     pub families: Vec<MetricFamily>,

@@ -1,4 +1,4 @@
-//! Polling `/metrics` of several servers on a thread of its own, for as long as something else goes on.
+//! Polls `/metrics` of several servers on a thread of its own, while other work runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub struct Scraper {
 pub struct Scrape {
     pub servers: Vec<HttpAddress>,
     pub interval: Duration,
-    /// What the numbers of [`Tick::values`] are of.
+    /// The series that the numbers of [`Tick::values`] belong to.
     pub series: Vec<MetricSeries>,
     pub ticks: Vec<Tick>,
     /// CPU that polling and reading took, all of it.
@@ -43,14 +43,14 @@ pub struct MetricSeries {
     pub kind: MetricKind,
 }
 
-/// One server asked once.
+/// One poll of one server.
 #[derive(Debug)]
 pub struct Tick {
-    /// All servers are asked at once in each round.
+    /// All servers are polled at once in each round.
     pub round: u32,
     /// Place in [`Scrape::servers`].
     pub server: usize,
-    /// When it was asked.
+    /// When it was polled.
     pub at: Instant,
     pub took: Duration,
     /// Place in [`Scrape::series`] and value; or why there are none.
@@ -58,7 +58,7 @@ pub struct Tick {
 }
 
 impl Scrape {
-    /// What some of the servers said.
+    /// The part of the scrape for some of the servers.
     #[must_use]
     pub fn part(&self, is_its: impl Fn(&HttpAddress) -> bool) -> Self {
         let own: Vec<usize> = (0..self.servers.len()).filter(|server| is_its(&self.servers[*server])).collect();
@@ -77,20 +77,20 @@ impl Scrape {
 }
 
 impl Scraper {
-    /// Asks at once, and then every `interval`.
+    /// Polls at once, and then every `interval`.
     pub fn start(servers: Vec<HttpAddress>, interval: Duration) -> std::io::Result<Self> {
         let (stop, asked) = oneshot::channel();
         let (tell, scrape) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             let scrape = runtime.block_on(poll(servers, interval, asked));
-            // Whoever dropped the poller does not want it.
+            // The receiver is gone when the poller was dropped.
             let _ = tell.send(scrape);
         })?;
         Ok(Self { stop, scrape })
     }
 
-    /// Asks a last time and gives all that was told; nothing, should its thread have died.
+    /// Polls a last time and returns all answers; none if its thread has died.
     pub async fn finish(self) -> Scrape {
         let _ = self.stop.send(());
         self.scrape.await.unwrap_or_default()
@@ -103,7 +103,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot:
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
     let mut known = HashMap::new();
     let mut clock = tokio::time::interval(interval);
-    // A late round is not made up for: two at once would tell nothing new.
+    // A late round is not made up for: two at once would add no information.
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut round = 0;
     loop {

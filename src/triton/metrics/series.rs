@@ -1,4 +1,4 @@
-//! What was polled, told in a few numbers: growth and rate of counters, mean and range of gauges, over a run's window.
+//! A summary of the polled metrics: growth and rate of counters, mean and range of gauges, over a run's window.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         if !TOLD.iter().any(|start| series.name.starts_with(start)) {
             continue;
         }
-        // One bucket of a histogram says little; they are all in the file.
+        // A single bucket of a histogram is of little use; they are all in the file.
         if series.labels.contains_key("le") {
             continue;
         }
@@ -386,7 +386,7 @@ mod tests {
         let count = &told.metrics[0];
         assert_eq!((count.increase, count.resets, count.servers), (Some(38.0), 0, 2));
         assert!((count.per_second.unwrap() - 38.0 / 3.0).abs() < 1e-9);
-        // Within the window lie the polls at 0.5 s and 1.5 s; the servers are added.
+        // The polls at 0.5 s and 1.5 s are within the window; the servers are added.
         let used = &told.metrics[1];
         assert_eq!((used.mean, used.min, used.max, used.last), (Some(50.0), Some(30.0), Some(70.0), 0.0));
         assert_eq!(told.series["rate of nv_inference_count"], [(0.5, 14.0), (1.5, 24.0), (2.5, 0.0)]);

@@ -1,4 +1,4 @@
-//! A config.pbtxt as its text: every byte is kept, every field knows its place, and an edit changes one value.
+//! A config.pbtxt as its text: every byte is kept, every field has its position, and an edit changes one value.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::tree::{PbtxtField, PbtxtShape, PbtxtValue, parse};
 use super::{PbtxtError, quoted, schema};
 use crate::triton::proto::inference::ModelConfig;
 
-/// A text that follows the syntax. Whether it follows the schema, [`PbtxtDocument::config`] says.
+/// A text that follows the syntax. [`PbtxtDocument::config`] checks whether it follows the schema.
 #[derive(Clone, Debug)]
 pub struct PbtxtDocument {
     text: String,
@@ -35,7 +35,7 @@ impl PbtxtDocument {
         &self.text
     }
 
-    /// The typed config, as far as it can be read, and every mistake.
+    /// The typed config, as far as it can be read, and every error.
     pub fn config(&self) -> (ModelConfig, Vec<PbtxtError>) {
         let (message, mut wrong) = schema::read(&self.text, &self.fields);
         match message.transcode_to() {

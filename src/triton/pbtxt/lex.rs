@@ -1,4 +1,4 @@
-//! Cuts a text into the words of protobuf's text format, each with its place. Spaces and comments are in no word.
+//! Splits a text into the tokens of protobuf's text format, each with its place. Spaces and comments are in no token.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(super) enum PbtxtToken {
     Text(Vec<u8>),
     /// One of `{}<>[]:,;-`.
     Mark(u8),
-    /// A `${name}` that nobody replaced, where a value should stand.
+    /// A `${name}` that was not replaced, where a value should be.
     Placeholder(String),
     End,
 }
@@ -27,7 +27,7 @@ impl<'t> Lexer<'t> {
         Self { text, at: 0 }
     }
 
-    /// The next word and where it is; the end is a word too.
+    /// The next token and where it is; the end is a token too.
     pub(super) fn next(&mut self) -> Result<(PbtxtToken, Range<usize>), PbtxtError> {
         self.skip();
         let start = self.at;
@@ -182,7 +182,7 @@ impl<'t> Lexer<'t> {
         read(self)
     }
 
-    /// At most so many digits: their value and how many there were; none is no number.
+    /// At most `most` digits: their value and how many there were; no digits are an error.
     fn digits(&mut self, radix: u32, most: usize) -> Option<(u32, usize)> {
         let (mut value, mut length) = (0, 0);
         while length < most

@@ -1,6 +1,6 @@
 //! Reads and edits config.pbtxt: protobuf's text format of [`ModelConfig`].
 //!
-//! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
+//! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
 mod json;
@@ -17,7 +17,7 @@ pub use document::{PbtxtDocument, PbtxtStep};
 pub use json::json;
 pub use write::write;
 
-/// What is wrong in a config.pbtxt, and where.
+/// An error in a config.pbtxt, and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct PbtxtError {
@@ -48,14 +48,14 @@ impl PbtxtError {
     }
 }
 
-/// A `${name}` that nobody replaced.
+/// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfilled {
     pub name: String,
     pub bytes: Range<usize>,
 }
 
-/// Reads a config.pbtxt; an unfilled `${…}` is an error wherever it stands.
+/// Reads a config.pbtxt; an unfilled `${…}` is an error at every position.
 pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
     if let Some(unfilled) = unfilled(text).into_iter().next() {
         return Err(PbtxtError::new(
@@ -74,7 +74,7 @@ pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
     wrong.into_iter().next().map_or(Ok(config), Err)
 }
 
-/// What a byte of a text is part of.
+/// The part of a text that a byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PbtxtPlace {
     Bare,
@@ -82,7 +82,7 @@ pub enum PbtxtPlace {
     Comment,
 }
 
-/// Where a byte stands. Behind a mistake in the text everything counts as bare.
+/// The place of a byte. Behind an error in the text everything counts as bare.
 pub fn place_in(text: &str, byte: usize) -> PbtxtPlace {
     let mut lexer = lex::Lexer::new(text);
     loop {

@@ -1,4 +1,4 @@
-//! Holds the fields of a text against the schema: a message, and every mistake with its place.
+//! Checks the fields of a text against the schema: returns a message, and every error with its place.
 
 use std::sync::OnceLock;
 
@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value of one word, or a hint.
+/// The value of one token, or a hint.
 fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Option<String>> {
     match (known.kind(), shape) {
         (Kind::String, PbtxtShape::Text(bytes)) => String::from_utf8(bytes.clone())
@@ -138,7 +138,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
         (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
         (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
-            // Numbers that no word belongs to are read by the server as well; what they mean nobody knows.
+            // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
                 whole(word).and_then(|number| i32::try_from(number).ok()).filter(|n| words.get_value(*n).is_some())
             });
@@ -204,7 +204,7 @@ fn fraction(word: &str) -> Option<f64> {
     named.or_else(read).map(|x: f64| sign * x)
 }
 
-/// What a field holds, in words.
+/// A description of what a field holds.
 fn sort(known: &FieldDescriptor) -> String {
     match known.kind() {
         Kind::Message(_) => "a message in braces".to_owned(),

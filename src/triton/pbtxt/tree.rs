@@ -24,7 +24,7 @@ pub(super) struct PbtxtValue {
 
 #[derive(Clone, Debug)]
 pub(super) enum PbtxtShape {
-    /// A number, a switch or a word of the schema, with its sign.
+    /// A number, a boolean or an enum name of the schema, with its sign.
     Bare(String),
     Text(Vec<u8>),
     Message(Vec<PbtxtField>),
@@ -46,7 +46,7 @@ struct Parser<'t> {
     lexer: Lexer<'t>,
     word: PbtxtToken,
     at: Range<usize>,
-    /// Where the word before this one ended.
+    /// The end of the token before this one.
     end: usize,
 }
 

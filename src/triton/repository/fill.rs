@@ -1,4 +1,4 @@
-//! From a spec and an engine to a value for every parameter, or to every mistake at once.
+//! Turns a spec and an engine into a value for every parameter, or into a list of all errors.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl FilledParameters {
     }
 }
 
-/// Spells every parameter and holds it against the engine.
+/// Formats every parameter and checks it against the engine.
 pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<FilledParameters, RepositoryError> {
     let mut problems = Vec::new();
     check_models(spec, &mut problems);
@@ -100,13 +100,13 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
     }
 }
 
-/// What the spec says itself, spelled; flags first, then parameters.
+/// The spec's own values as text; flags first, then parameters.
 fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
     let mut said: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
             FlagMeaning::Parameters(mut list) => {
-                // There a batch is the engine's affair, not the server's.
+                // In the harness layout the engine does the batching, not the server.
                 list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
                 said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
@@ -192,7 +192,7 @@ fn groups(copies: u32, ranks: u32) -> String {
     (0..copies).map(group).collect::<Vec<_>>().join(";")
 }
 
-/// Experts are cut over the ranks of tensor parallelism.
+/// Experts are split over the ranks of tensor parallelism.
 fn check_experts(engine: &EngineConfig, problems: &mut Vec<SpecProblem>) {
     let mapping = &engine.pretrained_config.mapping;
     let size = |key: &str| mapping.rest.get(key).and_then(Value::as_u64).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! NVIDIA's harness names its runtime flags in its own words; this is what each means in config.pbtxt.
+//! NVIDIA's harness has its own names for its runtime flags; this is what each means in config.pbtxt.
 
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
     }
 }
 
-/// The harness's short words and the backend's long ones. The backend itself silently ignores a word it does not know.
+/// The harness's short names and the backend's long ones. The backend itself silently ignores a name it does not know.
 fn policy(value: &Value) -> FlagMeaning {
     match value.as_str() {
         Some("max_util" | "max_utilization") => word("batch_scheduler_policy", "max_utilization"),

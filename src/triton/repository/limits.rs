@@ -1,4 +1,4 @@
-//! Values held against the engine's own `config.json`: what it was built for, and what it can do.
+//! Values checked against the engine's own `config.json`: what it was built for, and what it can do.
 
 use crate::triton::EngineConfig;
 

@@ -54,9 +54,9 @@ pub struct RepositorySpec {
     pub models: Vec<String>,
     /// An `all_models` tree: everything of a model's folder but its config.pbtxt is copied (`1/model.py`).
     pub files: Option<PathBuf>,
-    /// In the words of NVIDIA's harness.
+    /// With the names of NVIDIA's harness.
     pub runtime_flags: IndexMap<String, Value>,
-    /// By template name; wins over nothing: the same thing said twice is a mistake.
+    /// By template name; overrides nothing: setting the same thing twice is an error.
     pub parameters: IndexMap<String, Value>,
 }
 
@@ -78,11 +78,11 @@ pub enum Layout {
 pub struct WrittenRepositories {
     /// In the order of the servers.
     pub repositories: Vec<PathBuf>,
-    /// What a person should know before a real Triton reads them.
+    /// Notes for the user before a real Triton reads the files.
     pub notes: Vec<String>,
 }
 
-/// One mistake in a [`RepositorySpec`].
+/// One error in a [`RepositorySpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecProblem {
     pub message: String,

@@ -1,6 +1,6 @@
-//! The parameters of the config.pbtxt templates: their names, what each may be, and what it is when nobody says.
+//! The parameters of the config.pbtxt templates: their names, permitted values and defaults.
 //!
-//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend v0.19. A parameter stands either bare in the
+//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend v0.19. A parameter is either bare in the
 //! text, where an unfilled `${…}` makes the file unreadable, or as the text of a `parameters` entry, where it reaches the
 //! backend. `None` as default means that the line is not written, so that the backend takes its own. Four defaults are
 //! this program's, for benchmarks: the batch size is the engine's, decoupling follows `streaming`,
@@ -14,17 +14,17 @@ use super::flags::{FlagMeaning, meaning};
 pub struct Parameter {
     pub name: &'static str,
     pub kind: ParameterKind,
-    /// What this program writes when nobody says.
+    /// What this program writes when no value is given.
     pub default: Option<&'static str>,
-    /// The models whose templates have it.
+    /// The models with this parameter in their templates.
     pub models: &'static [&'static str],
-    /// Its key among the `parameters` of a config; empty if it stands elsewhere.
+    /// Its key among the `parameters` of a config; empty if it is elsewhere.
     pub key: &'static str,
-    /// Whether it stands bare in the text.
+    /// Whether its value is bare in the text.
     pub is_bare: bool,
     /// What the backend does without it; empty if it cannot be without.
     pub unset: &'static str,
-    /// In a few words.
+    /// A short description.
     pub about: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub enum ParameterKind {
     /// 0 to 1.
     Fraction,
     Switch,
-    /// One of these words.
+    /// One of these values.
     Word(&'static [&'static str]),
     /// Any text that is not empty.
     Text,
@@ -66,7 +66,7 @@ const LLM: &[&str] = &["tensorrt_llm"];
 
 type Models = &'static [&'static str];
 
-/// One that stands bare in the text.
+/// A parameter with a value that is bare in the text.
 const fn bare(
     name: &'static str,
     kind: ParameterKind,
@@ -168,7 +168,7 @@ pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
 }
 
-/// The number of an engine's model that somebody calls so: by its template name, by its key, or in the words of NVIDIA's
+/// The numeric parameter of an engine's model with this name: its template name, its key, or the name in NVIDIA's
 /// harness (`kvcache_free_gpu_mem_frac`).
 pub fn knob(name: &str) -> Option<&'static Parameter> {
     let name = match meaning(name, &Value::from(0)) {
@@ -190,7 +190,7 @@ pub(super) fn of(model: &str) -> impl Iterator<Item = &'static Parameter> + Clon
 }
 
 impl ParameterKind {
-    /// The words of a choice, for a person who slipped.
+    /// The values of a choice, for the hint about an invalid one.
     pub(super) const fn words(self) -> &'static [&'static str] {
         if let Self::Word(words) = self { words } else { &[] }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A placeholder as it stands in a template.
+/// A placeholder as written in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
     pub name: String,

@@ -1,4 +1,4 @@
-//! What a repository looks like on disk, and what is refused before anything is written.
+//! A repository's layout on disk, and the specs that are refused before anything is written.
 
 use indexmap::IndexMap;
 use pretty_assertions::assert_eq;

@@ -2,7 +2,7 @@
 //!
 //! The texts come out as `fill_template.py` makes them: the same substitution, and `max_queue_size` and
 //! `max_queue_delay_microseconds` 0 unless they are given. Unlike there, a key that is in no template, and a placeholder
-//! that stays, are mistakes; the tree itself is never changed, so it can be filled again.
+//! that stays, are errors; the tree itself is not changed, so it can be filled again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use super::substitute::{Placeholder, substitute};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
 use crate::triton::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 
-/// What `fill_template.py` fills without being asked.
+/// What `fill_template.py` fills by default.
 const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_microseconds", "0")];
 
 /// The values of a fill.
@@ -20,9 +20,9 @@ const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_m
 pub struct Values {
     /// For every model that has the placeholder.
     pub all: BTreeMap<String, String>,
-    /// For one model; they win.
+    /// For one model; they take precedence.
     pub of: BTreeMap<String, BTreeMap<String, String>>,
-    /// Placeholders inside quotes may stay: a backend knows what to do with some.
+    /// Placeholders inside quotes may stay: a backend handles some of them.
     pub allow_unfilled: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct FilledModel {
     pub unfilled: BTreeSet<String>,
 }
 
-/// What keeps a tree from being filled.
+/// Why a tree cannot be filled.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error("{0}")]
@@ -152,7 +152,7 @@ fn one(
     (text, filled)
 }
 
-/// A value can break a text: a quote in it ends the text it stands in.
+/// A value can break a text: a quote in it ends the surrounding text.
 fn readable(template: &SourceText, text: &str, mistakes: &mut Diagnostics) {
     let source = SourceText::new(format!("{} (filled)", template.name()), text);
     let wrong = match PbtxtDocument::parse(text) {

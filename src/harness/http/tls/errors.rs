@@ -1,11 +1,11 @@
-//! A handshake that failed, in a person's words: what is wrong, and what to do.
+//! A readable message for a failed handshake: what is wrong, and what to do.
 
 use std::io;
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// A refused handshake in a person's words.
+/// A readable message for a refused handshake.
 pub(super) fn why(error: &io::Error, host: &str, has_certificate: bool) -> String {
     let Some(told) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
@@ -32,7 +32,7 @@ pub(super) fn why(error: &io::Error, host: &str, has_certificate: bool) -> Strin
     }
 }
 
-/// The server ended the handshake: it may want to know who we are.
+/// The server ended the handshake: it may require a client certificate.
 pub(super) fn refused(alert: AlertDescription, has_certificate: bool) -> String {
     let what = format!("the server ended the TLS handshake ({alert:?})");
     if has_certificate {
@@ -42,7 +42,7 @@ pub(super) fn refused(alert: AlertDescription, has_certificate: bool) -> String 
     }
 }
 
-/// What an alert in the middle of a connection says; TLS 1.3 tells of a missing certificate only then.
+/// The meaning of an alert on an open connection; TLS 1.3 reports a missing certificate only then.
 pub(in crate::harness::http) fn alert(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())? {
         Error::AlertReceived(alert) => Some(*alert),

@@ -1,4 +1,4 @@
-//! TLS to a server: whom to trust, who we are, and what to do when it is refused.
+//! TLS to a server: the trusted authorities, the client's certificate, and what to do when it is refused.
 
 mod errors;
 mod trust;
@@ -26,7 +26,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Reads the files. Errors: all that is wrong with them.
+    /// Reads the files. Errors: everything that is wrong with them.
     pub fn new(tls: &Tls) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let mut faults = Vec::new();
@@ -71,7 +71,7 @@ impl Connector {
         Ok(Self { inner: TlsConnector::from(Arc::new(config)), has_certificate })
     }
 
-    /// What an alert in the middle of a connection says.
+    /// The meaning of an alert on an open connection.
     pub fn refused(&self, alert: AlertDescription) -> String {
         errors::refused(alert, self.has_certificate)
     }
@@ -85,7 +85,7 @@ impl Connector {
 }
 
 impl Tls {
-    /// What was read from a manifest, made absolute.
+    /// The files from a manifest, with absolute paths.
     #[must_use]
     pub fn relative_to(mut self, folder: &Path) -> Self {
         for file in [&mut self.ca, &mut self.client_cert, &mut self.client_key] {

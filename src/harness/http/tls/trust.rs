@@ -1,4 +1,4 @@
-//! Whom to trust, and the files that say so.
+//! The trusted authorities, the client's certificate, and their files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Authorities of a file, or those that this machine knows.
+/// Authorities of a file, or those that this machine trusts.
 pub(super) fn trusted(
     ca: Option<&Path>,
     provider: &Arc<CryptoProvider>,
@@ -50,7 +50,7 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// What is in the file is never said.
+/// Errors never show the content of the file.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| {
         let why = match error {
@@ -112,7 +112,7 @@ impl ServerCertVerifier for NamedCertificates {
     }
 }
 
-/// `insecure`: whoever answers is the server.
+/// `insecure`: any server certificate is accepted.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub Arc<CryptoProvider>);
 

@@ -48,7 +48,7 @@ pub(super) async fn perform(
     let answers = UnboundedReceiverStream::new(receiver);
     let mut answers = Speaking::new(Box::pin(answers), call);
     if streams {
-        // The status belongs to the first response: until it is there, nothing is said.
+        // The status belongs to the first response: until it is there, nothing is sent.
         return match answers.next().await {
             None => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
             Some(first) => match spoken(&first) {
@@ -72,7 +72,7 @@ pub(super) async fn perform(
             Ok(value) => said(StatusCode::OK, &value),
             Err(message) => failed(StatusCode::INTERNAL_SERVER_ERROR, &message),
         },
-        // The real server has said 200 by then.
+        // The real server has sent 200 by then.
         (Some(_), Some(_)) => failed(
             StatusCode::OK,
             "generate expects model to produce exactly 1 response, use generate stream for model that generates various \
@@ -114,7 +114,7 @@ fn outputs(response: &ModelInferResponse) -> Value {
     Value::Object(value)
 }
 
-/// Keys that are no input are parameters, which nobody here reads.
+/// Keys that are not inputs are parameters, which are ignored here.
 fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, String> {
     let mut request = ModelInferRequest { model_name: model.name.clone(), ..ModelInferRequest::default() };
     if let Some(id) = body.get("id").and_then(Value::as_str) {

@@ -46,7 +46,7 @@ struct Output {
     parameters: Map<String, Value>,
 }
 
-/// Which outputs are to come as bytes.
+/// Which outputs to return as bytes.
 struct Binary {
     names: Vec<String>,
     /// Outputs that the request does not name.

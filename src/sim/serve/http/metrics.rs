@@ -103,7 +103,7 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
             ("free", max.saturating_sub(all.used_blocks) as f64),
             ("max", max as f64),
             ("fraction", if max == 0 { 0.0 } else { all.used_blocks as f64 / max as f64 }),
-            // Blocks are never reused: the simulated engine has no such cache.
+            // The simulated engine does not reuse blocks: it has no such cache.
             ("reused", 0.0),
         ];
         for (kind, value) in values {

@@ -1,8 +1,8 @@
-//! The HTTP face: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
+//! The HTTP interface: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
 //! repository index), OpenAI's interface, Prometheus metrics.
 //!
-//! It says what the gRPC face says, of the same engines: a request comes in as JSON, goes through the same checks, and
-//! its responses go out as JSON.
+//! It serves the same engines as the gRPC interface: a request arrives as JSON, goes through the same checks, and
+//! its responses are sent as JSON.
 
 mod generate;
 mod infer;
@@ -69,14 +69,14 @@ impl Open {
         self.listener.local_addr()
     }
 
-    /// Serves until `stopped`; calls in flight then go on by themselves.
+    /// Serves until `stopped`; calls in flight then continue on their own.
     pub async fn serve(self, inner: Arc<ServiceInner>, stopped: CancellationToken) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = stopped.cancelled() => return,
             };
-            // Out of descriptors: those who are served go on, and give theirs back.
+            // Out of descriptors: open connections continue, and free theirs.
             let Ok((socket, _)) = accepted else {
                 tokio::task::yield_now().await;
                 continue;
@@ -88,7 +88,7 @@ impl Open {
                     let inner = Arc::clone(&inner);
                     async move { Ok::<_, Infallible>(answer(&inner, face, request).await) }
                 });
-                // An error is the client going away.
+                // An error means that the client disconnected.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
             });
         }
@@ -115,7 +115,7 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortFace, request: Request<Inco
     }
 }
 
-/// The calls of KServe v2; `words` are the path behind `/v2/`.
+/// The calls of KServe v2; `words` are the path segments behind `/v2/`.
 async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Incoming>) -> Answer {
     let is_post = request.method() == Method::POST;
     if !is_post && request.method() != Method::GET {
@@ -220,7 +220,7 @@ fn statistics(told: &ModelStatisticsResponse) -> Value {
 }
 
 const fn ready(is: bool) -> StatusCode {
-    // Triton's word for "not yet".
+    // Triton's status for "not yet".
     if is { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
@@ -270,7 +270,7 @@ fn refused(refusal: &RequestRefusal) -> Answer {
     failed(status_of(refusal.code), &refusal.message)
 }
 
-/// As Triton maps its errors to HTTP.
+/// As Triton maps its errors to HTTP status codes.
 const fn status_of(code: Code) -> StatusCode {
     match code {
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,

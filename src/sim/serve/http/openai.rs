@@ -36,7 +36,7 @@ pub(super) fn models(inner: &ServiceInner) -> Answer {
     said(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 
-/// What a body asks for.
+/// The request in a body.
 struct Asked {
     engine: String,
     part: RequestPart,
@@ -156,7 +156,7 @@ fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<As
     })
 }
 
-/// As on the text path of the gRPC face. A chat's template is not counted.
+/// As on the text path of the gRPC interface. A chat's template is not counted.
 fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, RequestRefusal> {
     let count = |text: &str| prompts.count(text.as_bytes());
     let missing = |what: &str| RequestRefusal::invalid(format!("`{what}` is missing or has the wrong type"));
@@ -210,7 +210,7 @@ impl Shape {
         })
     }
 
-    /// A chat begins with who speaks.
+    /// A chat begins with the role.
     fn role(&self) -> Option<Bytes> {
         (self.kind == Kind::Chat).then(|| {
             let delta = json!({"role": "assistant", "content": ""});

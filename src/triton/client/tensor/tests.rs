@@ -1,4 +1,4 @@
-//! What goes in comes out, for every data type; and what is no tensor says why.
+//! Every data type survives a round trip; input that is no tensor is refused with the reason.
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What TensorRT-LLM's backend and its Python models do with their parameters, and what the engine can.
+//! How TensorRT-LLM's backend and its Python models use their parameters, and what the engine supports.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::triton::repository::parameters::{by_key, find, of};
 
 /// Placeholders that the backend itself compares against: left as they are, they mean "not set".
 const KNOWN_PLACEHOLDERS: [&str; 3] = ["guided_decoding_backend", "tokenizer_dir", "xgrammar_tokenizer_info_path"];
-/// Written by the templates, not by anybody's choice.
+/// Written by the templates, not by a user.
 const LITERALS: [&str; 2] = ["FORCE_CPU_ONLY_INPUT_TENSORS", "executor_worker_path"];
 
 pub(super) fn check(look: &mut Look<'_>, given: Option<&EngineConfig>) {
@@ -35,7 +35,7 @@ pub(super) fn check(look: &mut Look<'_>, given: Option<&EngineConfig>) {
     }
 }
 
-/// Which of the five models a config plays, by its backend and what it is told.
+/// Which of the five models a config is for, by its backend and parameters.
 fn role(look: &Look<'_>) -> Option<&'static str> {
     let config = &look.model.config;
     let has = |key: &str| config.parameters.contains_key(key);
@@ -162,7 +162,7 @@ fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
     for limit in limits(&value, engine) {
         let key = find(limit.name).map_or("", |known| known.key);
         let way = if key.is_empty() { vec![PbtxtStep::Name("max_batch_size")] } else { parameter(key).to_vec() };
-        // The template's name for it is nobody's business here.
+        // The message shows the name in config.pbtxt, not the template's.
         look.error(&way, limit.message.replace("triton_max_batch_size", "max_batch_size"), limit.hint);
     }
     for (index, output) in config.output.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Ensembles: whether their members are there, and whether what flows between them fits.
+//! Ensembles: whether their members are there, and whether the tensors between them match.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
     }
 }
 
-/// What an ensemble cannot have, because it runs nothing itself.
+/// Fields that an ensemble cannot have, because it runs no model code itself.
 fn frame(look: &mut Look<'_>) {
     let config = &look.model.config;
     let set = [
@@ -155,7 +155,7 @@ fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, in
     }
 }
 
-/// What is written, by whom, and whether it is read.
+/// Which tensors are written, by which step, and whether they are read.
 fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     let config = &look.model.config;
     let way = |index: usize, map: &'static str| {
@@ -181,7 +181,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
             }
         }
     }
-    // Again and again, whatever can run with what is there: what is left waits for itself or for nobody.
+    // Repeatedly runs each step that has all its inputs: the rest waits for itself or for a tensor that no step writes.
     let mut there = given.clone();
     let mut waiting: Vec<usize> = (0..ensembling.step.len()).collect();
     loop {
@@ -230,13 +230,13 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     }
 }
 
-/// Whether everybody who sees a tensor sees the same type and shape.
+/// Whether all users of a tensor agree on its type and shape.
 fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
     let config = &look.model.config;
     let has_batches = config.max_batch_size > 0;
     let model = "the ensemble";
     let mut first: BTreeMap<&str, Seen> = BTreeMap::new();
-    // Of the ensemble's own tensors the server compares what they are reshaped to; of a member's, the dims.
+    // For the ensemble's own tensors the server compares the shape after `reshape`; for a member's, the dims.
     let inputs = config.input.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
     let outputs = config.output.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
     for (name, data_type, dims, reshape) in inputs.chain(outputs) {

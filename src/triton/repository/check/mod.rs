@@ -1,7 +1,7 @@
-//! Says everything that is wrong with a model repository that is there already, whoever wrote it.
+//! Reports everything that is wrong with an existing model repository, whatever its origin.
 //!
-//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it takes without
-//! a word and a person would not want. What the real server refuses was tried on it (tests/it/repository.rs).
+//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it silently accepts
+//! although a user would not want it. What the real server refuses was tried on it (tests/it/repository.rs).
 
 mod backend;
 mod batching;
@@ -20,7 +20,7 @@ use crate::triton::EngineConfig;
 use crate::triton::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
 use crate::triton::proto::inference::ModelConfig;
 
-/// What was looked at, and what was found.
+/// The checked models, and the findings.
 #[derive(Debug, Default)]
 pub struct CheckedRepository {
     /// Folders of the models, in order.
@@ -93,7 +93,7 @@ fn repository(
     Ok(())
 }
 
-/// One model's config.pbtxt; nothing if it cannot be read at all.
+/// One model's config.pbtxt; None if it cannot be read at all.
 fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
     let path = folder.join("config.pbtxt");
     let shown = path.display().to_string();

@@ -6,7 +6,7 @@ use super::Look;
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::{DataType, ModelTensorReshape, model_input::Format};
 
-/// What inputs and outputs have in common.
+/// The common fields of inputs and outputs.
 struct Tensor<'a> {
     list: &'static str,
     index: usize,
@@ -118,7 +118,7 @@ fn reshaped(look: &mut Look<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<'_>, sha
     }
 }
 
-/// The server takes it; which of the two counts is its secret.
+/// The server accepts it; which of the two counts is undocumented.
 fn twice(look: &mut Look<'_>, first: &Tensor<'_>, second: &Tensor<'_>) {
     let way = [PbtxtStep::Name(second.list), PbtxtStep::Nth(second.index)];
     let (list, name) = (second.list, second.name);
