@@ -85,7 +85,7 @@ async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
-        // What Python runs says more than that it is Python.
+        // The name of the script or module is more useful than `python`.
         let named =
             argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
         let name = Path::new(named.unwrap_or(&argv[0])).file_name();
@@ -204,7 +204,7 @@ fn forbid(key: &str, flags: &IndexMap<String, Value>, decided: &[(&str, &str)]) 
     }
 }
 
-/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one word for each element.
+/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one argument for each element.
 fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for (name, value) in flags {

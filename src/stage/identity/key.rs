@@ -32,7 +32,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be asked".to_owned())]))
 }
 
-/// The protocol and model of a benchmark. Other stages are commands; their servers are asked over KServe.
+/// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
 fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");

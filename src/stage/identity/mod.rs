@@ -1,4 +1,4 @@
-//! What a benchmark measures, put together: servers are asked before and after, the rest is known here.
+//! What a benchmark measures: servers are queried before and after, the rest is known locally.
 //!
 //! Of a server on another machine only what it reports itself is written down: engines in folders and GPUs are looked
 //! at where the server is on this machine.

@@ -17,7 +17,7 @@ use crate::triton::launch::{
 };
 use crate::triton::{EngineConfig, SpecProblem};
 
-/// The backend of TensorRT-LLM's model, unless a parameter says otherwise.
+/// The default backend of TensorRT-LLM's model; a parameter can change it.
 const BACKEND: &str = "tensorrtllm";
 
 /// What one `serve` task will start.

@@ -19,7 +19,7 @@ use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often a person is told.
+/// Interval between progress messages to the user.
 const TELL: Duration = Duration::from_millis(250);
 /// No single question may take longer: a server that accepts and never answers is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,19 +27,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a server stands.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Started; nobody knows its port yet.
+    /// Started; its port is not known yet.
     Started,
     /// No connection to its port.
     NoPort(Endpoint, String),
     /// It accepts connections.
     NotLive(Endpoint, String),
     Live(Endpoint, String),
-    /// It says that it is ready; some models are not.
+    /// It reports ready; some models are not.
     Ready(Endpoint, String),
     Up,
 }
 
-/// What everybody can see of one server.
+/// The state of one server that all tasks share.
 struct Board {
     step: Step,
     loading: LoadingProgress,
@@ -228,7 +228,7 @@ fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared],
     errand.lease.say(text, done, total);
 }
 
-/// The failure when the time is over: who was not ready, and the step at which it hung.
+/// The failure after the time limit: which servers were not ready, and the step at which each one hung.
 fn late(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
     let mut first = None;

@@ -30,7 +30,7 @@ pub struct ServerExit {
 pub enum ExitCause {
     /// It ended by itself.
     Itself,
-    /// We asked.
+    /// We requested it.
     Asked,
     /// Its process was there and it was of no use any more, so it was ended.
     Ill(ServerFault),

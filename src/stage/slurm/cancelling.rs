@@ -1,4 +1,4 @@
-//! Cancelling elements of arrays: by number, since their name is that of all, and with one question for all who come together.
+//! Cancelling elements of arrays: by number, since all share one name, and with one query for all concurrent requests.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ impl Cancelling {
             let what = if all.hard { CancelCommand::NumbersNow(&list) } else { CancelCommand::Numbers(&list) };
             *complaint = cancel(what, env).await.err();
         }
-        // Empty: somebody took ours along.
+        // Empty: another caller has cancelled ours with its own.
         complaint.clone().map_or(Ok(()), Err)
     }
 

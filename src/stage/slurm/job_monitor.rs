@@ -1,11 +1,11 @@
-//! What the queue's word means for an attempt that has not told its end itself. Decides; does nothing.
+//! What the queue's state means for an attempt that has not recorded its end. Decides, without side effects.
 
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
 use crate::process::slurm::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
 
-/// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
+/// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
 const RECORD: Duration = Duration::from_mins(1);
 /// The same for a job that was cut off: it has most likely left none.
 const CUT_OFF: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl JobMonitor {
         let number = &job.number;
         match &job.state {
             JobState::Pending if claimant.is_some() => {
-                // A view from before the claim says nothing.
+                // A view from before the claim is no evidence.
                 self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
                 if self.back < 2 {
                     return QueueObservation::Wait(format!("job {number} has begun"));
@@ -111,7 +111,7 @@ impl JobMonitor {
     }
 
     fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
-        // Seen before it was submitted: says nothing.
+        // Seen before it was submitted: no evidence.
         if view.at.is_none_or(|at| at < self.since) {
             return QueueObservation::Wait("submitted".to_owned());
         }

@@ -11,7 +11,7 @@ use crate::process::slurm::{QueueView, Submission, Submitted, submit};
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const PAUSE: Duration = Duration::from_secs(2);
 pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// A submission whose answer was lost may still be on its way into the queue when it is looked for.
+/// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
 /// Whether there is a job.
@@ -23,7 +23,7 @@ pub enum JobExistence {
     Perhaps,
 }
 
-/// Submits until there is a job. `Ok(false)`: somebody asked to stop meanwhile, and a job may be there or not.
+/// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
     order: &Submission,
