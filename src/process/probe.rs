@@ -14,7 +14,7 @@ pub enum ProbeResult {
     Missing,
     /// It did not answer in time, and was killed.
     Late,
-    /// It could not be asked.
+    /// It could not be queried.
     Failed(String),
 }
 

@@ -27,7 +27,7 @@ impl ProcessGroup {
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// Whether anybody may be left, cheaply. To be asked after the leader has been reaped.
+    /// Whether any process may be left, cheaply. Call it after the leader has been reaped.
     pub fn may_be_left(&self) -> bool {
         while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
         test_kill_process_group(self.group).is_ok()
@@ -58,7 +58,7 @@ impl ProcessGroup {
     }
 }
 
-/// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds nobody. Returns whom it found.
+/// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds none. Returns the processes found.
 pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
     let mut ending = Ending::new(grace);
     while let Some(pause) = ending.round(living()) {
@@ -89,7 +89,7 @@ impl Ending {
         Self { found: BTreeMap::new(), started: Instant::now(), grace, pause: Duration::from_millis(1) }
     }
 
-    /// Signals who still lives; says how long to wait before the next look, `None` when it is over.
+    /// Signals the living processes; returns how long to wait before the next look, `None` when it has finished.
     fn round(&mut self, living: Vec<i32>) -> Option<Duration> {
         let elapsed = self.started.elapsed();
         if living.is_empty() || elapsed > self.grace + HOPELESS {

@@ -1,10 +1,10 @@
-//! The processes below one of ours: who they are, and whether they are still there.
+//! The processes below one of ours: their identity, and whether they are still there.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::procfs;
 
-/// A process below one of ours. Knows it again: a process id alone may have gone to somebody else.
+/// A process below one of ours. Identifies it reliably: a process id alone may have been reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRef {
     pub pid: i32,
@@ -49,8 +49,8 @@ pub fn children(pid: i32) -> Vec<ProcessRef> {
     procfs::children_of(pid).into_iter().filter_map(ProcessRef::of).collect()
 }
 
-/// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent. One look may
-/// miss somebody, as with [`children`].
+/// All processes below a process, found from parent to child: cheap, but misses orphaned processes. A single scan may
+/// miss a process, as with [`children`].
 pub fn below(pid: i32) -> Vec<ProcessRef> {
     let mut found = Vec::new();
     let mut look = vec![pid];

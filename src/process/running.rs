@@ -27,7 +27,7 @@ use crate::event::Stop;
 
 /// How long a process that a command left behind may take to end after TERM.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// How much is read from a pipe after everybody we know of has ended (bytes): a writer that escaped us must not hold us.
+/// How much is read from a pipe after all known processes have ended (bytes): a writer that escaped us must not hold us.
 const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
@@ -151,7 +151,7 @@ impl Running {
         &self.log
     }
 
-    /// Resolves when the first process has ended; moves its output on meanwhile. May be dropped and asked again.
+    /// Resolves when the first process has ended; moves its output on meanwhile. Can be dropped and awaited again.
     pub async fn ended(&mut self) -> How {
         loop {
             if let Some(how) = self.ended {
@@ -164,7 +164,7 @@ impl Running {
                     if let Ok(mut guard) = guard {
                         guard.clear_ready();
                     } else {
-                        // The runtime is going away: nobody will wake us again.
+                        // The runtime is going away: there will be no wake-up.
                         self.family.signal(Signal::KILL);
                         let _ = self.handle.wait();
                     }

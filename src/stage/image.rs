@@ -72,7 +72,7 @@ pub fn gone(task: &Task, folder: &Path) -> Option<String> {
     let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
     let id = id.trim();
     let (_, program) = program(&image);
-    // A daemon that does not answer is told by who needs the image.
+    // The task that needs the image reports an unresponsive daemon.
     let absent =
         id.starts_with("sha256:") && look(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);
     absent.then(|| format!("its image {} has been removed from this machine", short(id)))

@@ -43,7 +43,7 @@ struct SearchReport<'a> {
     estimate: Option<RateEstimate>,
 }
 
-/// One probe as it is told.
+/// One probe as it is shown.
 #[derive(Serialize)]
 struct ProbeReport {
     #[serde(flatten)]
@@ -251,7 +251,8 @@ async fn attempt(
 }
 
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
-/// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
+/// can be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the
+/// server, and
 /// is measured again.
 pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;

@@ -7,7 +7,7 @@ use super::task_context::TaskContext;
 use crate::event::Event;
 use crate::process::{How, Running};
 
-/// The process group records its start and its end, so that a killed run can be cleaned up.
+/// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
 pub struct Sidecar {
     running: Option<Running>,
     /// All that it writes; gone with it.

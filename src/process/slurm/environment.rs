@@ -1,7 +1,7 @@
 //! What of our environment a job gets.
 //!
 //! `sbatch --export=NONE` would make the node load a login profile, which takes seconds and can fail; so the environment is
-//! scrubbed here, and `sbatch` is told to take all of what is left.
+//! scrubbed here, and `sbatch` takes all of what is left.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -68,7 +68,7 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
     let asked = match ended {
         Ok(Some(output)) => QueryResult::Said {
-            // 128 + n, as a shell says it.
+            // 128 + n, as a shell reports it.
             code: output
                 .status
                 .code()

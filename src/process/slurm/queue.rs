@@ -1,5 +1,5 @@
-//! The queue as it was when it was last seen: one question for all jobs of a run, asked again and again while anybody wants
-//! to know.
+//! The queue as it was last seen: one query for all jobs of a run, repeated while there are
+//! subscribers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Not even somebody in a hurry makes it be asked more often.
+/// Lower bound of the query interval, also for [`JobQueue::hurry`].
 const SPACING: Duration = Duration::from_secs(1);
 
 /// A job in the queue.
@@ -34,7 +34,7 @@ pub struct QueueEntry {
 pub struct QueueView {
     /// How many times it was seen. 0: not yet.
     pub seen: u64,
-    /// When it was last asked successfully; the question was put no earlier than this.
+    /// When it was last queried successfully; the query started no earlier than this.
     pub at: Option<Instant>,
     /// Ours; several under one name when a submission was repeated.
     pub jobs: Arc<BTreeMap<SlurmJob, Vec<QueueEntry>>>,
@@ -50,7 +50,7 @@ impl QueueView {
     }
 }
 
-/// Asks the queue for everybody. Clones share one.
+/// Queries the queue for all subscribers. Clones share one.
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Asking {
     is_on: bool,
-    /// The shortest that anybody wished for.
+    /// The shortest interval that any subscriber requested.
     every: Option<Duration>,
 }
 
@@ -78,7 +78,8 @@ impl Default for JobQueue {
 }
 
 impl JobQueue {
-    /// Listens; the first one makes somebody ask. It is asked at least every `every`, and by nobody once nobody listens.
+    /// Subscribes; the first subscriber starts the queries. They run at least every `every`, and stop when no subscriber is
+    /// left.
     pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
         let mut asking = self.shared.asking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl JobQueue {
         receiver
     }
 
-    /// Somebody waits for the next answer: it is asked as soon as may be.
+    /// A subscriber waits for the next answer: query as soon as possible.
     pub fn hurry(&self) {
         self.shared.hurry.notify_one();
     }
@@ -126,7 +127,7 @@ impl Shared {
                 () = tokio::time::sleep(every.saturating_sub(SPACING)) => {}
                 () = self.hurry.notified() => {}
             }
-            // Nobody listens any more: then nobody asks. Under the lock, so that who comes now makes it start again.
+            // No subscriber is left: stop querying. Under the lock, so that a new subscriber starts it again.
             let mut asking = self.asking();
             if self.sender.receiver_count() == 0 {
                 *asking = Asking::default();

@@ -39,7 +39,7 @@ pub enum Submitted {
     Unknown(String),
     /// It is not there, and may be taken later: why.
     Later(String),
-    /// The same, because somebody may not have so many jobs at once: fewer of an array may be taken.
+    /// The same, because the user's limit of concurrent jobs is reached: fewer of an array may be taken.
     TooMany(String),
     /// There is no `sbatch`.
     Absent(String),
@@ -129,7 +129,7 @@ const LATER: [&str; 9] = [
     "Unable to resolve",
 ];
 
-/// The same for a limit of how many jobs somebody may have.
+/// The same for a limit of jobs per user.
 const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "MaxJobCount"];
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::process::How;
 const SIGNALLED: i32 = 128;
 const LAST_SIGNAL: i32 = 31;
 
-/// What a person is told of the end, where it is not simply the end of the command.
+/// Message for the user about the end, where it is not simply the end of the command.
 pub struct ExitMeaning {
     pub what: &'static str,
     pub cause: Option<String>,

@@ -2,7 +2,8 @@
 //!
 //! Inside a command finds the project and the inputs read-only and its output folder writable, all at their own paths; the
 //! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
-//! their names, so that no process list shows a value. It runs as who runs this program, so that what it writes is theirs.
+//! their names, so that no process list shows a value. It runs as the user of this program, so that this user owns the files it
+//! writes.
 
 mod exit_meaning;
 mod images;
@@ -49,7 +50,7 @@ const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 #[derive(Debug)]
 pub struct TaskContainer {
     container: Container,
-    /// Whether somebody chose the container's name: then it may be taken.
+    /// Whether the user chose the container's name: then it may be taken.
     is_named: bool,
     state: PathBuf,
     count: AtomicU32,
@@ -75,7 +76,7 @@ impl TaskContainer {
             let (program, image) = (container.program().to_owned(), container.image.clone());
             let images = Arc::clone(images);
             let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
-            // From here on by its id: nobody can put another image under the name meanwhile.
+            // From here on by its id: the image under the name may be replaced meanwhile.
             container.image = found.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
         }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();

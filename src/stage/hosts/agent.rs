@@ -17,10 +17,10 @@ use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
 use crate::process::Watchdog;
 use crate::runner::Lease;
 
-/// How long servers may drain when nobody is there any more for whom they would.
+/// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
 
-/// What a guard is given: what its run says, and how it answers.
+/// The input of a guard: the run's messages, and the channel for its answers.
 pub struct AgentInput {
     pub orders: AgentOrders,
     /// Ends when the connection does.

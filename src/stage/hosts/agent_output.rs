@@ -1,4 +1,4 @@
-//! What a person is told when a host cannot be used, fails, or is lost.
+//! Messages for the user when a host cannot be used, fails, or is lost.
 
 use std::path::Path;
 
@@ -81,12 +81,12 @@ pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failu
     }
 }
 
-/// A host's servers failed, as the host itself tells it.
+/// A host's servers failed, as the host itself reports it.
 pub fn failed(place: &HostPlace, failure: Failure) -> Failure {
     Failure { what: format!("host {}: {}", place.name, failure.what), ..failure }
 }
 
-/// Of all logs that a host's servers have: that of the first, unless only others say something.
+/// Of all logs of a host's servers: that of the first, unless only others have content.
 fn last_lines(log: &Path) -> Vec<String> {
     let own = process::tail(log, TAIL);
     if !own.is_empty() {

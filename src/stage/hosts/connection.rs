@@ -19,17 +19,17 @@ const GREETING: Duration = Duration::from_secs(40);
 const LEAVES: Duration = Duration::from_secs(3);
 /// How long a guard may take to kill what it has.
 const KILLS: Duration = Duration::from_secs(15);
-/// How many of a connection's last words are kept.
+/// How many of a connection's last lines are kept.
 const LAST_WORDS: usize = 20;
 
-/// What a host's link tells the crew.
+/// What a host's link reports to the crew.
 pub enum HostEvent {
     Hello(Vec<HostProblem>),
     Told(Event),
     Ready(Vec<Endpoint>),
-    /// The last: all is over there.
+    /// The last: all has finished there.
     Ended(Box<Result<Done, Failure>>),
-    /// The last: nobody knows what is there.
+    /// The last: the state of the host is unknown.
     Lost(HostLost),
 }
 
@@ -46,7 +46,7 @@ pub struct HostLost {
     pub was_greeted: bool,
 }
 
-/// What the crew tells a link to pass on.
+/// What the crew sends through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     Go,
@@ -125,7 +125,7 @@ impl HostConnection {
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
                     Some(HostCommand::Go) => drop(mouth.send(spec::GO.to_owned())),
-                    // Nothing has started there, and nothing will without a word from us.
+                    // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !ear.was_greeted => return ear.lost(),
                     Some(HostCommand::Stop) => drop(mouth.send(spec::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
@@ -136,7 +136,7 @@ impl HostConnection {
                 },
                 _ = beat.tick() => {
                     let _ = mouth.send(spec::BEAT.to_owned());
-                    // It may be we who had no time to listen.
+                    // The delay may be on our side: read what has arrived before judging.
                     self.listen(&mut hear, &mut ear);
                     let patience = if ear.was_greeted { SILENT } else { GREETING };
                     if ear.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
@@ -157,7 +157,7 @@ impl HostConnection {
     }
 
     fn hear(&self, line: &str, ear: &mut Ear) {
-        // A shell's own greeting, say.
+        // For example a shell's own greeting.
         let Ok(said) = serde_json::from_str::<AgentMessage>(line) else { return };
         (ear.heard, ear.since) = (Timestamp::now(), Instant::now());
         match said {

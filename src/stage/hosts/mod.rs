@@ -11,9 +11,10 @@
 //!
 //! # What holds, whatever happens
 //!
-//! - Nothing starts anywhere before every host has been greeted; everything that is wrong with any of them is said at once.
-//! - A guard that hears nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard that
-//!   is killed has a warden, as a run has.
+//! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
+//! - A guard that hears nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
+//! that
+//! is killed has a watchdog, as a run has.
 //! - A host that is not heard for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are stopped.
 //! - Secrets go over the connection, never onto a command line.
 
@@ -38,7 +39,7 @@ pub use ask::ask_host;
 pub use host_place::typed;
 pub use spec::{AgentMessage, AgentOrders};
 
-/// How often each side says that it is there.
+/// Interval of each side's heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
 /// A host that has said nothing for so long is lost.
 const SILENT: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
-//! Servers that are to be used as they are: asked about everything that a benchmark needs of them, before it begins.
+//! Servers that are used as they are: queried for everything that a benchmark needs, before it begins.
 //!
-//! All servers are asked at once, and everything that is wrong with any of them is said at once.
+//! All servers are queried at once, and all their problems are reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct ExpectedServer {
     pub inputs: Vec<(String, String)>,
     /// Of those that will be read.
     pub outputs: Vec<(String, String)>,
-    /// The server's version, as ServerMetadata tells it: whole, or its beginning (`2.51`).
+    /// The server's version, as ServerMetadata reports it: whole, or its beginning (`2.51`).
     pub version: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl ExpectedServer {
         };
         Self {
             models: vec![bench.model.clone()],
-            // Who measures latency wants to see tokens come, unless they say that they do not.
+            // Latency measurements stream by default, unless the manifest disables it.
             streaming: match (bench.scenario, bench.request.streaming) {
                 (_, Some(true)) | (Scenario::Server | Scenario::Interactive | Scenario::SingleStream, None) => {
                     Some(true)
@@ -64,7 +64,7 @@ struct Problem {
     hint: Option<String>,
 }
 
-/// What a server told of itself.
+/// What a server reported about itself.
 #[derive(Debug, Default)]
 struct Told {
     server: Option<ServerMetadataResponse>,
@@ -283,7 +283,8 @@ fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Proble
     Some(Problem { what: format!("`{}` {what}", config.name), hint: Some(hint.to_owned()) })
 }
 
-/// All servers must serve the same: each that differs from the first that has the model says in which fields.
+/// All servers must serve the same model: the error lists the fields in which a server differs from the first that has the
+/// model.
 fn compare(endpoints: &[Endpoint], told: &mut [Told]) {
     let mut references: BTreeMap<String, (usize, BTreeMap<String, String>)> = BTreeMap::new();
     for (index, told) in told.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! `weights:` — a checkpoint in the output folder, every file held against its size and digest.
+//! `weights:` — a checkpoint in the output folder, every file checked against its size and digest.
 //!
 //! ```text
 //!  hf:    index of the repository ─→ fetch (hf, or we) ─→ hold each file against it ─→ weights.json
@@ -155,7 +155,7 @@ async fn with_hf(
     errand.run(command).await.map(drop)
 }
 
-/// Holds files that somebody else fetched against the index.
+/// Checks files that were fetched elsewhere against the index.
 async fn check_all(
     errand: &TaskContext,
     wanted: &[ExpectedFile],
