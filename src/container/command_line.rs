@@ -112,7 +112,7 @@ fn visible(sees: &Sees) -> String {
     sees.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What the command needs, then what was asked for; each once.
+/// What the command needs, then what was requested; each once.
 fn mounts(container: &Container, sees: &Sees) -> Vec<String> {
     let mut mounts: Vec<String> = Vec::new();
     for mount in sees.mounts.iter().chain(&container.mounts) {

@@ -87,7 +87,7 @@ pub struct Sees {
     pub stop_after: u32,
 }
 
-/// What an engine cannot do that is asked for all the same: what, and what to do about it.
+/// A request that the engine does not support: the feature, and what to do about it.
 pub fn contradictions(container: &Container) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     let word = container.engine.word();

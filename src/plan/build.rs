@@ -21,17 +21,17 @@ use crate::manifest::{
 /// A task whose needs are still indices of instances.
 pub struct Built {
     pub task: Task,
-    /// The rendered stage, where it is held against others.
+    /// The rendered stage, where it is checked against others.
     pub node: Option<Node>,
     pub needs: BTreeMap<usize, Edge>,
-    /// The manifest says `cache: true`.
+    /// The manifest has `cache: true`.
     pub is_cached: bool,
 }
 
 /// Why one task needs another.
 pub struct Edge {
     pub data: bool,
-    /// The text that says so.
+    /// The text of the message.
     pub place: Span,
 }
 
@@ -48,7 +48,7 @@ struct Rendering<'a> {
     scope: Arc<Scope>,
     seen: Arc<TouchedReferences>,
     needs: BTreeMap<usize, Edge>,
-    /// Places where a skipped stage was asked for, and which.
+    /// Places that refer to a skipped stage, and which.
     skipped: Vec<(Span, TaskId, String)>,
 }
 
@@ -179,8 +179,8 @@ impl Rendering<'_> {
         Node::new(node.span.clone(), Tree::Map(out))
     }
 
-    /// The value of a key. A key whose expression is `none` is not given. An empty one that somebody wrote is, and so is one that
-    /// is empty because a stage is skipped: that is told where it cannot be done without.
+    /// The value of a key. A key whose expression is `none` is not given. An explicit empty value is, and so is one that
+    /// is empty because a stage is skipped: that is reported where a value is required.
     fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
         let before = self.skipped.len();
         let rendered = self.node(node, found);
@@ -251,7 +251,7 @@ fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, St
     check(node, stage_shape(), &path, &stage.entry.key, Templates::Done, &mut wrong);
     for one in wrong.into_list() {
         let place = one.primary.as_ref().map(|label| label.span.range());
-        // `none` where a value must be, because a skipped stage was asked for it: say that instead.
+        // `none` where a value must be, because the expression refers to a skipped stage: report that instead.
         let because = skipped.iter().find(|(span, ..)| {
             place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
         });
@@ -344,7 +344,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
 }
 
 fn retry(given: Retry) -> Result<RetryRule, String> {
-    /// Who lowers a number has its end; who counts says how often.
+    /// Lowering a number ends by itself; otherwise the manifest sets the count.
     const ENOUGH: u32 = 100;
     Ok(RetryRule {
         times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),

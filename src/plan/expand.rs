@@ -1,4 +1,4 @@
-//! The door: a manifest → a plan, or every mistake that only shows once expressions are computed.
+//! Entry point: a manifest → a plan, or every error that only shows once expressions are computed.
 //!
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
 //! they could run (here). Nothing recurses over the graph.
@@ -24,7 +24,7 @@ const SHOWN: usize = 6;
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
-/// Every mistake of every stage at once, each with its place in the YAML.
+/// Every error of every stage at once, each with its place in the YAML.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     let mut found = Diagnostics::new();
     let expressions = Expressions::new();

@@ -19,7 +19,7 @@ pub struct Plan {
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.
     pub of_environment: BTreeMap<String, String>,
-    /// Each word of the command line, and the stages that look at what it sets.
+    /// Each option of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.
     pub tasks: Vec<Task>,
@@ -109,7 +109,7 @@ impl Task {
         }
     }
 
-    /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for
+    /// Whether its key determines its output, so that of two tasks with equal keys one is enough. Not so for
     /// measurements and commands: they may be repeated on purpose.
     pub const fn is_its_key(&self) -> bool {
         matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)

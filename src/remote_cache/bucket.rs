@@ -93,7 +93,7 @@ impl Bucket {
         }
     }
 
-    /// Puts it if nobody has; `false`: somebody has.
+    /// Puts it if it is not there; `false`: it is there already.
     pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.create(name, bytes).await,
@@ -126,7 +126,7 @@ impl Bucket {
     }
 }
 
-/// Something large on its way; nobody sees it before it is finished.
+/// A large upload in progress; it is invisible before it is finished.
 #[derive(Debug)]
 pub(super) enum BucketUpload {
     Folder(folder::FolderUpload),

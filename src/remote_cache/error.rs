@@ -61,7 +61,7 @@ pub(super) fn told(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     let text = plain(&text);
-    // Before that stands which request it was, with an address that nobody can do anything about.
+    // The text before it is the request, with an address that is of no use to the user.
     let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
     cause.trim_end_matches(':').to_owned()
 }

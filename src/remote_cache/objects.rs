@@ -42,7 +42,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Asks nobody anything yet. Credentials are what the environment, its files or the machine's role say.
+    /// Sends no request yet. Credentials come from the environment, its files or the machine's role.
     pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, RemoteCacheError> {
         // Another part of the program may have said so before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -173,7 +173,7 @@ fn trouble(error: &Error) -> RemoteCacheError {
     match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
         _ if is_refused => RemoteCacheError::Denied(text),
-        // A bucket that is not there, or credentials that nobody has: no other request would fare better.
+        // A missing bucket, or missing credentials: no other request would fare better.
         _ => RemoteCacheError::Away(text),
     }
 }

@@ -19,7 +19,7 @@ where
     }
 }
 
-/// Work with its limit. When that is over it is asked to stop, waited for, and has failed whatever it says.
+/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
 pub async fn within(
     limit: Option<Duration>,
     stop: &Stop,

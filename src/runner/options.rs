@@ -10,7 +10,7 @@ use crate::store::{FileStamp, TaskKey};
 
 use super::remote_outputs::RemoteOutputs;
 
-/// Where events go: the journal first, then everybody else.
+/// Where events go: the journal first, then all other receivers.
 pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What a task is to this run.

@@ -1,4 +1,4 @@
-//! What a task was made from, all the way down: for those who write it down beside their output.
+//! What a task was made from, including indirect inputs: for stages that record it beside their output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

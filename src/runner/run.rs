@@ -30,7 +30,7 @@ enum Msg {
     Asked(Ix, Option<Box<FetchedOutput>>),
     Ready(Ix, Vec<Endpoint>),
     Tried(Ix, AttemptOutcome),
-    /// The pause before the next try is over.
+    /// The pause before the next try has ended.
     Again(Ix),
     /// The same, when the next try has another key.
     Anew(Ix),
@@ -270,7 +270,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.keyed[ix as usize] = Some(keyed);
     }
 
-    /// Everything that may start in this moment: those that could be one job array are told of each other.
+    /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
         let seats = Batches::new(&self.run, &mut self.parties).seats(&tasks);
@@ -439,7 +439,7 @@ impl<W: TaskExecutor> Runner<W> {
         let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
         let tries = 1 + rule.map_or(0, |r| r.times);
-        // Without its server a new try would have nobody to talk to.
+        // Without its server a new try would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
@@ -489,7 +489,7 @@ impl<W: TaskExecutor> Runner<W> {
                     self.fail(ix, running.attempt, *failure, seconds);
                 }
             }
-            // Found dead when it was asked to stop: those that failed have failed because of it.
+            // Found dead at the stop request: those that failed have failed because of it.
             Err(failure)
                 if failure.kind == FailureKind::Service && !self.stop.is_asked() && self.a_dependent_failed(ix) =>
             {

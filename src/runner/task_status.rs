@@ -19,8 +19,8 @@ pub struct TaskStatus {
     pub record: Option<Arc<TaskRecord>>,
 }
 
-/// Every step that is part of `options`, in the plan's order. `elsewhere` is asked for what is not here; the digest of an output
-/// that it knows is what the keys downstream are worked out with, and a record that it gives is here from then on.
+/// Every step that is part of `options`, in the plan's order. `elsewhere` is queried for what is not here; the keys downstream
+/// use the digest of an output that it knows, and a record that it gives is here from then on.
 pub fn standings(
     plan: &Plan,
     work: &impl TaskExecutor,

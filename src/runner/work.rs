@@ -17,12 +17,12 @@ use super::origins::Upstream;
 /// What performs tasks. One implementation in the product (`stage::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
-    /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.
+    /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
-    /// What a task's output depends on beside what the manifest says: the version of the stage's own code, facts of the
+    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the
     /// machine.
-    /// Part of the key; quick, unless the task has a container: then its image is asked for.
+    /// Part of the key; quick, unless the task has a container: then its image is looked up.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()

@@ -43,8 +43,8 @@ pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) 
     found
 }
 
-/// What a crash cut off: files and links that were being replaced, and output folders of tries that did not end (no record
-/// names them, nobody was shown them, nothing continues in them).
+/// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
+/// names them, they were never shown, nothing continues in them).
 pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
     let named = shelf.named_folders();
     let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
@@ -77,7 +77,7 @@ pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
 }
 
 /// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
-/// tells of such a crash.
+/// shows such a crash.
 pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
     let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
     items

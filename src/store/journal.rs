@@ -93,7 +93,7 @@ pub fn runs(home: &Home) -> Vec<RunId> {
 }
 
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
-/// clock did meanwhile, because the last name is how a crash is noticed. For who holds the lock.
+/// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &Home) -> RunId {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
     name_after(last_run(home), &now)

@@ -34,12 +34,12 @@ pub struct ProjectLock {
 #[derive(Debug)]
 pub enum LockAttempt {
     Yes(ProjectLock),
-    /// Somebody else has it; who, if it could be read.
+    /// Another process has it; which one, if it could be read.
     No(Option<LockHolder>),
 }
 
 impl ProjectLock {
-    /// Never waits. `name` is asked only when the lock has been taken, so that names of runs follow the order of runs.
+    /// Never waits. `name` is called only when the lock has been taken, so that names of runs follow the order of runs.
     pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
@@ -63,7 +63,7 @@ impl ProjectLock {
         Ok(LockAttempt::Yes(Self { file, unprotected, run }))
     }
 
-    /// Who holds the lock now, if anybody does. Takes it for an instant if it is free.
+    /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
     pub fn holder(home: &Home) -> Option<LockHolder> {
         let mut file = File::open(home.lock()).ok()?;
         match file.try_lock_shared() {

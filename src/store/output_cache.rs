@@ -250,7 +250,8 @@ impl OutputCache {
         }
     }
 
-    /// Everything recorded so far reaches the disk, then a line says so. One `syncfs` for all: thousands of small outputs would
+    /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
+    /// outputs would
     /// each cost an `fsync` of 2–3 ms.
     pub fn sync(&self) -> Result<(), PathError> {
         let path = self.home.records();

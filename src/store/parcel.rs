@@ -42,7 +42,7 @@ impl ParcelItem {
 }
 
 impl OutputCache {
-    /// What a record says is in its folder.
+    /// What is in a record's folder, according to the record.
     pub fn items(&self, record: &TaskRecord) -> Result<Vec<ParcelItem>, PathError> {
         let folder = self.folder(record);
         let item = |entry: &super::outputs::OutputEntry| {

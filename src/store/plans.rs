@@ -27,14 +27,14 @@ pub struct PlanSources {
     pub sources: Vec<(PathBuf, Digest)>,
     /// Files that would have been read first, had they been there.
     pub absent: Vec<PathBuf>,
-    /// Environment variables that were asked for.
+    /// Environment variables that the plan reads.
     pub env: Vec<(String, Option<String>)>,
 }
 
 /// All that has to be unchanged for a whole run to be a no-op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rest {
-    /// The events that tell of it, one JSON object a line: what a run that looks at every task would say.
+    /// The events that report it, one JSON object a line: those that a run that looks at every task would emit.
     pub told: String,
     pub look_at: Vec<(PathBuf, FileStamp)>,
 }

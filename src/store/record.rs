@@ -38,7 +38,7 @@ pub struct TaskRecord {
     pub boot: Digest,
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.
     pub(super) entries: Vec<OutputEntry>,
-    /// The key, parsed only when somebody asks why.
+    /// The key, parsed only when an explanation needs it.
     pub(super) fields: Box<RawValue>,
 }
 

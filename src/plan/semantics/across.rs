@@ -1,4 +1,4 @@
-//! Flags of one stage held against those of another: what a server is told to do, and what its engine was built for.
+//! Flags of one stage checked against those of another: a server's settings, and what its engine was built for.
 
 use std::collections::HashMap;
 

@@ -53,7 +53,7 @@ impl Look<'_> {
         }
     }
 
-    /// Without `loadgen` two scenarios mean nothing. Says whether that was told.
+    /// Without `loadgen` two scenarios mean nothing. Returns whether that was reported.
     pub(super) fn is_loadgens(&mut self, bench: &Bench) -> bool {
         let is_theirs = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if is_theirs {

@@ -11,7 +11,7 @@ use crate::runner::work::TaskExecutor;
 use crate::store::TaskRecord;
 
 impl<W: TaskExecutor> Runner<W> {
-    /// Asks for an output, if there is anybody to ask; the answer comes as a message.
+    /// Requests an output, if there is a remote cache; the answer comes as a message.
     pub(super) fn ask(&self, ix: Ix, keyed: &Keyed) -> bool {
         let Some(shared) = self.options.shared.clone() else { return false };
         let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
