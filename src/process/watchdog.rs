@@ -1,12 +1,12 @@
 //! Cleans up when the runner itself is killed.
 //!
 //! A runner that gets KILL cannot stop its children, and asking the kernel to do it (`PR_SET_PDEATHSIG`) would need a
-//! hook in every child. So each run has one warden: a second process of our own program, in its own process group,
+//! hook in every child. So each run has one watchdog: a second process of our own program, in its own process group,
 //! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
 //! watchdog then ends every registered group, and everything on the machine whose environment names the run (that
 //! covers processes that left their group, and processes that were started but not yet registered).
 //!
-//! The warden holds the project's lock as its standard output, so no other run starts before it is done.
+//! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes whose runner is gone.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the warden end everything.
+/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the watchdog end everything.
 #[derive(Debug)]
 pub struct Watchdog {
     pipe: File,
@@ -44,7 +44,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts `exe __warden RUN`. `hold` stays open in the warden for as long as it lives.
+    /// Starts `exe __warden RUN`. `hold` stays open in the watchdog for as long as it lives.
     pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let expression = duct::cmd(exe, ["__warden", run.as_str()])
@@ -53,7 +53,7 @@ impl Watchdog {
             .stderr_null()
             .unchecked()
             .before_spawn(|warden| {
-                // The marks of an outer run must not make that run's warden end this one before it has done its work.
+                // The marks of an outer run must not make that run's watchdog end this one before it has done its work.
                 for name in [HOME, RUN, TASK, orphans::MARK] {
                     warden.env_remove(name);
                 }
@@ -95,7 +95,7 @@ impl Watchdog {
         }
     }
 
-    /// The run has ended in order: the warden goes without touching anything. Blocks until it is gone.
+    /// The run has ended in order: the watchdog goes without touching anything. Blocks until it is gone.
     pub fn finish(self) {
         let Self { pipe, handle, pid } = self;
         let _ = (&pipe).write_all(b"bye\n");
@@ -105,7 +105,7 @@ impl Watchdog {
     }
 }
 
-/// The warden's whole life. Returns when the run said `bye`, or when nothing of it is left.
+/// The watchdog's whole life. Returns when the run said `bye`, or when nothing of it is left.
 pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

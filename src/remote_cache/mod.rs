@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
-//! runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if there is none yet
+//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if there is none yet
 //! ```
 //!
 //! # What is in a store

@@ -7,7 +7,7 @@
 //!   number       the batch system's number for it, once that is known
 //!   claim        made by the job that works on it: a second one with the same task ends at once
 //!   events       what happens, one JSON line each
-//! beat         counts up while a run waits for the job
+//!   beat         counts up while a run waits for the job
 //!   alive        counts up while the job's own program runs
 //!   cancel       it is to end
 //!   ended.json   how it ended, published whole

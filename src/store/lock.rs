@@ -1,6 +1,6 @@
 //! One writer for each project.
 //!
-//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's warden
+//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's watchdog
 //! holds it too, so after a `kill -9` of the runner the next run starts only when the orphans are gone. On a cluster
 //! filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for ever.
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! .regatta/
-//!   lock                 held (flock) by the run that may write; says which run and which process
+//!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved

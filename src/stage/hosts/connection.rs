@@ -22,7 +22,7 @@ const KILLS: Duration = Duration::from_secs(15);
 /// How many of a connection's last lines are kept.
 const LAST_WORDS: usize = 20;
 
-/// What a host's link reports to the crew.
+/// What a host's link reports to the coordinator.
 pub enum HostEvent {
     Hello(Vec<HostProblem>),
     Told(Event),
@@ -46,7 +46,7 @@ pub struct HostLost {
     pub was_greeted: bool,
 }
 
-/// What the crew sends through a link.
+/// What the coordinator sends through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     Go,
@@ -94,7 +94,7 @@ impl HostConnection {
     }
 
     fn tell(&self, news: HostEvent) {
-        // A crew that is gone has no use for it.
+        // A coordinator that is gone has no use for it.
         let _ = self.news.send((self.index, news));
     }
 

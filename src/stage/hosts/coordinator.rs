@@ -316,7 +316,7 @@ enum Heed {
     Later,
 }
 
-/// The environment of a guard: it is remote, and has no other hosts.
+/// The `host` setting for a guard: it is the remote place already, and has no other hosts.
 fn alone() -> String {
     r#"{"ssh":[]}"#.to_owned()
 }
