@@ -1,4 +1,4 @@
-//! Turns a command and what it may see into the words of docker, podman, enroot or apptainer. Pure data in, pure data out.
+//! Turns a command and what it may see into a command line of docker, podman, enroot or apptainer. Pure data in, pure data out.
 //!
 //! One entry point for all code that starts something in a container: servers of Triton with all their ranks, and the commands
 //! of

@@ -140,7 +140,7 @@ fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> D
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
     path.push(name(first));
-    // Nobody reads a circle of thousands: its beginning and its end are enough to cut it.
+    // A circle of thousands is not readable: its beginning and its end are enough to cut it.
     let long = circle.len() > 2 * SHOWN;
     if long {
         path.splice(SHOWN..path.len() - SHOWN, ["…"]);

@@ -1,4 +1,4 @@
-//! Servers that a task talks to and that its run does not start: attached ones, and those that a target names.
+//! Servers that a task uses and that its run does not start: attached ones, and those that a target names.
 //!
 //! Such a server may be another one tomorrow at the same address, so that what was measured there is measured again.
 

@@ -56,7 +56,7 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
-    /// JSON of the [`Endpoint`]s that it talks to and that the run does not start. With `cache`, what they are is part of the key.
+    /// JSON of the [`Endpoint`]s that it uses and that the run does not start. With `cache`, what they are is part of the key.
     pub external: Option<String>,
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,
@@ -95,7 +95,7 @@ impl Task {
         }
     }
 
-    /// Servers that it talks to and that the run does not start; empty for most tasks.
+    /// Servers that it uses and that the run does not start; empty for most tasks.
     pub fn external(&self) -> Vec<Endpoint> {
         self.external.as_deref().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }

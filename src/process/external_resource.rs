@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
 pub fn orders(outliving: &ExternalResource) -> Vec<Vec<String>> {
     match outliving {
-        // `rm -f` alone would ask first and wait.
+        // `rm -f` alone would request a graceful stop first and wait.
         ExternalResource::Container { program, name } => {
             [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
         }

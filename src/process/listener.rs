@@ -1,4 +1,4 @@
-//! Who listens on a port.
+//! Which process listens on a port.
 
 use std::fs;
 

@@ -60,7 +60,7 @@ pub fn adopted() -> Vec<i32> {
         let children = procfs::children();
         let known_dead = dead.len();
         let living = living_strangers(children, &mut dead);
-        // Whoever died since the list was read may have left us children that are not in it.
+        // A process that died since the list was read may have left us children that are not in it.
         if dead.len() == known_dead {
             return living;
         }

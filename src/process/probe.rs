@@ -36,7 +36,7 @@ impl ProbeResult {
     }
 }
 
-/// Asks. Blocks for at most `limit`.
+/// Sends the query. Blocks for at most `limit`.
 pub fn probe<I>(argv: I, limit: Duration) -> ProbeResult
 where
     I: IntoIterator,

@@ -36,7 +36,7 @@ impl ProcessGroup {
                 .any(|&pid| procfs::variable(pid, orphans::MARK).is_some_and(|mark| mark == self.mark))
     }
 
-    /// Whoever is left and alive: looks at all processes.
+    /// All processes that are left and alive: looks at all processes.
     fn living(&self) -> Vec<i32> {
         orphans::adopted();
         let me = Pid::as_raw(Some(getpid()));
@@ -52,7 +52,7 @@ impl ProcessGroup {
         procfs::all().into_iter().filter(ours).collect()
     }
 
-    /// Ends whoever is left, and names them.
+    /// Ends all processes that are left, and names them.
     pub async fn end(&self, grace: Duration) -> Vec<Leftover> {
         if self.may_be_left() { end(|| self.living(), grace).await } else { Vec::new() }
     }
@@ -98,7 +98,7 @@ impl Ending {
         for raw in living {
             let Some(pid) = Pid::from_raw(raw) else { continue };
             let new = !self.found.contains_key(&raw);
-            // Who is on its way out by itself was not left running.
+            // A process that was already ending by itself was not left running.
             if new && procfs::stat(raw).is_some_and(|stat| !stat.leaving) {
                 self.found.insert(raw, procfs::command(raw));
             }

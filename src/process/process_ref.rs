@@ -32,7 +32,7 @@ impl ProcessRef {
         procfs::variable(self.pid, name)
     }
 
-    /// Asks it to end, with its whole group if it leads one.
+    /// Sends it TERM, with its whole group if it leads one.
     pub fn terminate(&self) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
         // ESRCH: it is gone, which is what we want.
@@ -43,7 +43,7 @@ impl ProcessRef {
     }
 }
 
-/// The children of a process. Who looks while a thread of it ends may miss some of them, and sees them the next time:
+/// The children of a process. If a thread of it ends meanwhile, some of them may be missing until the next call:
 /// each thread has a list of its own, and the lists are read one after the other.
 pub fn children(pid: i32) -> Vec<ProcessRef> {
     procfs::children_of(pid).into_iter().filter_map(ProcessRef::of).collect()

@@ -76,10 +76,10 @@ pub fn command(pid: i32) -> String {
 /// `cmdline` or `environ` of a process; nothing if it has none, is gone, or belongs to another user.
 ///
 /// Between its old memory and its new arguments a process that becomes another program has neither: for some
-/// microseconds, or for as long as it waits for a core. Who believed that would take it for a stranger.
+/// microseconds, or for as long as it waits for a core. An empty answer in that time would hide what the process is.
 fn settled(pid: i32, name: &str) -> Vec<u8> {
     const LOOKS: u32 = 200;
-    /// Who is being given theirs one after the other has none at first.
+    /// A process that is about to receive its arguments has none at first, so one empty answer is not enough.
     const SURE: u32 = 5;
     let mut times_empty = 0;
     for _ in 0..LOOKS {

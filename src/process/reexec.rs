@@ -19,7 +19,8 @@ pub fn first_line() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Goes on as this same program with other words, more variables, and without those that begin with one of `without`. Returns only
+/// Goes on as this same program with other arguments, more variables, and without those that begin with one of `without`.
+/// Returns only
 /// when that fails.
 pub fn go_on_as(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
     let own = std::env::vars_os().filter(|(name, _)| {

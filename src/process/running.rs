@@ -1,8 +1,8 @@
 //! A command that runs.
 //!
 //! Waiting costs no thread: the kernel's handle for the process (`pidfd`) becomes readable when it ends. Output goes
-//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. Nobody ever
-//! waits for the end of that pipe, because a background process may hold it open.
+//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. The end of that
+//! pipe is never awaited, because a background process may hold it open.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -31,7 +31,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
-/// Runs a command to its end: its own, or the one that `stop` asks for.
+/// Runs a command to its end: its own, or the one that `stop` requests.
 pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<ProcessExit, SpawnError> {
     if stop.is_asked() {
         return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
@@ -133,7 +133,7 @@ impl Running {
         Pid::as_raw(Some(self.family.group))
     }
 
-    /// Both ends of the conversation, once, with a command that [`ProcessCommand::talks`].
+    /// Both ends of the pipes, once, with a command that [`ProcessCommand::talks`].
     pub fn talk(&mut self) -> Option<(LineWriter, LineReader)> {
         self.talk.take()
     }
@@ -176,7 +176,7 @@ impl Running {
                 match self.handle.try_wait() {
                     Ok(Some(output)) => self.note(output.status),
                     Ok(None) => {}
-                    // Somebody else took the exit status (ECHILD). It has ended, and not well for all we know.
+                    // Another waiter took the exit status (ECHILD). It has ended; a success is not known.
                     Err(_) => self.note(ExitStatus::from_raw(1 << 8)),
                 }
             }
@@ -192,7 +192,7 @@ impl Running {
         });
     }
 
-    /// Waits for the end, then ends whoever it left behind.
+    /// Waits for the end, then ends all processes that it left behind.
     pub async fn wait(mut self) -> ProcessExit {
         let how = self.ended().await;
         let seconds = self.seconds();
@@ -201,7 +201,7 @@ impl Running {
         ProcessExit { how, seconds, leftovers }
     }
 
-    /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `ProcessExit::how` is its own end.
+    /// TERM to the group, KILL after the grace, or at once when `stop` requests that. `ProcessExit::how` is its own end.
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_now() && self.ended.is_none() {
@@ -304,7 +304,7 @@ impl Pump {
         let _ = self.log.write_all(&self.redactor.push(bytes));
     }
 
-    /// What is in the pipe now. Reads past the runtime, which may not have heard yet that there is something.
+    /// What is in the pipe now. Bypasses the runtime, which may not have noticed yet that there is something.
     fn drain(&mut self) {
         let mut moved = 0;
         while self.open && moved < LAST_WORDS {

@@ -1,4 +1,4 @@
-//! The words of `ssh`, and what its complaints mean. Pure.
+//! The arguments of `ssh`, and what its error messages mean. Pure.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +9,7 @@ pub struct Ssh {
     /// `user@host`, or a name of ssh's config.
     pub destination: String,
     pub port: Option<u16>,
-    /// A person's own words. They come first, so they win over ours.
+    /// The user's own options. They come first, so they win over ours.
     pub args: Vec<String>,
 }
 

@@ -105,7 +105,7 @@ impl Watchdog {
     }
 }
 
-/// The watchdog's whole life. Returns when the run said `bye`, or when nothing of it is left.
+/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left.
 pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;

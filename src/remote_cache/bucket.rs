@@ -73,7 +73,7 @@ impl Bucket {
         }
     }
 
-    /// Some of it. That it is there, a record has said.
+    /// A part of it. A record has shown that it is there.
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
         let gone = || RemoteCacheError::Damaged {
             object: name.to_owned(),

@@ -42,7 +42,7 @@ struct Queue {
 pub(super) struct RemoteCacheInner {
     pub bucket: Bucket,
     pub shelf: Arc<OutputCache>,
-    /// As a person knows it.
+    /// The name for the user.
     pub address: String,
     pub lanes: Arc<Semaphore>,
     /// Large files that are sent at once: each has several parts in memory.
@@ -81,7 +81,7 @@ pub(super) enum Of {
 pub struct Unsent(pub u64);
 
 impl RemoteCache {
-    /// Asks the store nothing yet. Must be called on a runtime: outputs are sent from there.
+    /// Sends no request to the store yet. Must be called on a runtime: outputs are sent from there.
     pub fn new(
         address: &Address,
         plan: &Plan,
@@ -148,7 +148,7 @@ impl RemoteCache {
         Unsent(self.inner.left.load(Ordering::Relaxed) + self.inner.unsent.load(Ordering::Relaxed))
     }
 
-    /// As a person knows it.
+    /// The name for the user.
     pub fn address(&self) -> &str {
         &self.inner.address
     }

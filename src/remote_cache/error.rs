@@ -20,7 +20,7 @@ pub enum RemoteCacheError {
 }
 
 impl RemoteCacheError {
-    /// Whether asking again, for something else, would end the same way.
+    /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Denied(_))
     }

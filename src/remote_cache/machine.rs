@@ -37,7 +37,7 @@ impl Machine {
         let runs_programs = matches!(task.kind, ActionKind::Shell | ActionKind::Engine);
         if runs_programs {
             facts.insert("arch".to_owned(), self.arch.clone());
-            // A container brings its own system, and its image is part of the key.
+            // A container contains its own system, and its image is part of the key.
             if task.container.is_none() {
                 facts.insert("system".to_owned(), self.system.clone());
             }

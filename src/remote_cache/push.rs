@@ -1,4 +1,4 @@
-//! From this project into the store: files first, the record last. Who finds a record finds every file that it names.
+//! From this project into the store: files first, the record last. A reader that finds a record finds every file that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::store::{ParcelItem, TaskRecord, leads_out};
 pub(super) enum Pushed {
     /// Bytes that were sent: those of files that were not there yet.
     New { sent: u64 },
-    /// Somebody had put it there before.
+    /// It was there before.
     There,
     /// It is of no use elsewhere, or must not leave: why.
     Stays(String),

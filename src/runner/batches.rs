@@ -48,7 +48,7 @@ impl Drop for BatchSlot {
     }
 }
 
-/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, in the same words.
+/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, with the same settings.
 pub(super) struct Batches<'a> {
     run: &'a RunId,
     /// Parties of this run so far.
@@ -81,7 +81,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// Whether two tasks ask another machine for the same. Services are one by one: each is waited for.
+/// Whether two tasks request the same of another machine. Services are one by one: each is waited for.
 fn is_company(one: &Task, other: &Task) -> bool {
     one.host.is_some()
         && one.lifetime == Lifetime::Step

@@ -133,7 +133,7 @@ pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
     }
 }
 
-/// Why a task has to run, in words; never empty.
+/// Why a task has to run, as text; never empty.
 pub(super) fn reasons(
     plan: &Plan,
     task: &Task,

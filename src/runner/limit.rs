@@ -1,4 +1,4 @@
-//! What holds a stage's work in bounds: its `timeout`, and a wall around its panics. From when time counts is for whoever calls this to know.
+//! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
 use std::pin::pin;

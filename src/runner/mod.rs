@@ -9,7 +9,7 @@
 //!             └── Over ←── attempt: folder, perform, check, hash, accept ←┘
 //! ```
 //!
-//! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
+//! `predict` takes the same decisions without doing anything; it is what `regatta plan` prints.
 
 mod attempt;
 mod batches;

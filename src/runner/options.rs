@@ -18,9 +18,9 @@ pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 pub enum TaskRole {
     /// Run it if it is not done.
     Run,
-    /// Somebody needs it, and it must be done already (`--only`).
+    /// Another task needs it, and it must be done already (`--only`).
     Restore,
-    /// Nobody in this run needs it.
+    /// No task in this run needs it.
     Out,
 }
 
@@ -37,7 +37,7 @@ pub struct RunOptions {
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
     pub shared: Option<Arc<dyn RemoteOutputs>>,
-    /// Who may refuse an output.
+    /// The check that may refuse an output.
     pub gate: OutputGate,
 }
 
@@ -47,7 +47,7 @@ pub struct RunSummary {
     pub tally: TaskTally,
     pub failures: Vec<(TaskId, Failure)>,
     pub interrupted: bool,
-    /// Every step that is done: what it said, and its output folder.
+    /// Every step that is done: its outcome, and its output folder.
     pub done: Vec<(TaskId, Done, PathBuf)>,
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,

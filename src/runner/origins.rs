@@ -21,7 +21,7 @@ pub struct Upstream {
     pub tasks: Vec<UpstreamTask>,
 }
 
-/// One task upstream. A service leaves no record: of it only the plan speaks.
+/// One task upstream. A service leaves no record: it appears in the plan only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamTask {
     pub task: TaskId,

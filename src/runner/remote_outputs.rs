@@ -14,7 +14,7 @@ pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
     /// machine's own, or the store cannot be used; then it is made here. Never fails the run.
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
 
-    /// Says that an output was made here. Returns at once; sending it is the store's own affair.
+    /// Reports that an output was made here. Returns at once; the store sends it in the background.
     fn offer(&self, task: &TaskId, record: Arc<TaskRecord>);
 }
 
@@ -37,6 +37,6 @@ pub struct FetchedOutput {
     pub done: Done,
     /// How long making it took there, s.
     pub seconds: f64,
-    /// The store, as a person knows it.
+    /// The store's name for the user.
     pub from: String,
 }

@@ -1,4 +1,4 @@
-//! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
+//! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
 
 mod finish;
 mod items;
@@ -56,7 +56,7 @@ struct Runner<W> {
     emit: Emit,
     schedule: TaskSchedule,
     keyed: Vec<Option<Arc<Keyed>>>,
-    /// Who makes what a key stands for.
+    /// The task that makes the output of each key.
     makers: HashMap<Digest, Ix>,
     made: Vec<Option<TaskOutput>>,
     running: BTreeMap<Ix, Running>,
@@ -232,7 +232,7 @@ impl<W: TaskExecutor> Runner<W> {
         };
         let forced = self.options.forced[ix as usize];
         if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
-            // Who forces it wants to see it as it is written.
+            // A forced task runs with the manifest's value.
             self.shelf.forget_lowered(&keyed.base);
             return self.key(ix);
         }

@@ -85,7 +85,7 @@ fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
     }
 }
 
-/// Asks the servers whether they are what the benchmark needs, before anything is sent.
+/// Queries the servers whether they are what the benchmark needs, before anything is sent.
 async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
     let expected = attach::ExpectedServer::of_bench(bench);
     let notices = tokio::select! {
@@ -153,7 +153,7 @@ pub async fn measure(
             measuring.await
         }
     };
-    // The measurement may have heard of the stop before we did.
+    // The measurement may have received the stop before we did.
     let lost = lost.or_else(|| errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),

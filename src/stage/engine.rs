@@ -71,7 +71,7 @@ fn simulate(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
 }
 
 async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
-    // In the output folder, so that whoever cleans up after a crash finds it; gone before the engine is published.
+    // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
     let scratch = errand.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let found = |path: &Option<String>| path.as_deref().map(|path| errand.path(path).to_string_lossy().into_owned());

@@ -123,7 +123,7 @@ async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<Tr
     Ok(())
 }
 
-/// Asks a server that speaks OpenAI's interfaces how it is; anything but 200 is an error.
+/// Probes a server with OpenAI's API; anything but 200 is an error.
 pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
     let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
     HttpClient::new(address).deadline(PATIENCE).text("/health").await.map(drop)

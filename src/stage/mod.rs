@@ -83,7 +83,7 @@ impl StageExecutor {
         }
     }
 
-    /// On the nodes of an allocation: stages that ask for one run here.
+    /// On the nodes of an allocation: stages that request one run here.
     #[must_use]
     pub fn in_place(mut self, in_place: bool) -> Self {
         self.in_place = in_place;
@@ -111,7 +111,7 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
-        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
         // 2: strict by default.

@@ -235,7 +235,7 @@ async fn attempt(
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
     let met = margin.whole < 0.0;
-    // Why a probe missed is no warning; whatever else is said of one that held is.
+    // Why a probe missed is no warning; all other messages of one that held are.
     let warnings = result.reasons.iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
     Ok(ProbeReport {
         warnings: warnings.cloned().collect(),

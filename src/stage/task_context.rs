@@ -72,7 +72,7 @@ impl TaskContext {
         shown.chain(self.lease.task.secrets.iter().cloned()).collect()
     }
 
-    /// Says which files of the project a command names that its stage does not declare.
+    /// Reports which files of the project a command names that its stage does not declare.
     pub fn warn_of_undeclared(&self, argv: &[OsString]) {
         let lease = &self.lease;
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out);

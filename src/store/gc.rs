@@ -15,7 +15,7 @@ use crate::event::TaskId;
 pub struct Garbage {
     pub path: PathBuf,
     pub bytes: u64,
-    /// In words.
+    /// As text.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! The folder through which a run and a job on another machine talk: what is to be done, how it goes, how it ended.
+//! The folder through which a run and a job on another machine communicate: what is to be done, how it goes, how it ended.
 //!
 //! ```text
 //! jobs/<output folder>/
@@ -176,7 +176,7 @@ impl JobFolder {
         fs::read_to_string(self.path.join("alive")).ok().filter(|count| !count.is_empty())
     }
 
-    /// Asks the job to end; also whoever finds the folder later.
+    /// Requests the job's end; works for any process that finds the folder later.
     pub fn cancel(&self) -> Result<(), PathError> {
         let path = self.path.join("cancel");
         File::create(&path).at("create", &path).map(drop)

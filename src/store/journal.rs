@@ -2,7 +2,7 @@
 //!
 //! Why JSON lines: they can be read with `tail -f` and `jq`, and any prefix cut at any byte replays to a prefix. The
 //! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
-//! others is corruption and said to be.
+//! others is corruption and reported as such.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

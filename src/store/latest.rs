@@ -107,7 +107,7 @@ fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
             discard(above)?;
         }
     }
-    // Nothing but links of ours, or it stays and is said to be in the way.
+    // Nothing but links of ours; anything else stays and is reported to be in the way.
     if !link.is_symlink() && link.is_dir() && only_links(link) {
         discard(link)?;
     }

@@ -13,7 +13,7 @@ use super::Home;
 use super::durable::{At as _, PathError, create_folder};
 use crate::event::RunId;
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     pub run: String,
@@ -26,7 +26,7 @@ pub struct ProjectLock {
     file: File,
     /// The filesystem cannot lock: two runs at once would not see each other.
     pub unprotected: bool,
-    /// Who has it now.
+    /// The current holder.
     pub run: RunId,
 }
 
@@ -76,7 +76,7 @@ impl ProjectLock {
         }
     }
 
-    /// A second handle on the same open file: whoever has it holds the lock too.
+    /// A second handle on the same open file: its owner holds the lock too.
     pub fn share(&self) -> std::io::Result<File> {
         self.file.try_clone()
     }

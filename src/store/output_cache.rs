@@ -40,7 +40,7 @@ struct Inner {
 pub enum Lookup {
     /// Done, and its output still is what it was.
     Hit(Arc<TaskRecord>),
-    /// Done once, but its output is not what it was: in words.
+    /// Done once, but its output has changed since: the reason as text.
     Spoiled(String),
     Absent,
 }
@@ -311,7 +311,7 @@ impl OutputCache {
 impl Inner {
     fn remember(&mut self, record: Arc<TaskRecord>) {
         self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
-        // Who adopts an output has not made it.
+        // Adopting an output is not making it.
         let record = match self.by_key.get(&record.key) {
             Some(known) if known.folder == record.folder => Arc::new(TaskRecord {
                 manifest: known.manifest.clone(),

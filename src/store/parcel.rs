@@ -108,7 +108,7 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
     items.is_empty().then(|| "it is empty".to_owned())
 }
 
-/// In words, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
+/// As text, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
 pub fn leads_out(item: &ParcelItem) -> Option<String> {
     if item.kind != EntryKind::Link {
         return None;

@@ -40,7 +40,7 @@ pub struct Rest {
 }
 
 impl CompilerId {
-    /// `words`: everything that was typed and matters.
+    /// `words`: all relevant arguments of the command line.
     pub fn new(home: &Home, words: &[&str]) -> Self {
         let mut h = Hasher::new();
         h.field(env!("CARGO_PKG_VERSION").as_bytes());
@@ -69,7 +69,7 @@ impl CompilerId {
                 .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest))
     }
 
-    /// The plan as it was kept. Ask [`Self::is_fresh`] first.
+    /// The plan as it was kept. Check [`Self::is_fresh`] first.
     pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
         read(&self.path("plan"))
     }

@@ -15,7 +15,7 @@ use crate::event::{Digest, Done, TaskId};
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// The name of the manifest in whose run the task was done; empty in records of older programs.
+    /// The name of the manifest of the run that did the task; empty in records of older programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
     pub task: TaskId,

@@ -25,7 +25,7 @@ impl Diagnosis {
     }
 }
 
-/// Words of the table.
+/// Texts of the table.
 #[derive(Clone, Copy)]
 struct Usual {
     cause: &'static str,

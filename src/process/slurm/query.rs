@@ -37,7 +37,8 @@ impl QueryResult {
     }
 }
 
-/// Asks. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
+/// Runs the query. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
+/// way.
 pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
     let asked = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
     asked.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))

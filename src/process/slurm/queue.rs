@@ -23,7 +23,7 @@ pub struct QueueEntry {
     /// `123`; `123_7` is element 7 of an array, also while it waits.
     pub number: String,
     pub state: JobState,
-    /// Why it waits, in Slurm's words.
+    /// Why it waits, as Slurm reports it.
     pub reason: String,
     /// Its nodes, as Slurm writes lists: `n[1-2]`. Empty while it waits.
     pub nodes: String,
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// Lines of `number|state|reason|nodes|name`, of our jobs. What is not such a line is some plug-in's talk.
+/// Lines of `number|state|reason|nodes|name`, of our jobs. Any other line is the output of some plug-in.
 fn read(text: &str) -> BTreeMap<SlurmJob, Vec<QueueEntry>> {
     let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
     for line in text.lines() {

@@ -63,7 +63,7 @@ pub enum PendingReason {
 }
 
 impl PendingReason {
-    /// Slurm's short words (`job_reason_str`).
+    /// Slurm's short names (`job_reason_str`).
     pub fn read(reason: &str) -> Self {
         let word = reason.split([',', ' ']).next().unwrap_or_default();
         match word {

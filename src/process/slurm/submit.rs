@@ -35,7 +35,7 @@ pub enum Submitted {
     Number(String),
     /// It will never be taken like this: why.
     Refused(String),
-    /// Nobody knows: the job may be there, or not. Look for it by its name before it is submitted again.
+    /// Unknown: the job may be there, or not. Look for it by its name before it is submitted again.
     Unknown(String),
     /// It is not there, and may be taken later: why.
     Later(String),
@@ -46,7 +46,7 @@ pub enum Submitted {
 }
 
 impl Submission {
-    /// The words after `sbatch`. Of two equal flags the last one counts, so ours come last.
+    /// The arguments of `sbatch`. Of two equal flags the last one counts, so ours come last.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.flags.iter().map(OsString::from).collect();
         let with = |flag: &str, value: &std::path::Path| {
@@ -107,7 +107,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Slurm's words (`slurm_errno.c`) for a message that may have arrived and an answer that did not.
+/// Slurm's messages (`slurm_errno.c`) for a request that may have arrived and an answer that did not.
 const UNKNOWN: [&str; 6] = [
     "Socket timed out",
     "Zero Bytes were transmitted",
@@ -116,7 +116,7 @@ const UNKNOWN: [&str; 6] = [
     "Connection reset",
     "Insane message length",
 ];
-/// Its words for what may be different in a while.
+/// Its messages for what may be different in a while.
 const LATER: [&str; 9] = [
     "Unable to contact slurm controller",
     "Connection refused",

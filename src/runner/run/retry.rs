@@ -85,7 +85,7 @@ impl<W: TaskExecutor> Runner<W> {
         false
     }
 
-    /// Tells of a try that failed, and begins the next one, with another key.
+    /// Reports a try that failed, and begins the next one, with another key.
     pub(super) fn try_anew(&mut self, ix: Ix, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.task(ix).id.clone(),

@@ -86,7 +86,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.schedule.over(ix, TaskEnd::Cached);
     }
 
-    /// Nobody has its output.
+    /// The remote cache does not have its output.
     pub(super) fn missed(&mut self, ix: Ix) {
         if self.options.parts[ix as usize] == TaskRole::Restore {
             let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")

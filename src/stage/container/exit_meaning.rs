@@ -1,4 +1,4 @@
-//! What the exit code of a container program means: whether it speaks for the command inside, or for itself.
+//! What the exit code of a container program means: whether it belongs to the command inside, or to the program itself.
 
 use crate::process::How;
 

@@ -51,7 +51,7 @@ pub struct FoundImage {
     pub digests: Vec<String>,
 }
 
-/// Asks for an image by its name or id. Blocks.
+/// Looks up an image by its name or id. Blocks.
 ///
 /// # Errors
 /// The program, its daemon or the image is not there: which of them, and what to do about it.

@@ -64,7 +64,7 @@ pub struct WrappedCommand {
 }
 
 impl TaskContainer {
-    /// The place of a lease, if it has one. Asks for the image.
+    /// The place of a lease, if it has one. Looks up the image.
     ///
     /// # Errors
     /// The program or the image is not there, or the image is another than the one that the task's key names.
@@ -139,7 +139,7 @@ impl TaskContainer {
         sees.pass.extend(secrets.cloned());
         if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container)
         {
-            // Nobody with that number is known inside, and `/` is not theirs.
+            // That user id is unknown inside, and it does not own `/`.
             sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
         }
         let words = container::words(&container, &sees);
@@ -165,7 +165,7 @@ pub fn name(mark: &str) -> String {
     format!("regatta-{}", mark.replace('/', "_"))
 }
 
-/// From the manifest's words. `name` is the container's unless they choose one.
+/// From the manifest's settings. `name` is the container's unless the manifest sets one.
 pub fn of_model(written: &model::Container, name: &str) -> Container {
     Container {
         engine: match engine(written.engine, &written.image) {
@@ -198,7 +198,7 @@ pub fn place_of(task: &Task) -> Option<Container> {
     Some(of_model(&written, ""))
 }
 
-/// The id of the image that a task names by words, if it is one of docker's or podman's: part of its key.
+/// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
 pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
     // What a node has under that name is not known here.
     if task.host.is_some() {
@@ -231,7 +231,7 @@ fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result
     Ok(seen.id)
 }
 
-/// Who runs this: what is written into the output folder must be theirs. Podman without root shows them as root inside.
+/// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
 fn user(engine: ContainerEngine) -> Option<String> {
     match engine {
         ContainerEngine::Docker => Some(format!("{}:{}", getuid().as_raw(), getgid().as_raw())),

@@ -28,7 +28,7 @@ pub struct AgentInput {
     pub say: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 }
 
-/// The whole of a guard. What became of the stage has been said when it returns.
+/// The whole of a guard. The result of the stage has been sent when it returns.
 pub async fn guard(guarded: AgentInput) {
     let AgentInput { orders, mut heard, say } = guarded;
     let looked = orders.clone();
@@ -79,7 +79,7 @@ fn warden(orders: &AgentOrders) -> Option<Watchdog> {
     Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
 }
 
-/// Its processes are this machine's business; what the run should hear is passed on.
+/// Its processes concern only this machine; messages for the run are passed on.
 fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(warden) = &*warden.lock().unwrap_or_else(PoisonError::into_inner) {
         match &event {
@@ -163,7 +163,7 @@ async fn watch(
     }
 }
 
-/// Nobody is there any more: the servers have a moment to end, and no longer.
+/// No run is left: the servers have a moment to end, and no longer.
 async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
     if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
         // The log is all that a person will see of it.

@@ -33,7 +33,7 @@ pub fn unusable(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Fail
 pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     let said = lost.words.join("\n");
     let last = lost.words.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
-    // Its words come from our own line for its shell.
+    // This text comes from our own line for its shell.
     if lost.how == Some(How::Code(NO_FOLDER)) && said.contains("there is no folder") {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
         return HostProblem::new(
@@ -57,7 +57,7 @@ pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
-/// A host that was there and is not heard any more.
+/// A host that was there and does not respond any more.
 pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
     let said = lost.words.join("\n");
     let known = place.ssh().and_then(|ssh| process::complaint(ssh, &said));

@@ -1,4 +1,4 @@
-//! The connection to one host: what is said in both directions, and how it is known that it is gone.
+//! The connection to one host: the messages in both directions, and how its loss is detected.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::process::{How, LineReader, LineWriter, ProcessCommand, ProcessExit, R
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const GREETING: Duration = Duration::from_secs(40);
-/// What ssh may still have to do when all has been said.
+/// How long ssh may take to end after the last message.
 const LEAVES: Duration = Duration::from_secs(3);
 /// How long a guard may take to kill what it has.
 const KILLS: Duration = Duration::from_secs(15);
@@ -33,14 +33,14 @@ pub enum HostEvent {
     Lost(HostLost),
 }
 
-/// A host that is not heard any more.
+/// A host that does not respond any more.
 #[derive(Clone, Debug)]
 pub struct HostLost {
     pub heard: Timestamp,
     pub since: Instant,
     /// How the connection ended, if it did.
     pub how: Option<How>,
-    /// What ssh or srun said at last.
+    /// The last messages of ssh or srun.
     pub words: Vec<String>,
     /// It had greeted us, so there may be something to end.
     pub was_greeted: bool,
@@ -60,7 +60,7 @@ pub struct HostConnection {
     pub orders: AgentOrders,
     /// What the guard's environment has beyond that of a login there: secrets, too.
     pub env: BTreeMap<String, String>,
-    /// Of the connection; its log holds its last words.
+    /// Of the connection; its log holds its last messages.
     pub command: ProcessCommand,
     pub task: TaskId,
     pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
@@ -80,7 +80,7 @@ impl HostConnection {
         let pgid = running.pgid();
         (self.emit)(Event::ProcessStarted { task: self.task.clone(), pgid });
         let ending = self.talk(&mut running).await;
-        // Whoever is still there sees the end of its standard input.
+        // A process that is still there sees the end of its standard input.
         let exit = leave(running, &ending).await;
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
         let last = match ending {
@@ -174,13 +174,13 @@ impl HostConnection {
 }
 
 impl HostLost {
-    /// A host that was never heard.
+    /// A host that never responded.
     pub fn new(how: Option<How>, words: Vec<String>) -> Self {
         Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted: false }
     }
 }
 
-/// What was heard so far.
+/// What was received so far.
 struct Ear {
     heard: Timestamp,
     since: Instant,
@@ -206,7 +206,7 @@ enum Ending {
     Lost { heard: Timestamp, since: Instant, was_greeted: bool },
 }
 
-/// Says lines beside everything else: a connection that takes none must not keep us from listening. Ends with its sender.
+/// Writes lines in a task of its own: a connection that takes none must not keep us from reading. Ends with its sender.
 fn speak(mut say: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
     tokio::spawn(async move {

@@ -34,7 +34,7 @@ pub enum HostTransport {
 }
 
 impl HostPlace {
-    /// What starts this program there with these words. Its standard input and output are ours.
+    /// What starts this program there with these arguments. Its standard input and output are ours.
     pub fn words(&self, words: &[&str]) -> Vec<OsString> {
         match &self.way {
             HostTransport::Ssh { ssh, .. } => ssh.words(&process::remote(&self.project, &self.program, words)),

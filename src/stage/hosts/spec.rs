@@ -8,7 +8,7 @@ use crate::event::{Done, Endpoint, Event, Failure, Lowered};
 use crate::plan::Task;
 use crate::runner::{Assignment, Upstream};
 
-/// The second line that a guard hears: everything that it needs. The first is its environment.
+/// The second line that a guard reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentOrders {
     /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.

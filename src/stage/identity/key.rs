@@ -13,8 +13,8 @@ use crate::plan::{PlanReference, Task};
 use crate::stage::bench;
 use crate::stage::telemetry::is_here;
 
-/// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task is one whose result is kept
-/// although its servers are not started by the run. Blocks until all of them have answered or had their time.
+/// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
+/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let endpoints = task.external();
     if endpoints.is_empty() || !task.cache {

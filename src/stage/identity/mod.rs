@@ -38,7 +38,7 @@ fn this_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Asks the servers again and writes all that is known of the measurement into its result. `before`: what they reported
+/// Queries the servers again and writes all that is known of the measurement into its result. `before`: what they reported
 /// before the first request.
 pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
     let mut servers = of_servers(spec).await;

@@ -56,7 +56,7 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     }
 }
 
-/// The first phase. The second time that it asks for a rate, it asks for a confirmation.
+/// The first phase. The second time that it requests a rate, it requests a confirmation.
 fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     let probes: Vec<RateProbe> = history.iter().map(|tried| RateProbe { rate: tried.rate, met: tried.met }).collect();
     match bounds.next(&probes) {

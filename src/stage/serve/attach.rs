@@ -32,7 +32,7 @@ pub struct ExpectedServer {
 }
 
 impl ExpectedServer {
-    /// What every benchmark needs. The tensors of the words that a request adds are the harness's to ask for.
+    /// What every benchmark needs. The harness itself checks the tensors of the settings that a request adds.
     pub fn of_bench(bench: &Bench) -> Self {
         let int32 = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "INT32".to_owned())).collect();
         let is_asked_for_ids = bench.request.interface == Some(Interface::TokenIds);
@@ -73,7 +73,7 @@ struct Told {
     problems: Vec<Problem>,
 }
 
-/// Asks all servers. What they are, in words, when all of them can be used; everything that is wrong when not.
+/// Queries all servers. Returns a description of them if all can be used, otherwise everything that is wrong.
 pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<Vec<String>, Failure> {
     let mut asking = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
@@ -265,7 +265,7 @@ fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Pro
 
 fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_))) {
-        // Its steps decide; the harness asks them.
+        // Its steps decide; the harness queries them.
         return None;
     }
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);

@@ -52,7 +52,8 @@ pub enum StopTarget {
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` asks them.
+    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
+    /// gracefully.
     Slurm { ranks: u32 },
 }
 
@@ -128,7 +129,7 @@ fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) 
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
         if errand.lease.assignment.host.is_some() {
-            // Who asks it is on another machine.
+            // Its client is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
         }
         PlannedServer {
@@ -236,7 +237,7 @@ fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
     all
 }
 
-/// A failure with all that speaks against a plan.
+/// A failure with all objections to a plan.
 fn refused(problems: &[SpecProblem]) -> Failure {
     let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();

@@ -136,7 +136,7 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     }
 }
 
-/// One look at a server that speaks KServe, with a new connection: while it starts it often closes the first ones.
+/// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
 async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
     let at = || endpoint.clone();
     let late = || "no answer".to_owned();
@@ -154,7 +154,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     let ready = matches!(timeout(PATIENCE, client.is_ready()).await, Ok(Ok(true)));
     let index = match timeout(PATIENCE, client.repository_index(false)).await {
         Ok(Ok(index)) => index,
-        // Not every server that speaks the protocol has a repository.
+        // Not every KServe server has a repository.
         Ok(Err(error)) if error.code().is_some() => Vec::new(),
         Ok(Err(error)) => return Ok((Step::Live(at(), error.why.to_string()), None)),
         Err(_) => return Ok((Step::Live(at(), late()), None)),

@@ -1,6 +1,6 @@
 //! Stopping a server completely, each kind of world by its own means, and removing what outlives it.
 //!
-//! | world | asked to end | for certain |
+//! | world | graceful | for certain |
 //! |---|---|---|
 //! | a process | TERM to its group | KILL to its group, then to each process that carries its mark |
 //! | MPI | TERM to rank 0, which drains; the others leave with it; TERM to mpirun | the same: ranks carry the mark |
@@ -89,7 +89,7 @@ pub fn outliving(world: &StopTarget) -> Option<ExternalResource> {
     }
 }
 
-/// Ends a server: asks it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
+/// Ends a server: requests it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
 pub async fn stop(
     mut running: Running,
     server: &PlannedServer,

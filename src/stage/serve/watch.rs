@@ -74,7 +74,7 @@ pub async fn ill(
             Ok(up) => up.clone(),
             Err(_) => None,
         };
-        // Nobody waits for it any more.
+        // The watch is not needed any more.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.by {
             ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
@@ -113,7 +113,7 @@ async fn rank_missing(
     let mut gone_since: Option<Instant> = None;
     let mut is_up = false;
     loop {
-        // Whoever leaves right after the server came up must be known by then.
+        // A process that leaves right after the server came up must be known by then.
         tokio::select! {
             _ = tick.tick() => {}
             _ = up.wait_for(Option::is_some), if !is_up => is_up = true,
@@ -152,7 +152,7 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
         }
         known.retain(ProcessRef::is_alive);
         if round.is_multiple_of(LOOKS) {
-            // One look may miss somebody: who is known stays known.
+            // One look may miss a process: known ones stay known.
             known.extend(stubs().into_iter().filter(|stub| !known.contains(stub)).collect::<Vec<_>>());
         }
     }

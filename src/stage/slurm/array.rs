@@ -40,7 +40,7 @@ pub struct Member {
     reply: oneshot::Sender<Brought>,
 }
 
-/// Who has come so far: party → members.
+/// The members so far: party → members.
 #[derive(Clone, Default)]
 pub struct Gathering(Arc<Mutex<BTreeMap<String, Vec<Member>>>>);
 
@@ -93,7 +93,7 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
     let brought = tokio::select! {
         biased;
         brought = hears => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
-        // Who is in a hurry does not wait for a submission that is under way.
+        // A hurried stop does not wait for a submission that is under way.
         () = attempt.lease.stop.asked_now() => Ok(false),
     };
     if brought.is_err() {
@@ -128,7 +128,7 @@ impl Member {
     }
 
     fn say(self, brought: Brought) {
-        // Nobody hears when its attempt did not want to wait.
+        // The receiver is gone when its attempt did not wait.
         let _ = self.reply.send(brought);
     }
 }

@@ -34,7 +34,7 @@ pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     None
 }
 
-/// Asks for its end: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
+/// Cancels it: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
 pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, String> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
@@ -100,7 +100,7 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
     end_abandoned_by(folders, &SlurmContext::default()).await
 }
 
-/// The same by a run that asks the queue already.
+/// The same by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
     let mut told = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::process::slurm::{CancelCommand, Environment, QueueEntry, cancel};
 
-/// Whose elements are to be cancelled. Who comes while a question is under way is in the next one.
+/// The elements to be cancelled. A request that arrives while a query is under way is in the next one.
 #[derive(Debug, Default)]
 pub struct Cancelling {
     wanted: Mutex<Wanted>,
@@ -20,7 +20,7 @@ struct Wanted {
 }
 
 impl Cancelling {
-    /// `Ok` when the controller has heard it. `hard`: KILL at once.
+    /// `Ok` when the controller has received it. `hard`: KILL at once.
     pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), String> {
         if numbers.is_empty() {
             return Ok(());

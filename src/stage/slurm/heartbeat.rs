@@ -18,7 +18,7 @@ fn silence(slurm: &Slurm) -> Option<Duration> {
     duration(&slurm.silence).ok()
 }
 
-/// What the run hears of one job.
+/// The heartbeats of one job.
 #[derive(Debug)]
 pub struct JobHeartbeat {
     silence: Duration,

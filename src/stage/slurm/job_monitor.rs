@@ -11,7 +11,7 @@ const RECORD: Duration = Duration::from_mins(1);
 const CUT_OFF: Duration = Duration::from_secs(5);
 /// How long a job may be missing in the queue. A controller that restarts from an older state may not know it at first.
 const MISSING: Duration = Duration::from_mins(2);
-/// Complaints in a row until a person hears of them.
+/// Consecutive query errors until the user gets a message.
 const SILENT: u32 = 3;
 
 /// What to make of a look at the queue.
@@ -19,7 +19,7 @@ const SILENT: u32 = 3;
 pub enum QueueObservation {
     /// Where it stands, for people.
     Wait(String),
-    /// The same, and something that they should know; said once.
+    /// The same, with a message for the user, sent once.
     Tell(String),
     /// It has ended, or never will: give it up.
     Over(Box<Failure>),
@@ -41,7 +41,7 @@ pub struct JobMonitor {
     claimed: Option<Instant>,
     /// Views in a row that showed it waiting after that.
     back: u64,
-    /// Views in a row that said that it never starts.
+    /// Consecutive views according to which it never starts.
     never: u64,
     last_view: u64,
     told: Vec<String>,

@@ -232,7 +232,7 @@ impl Teller {
         let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&text);
     }
 
-    /// What the run should hear: its processes are this node's business.
+    /// The messages for the run: its processes concern only this node.
     fn event(&self, event: Event) {
         match event {
             Event::Notice { .. } | Event::Progress { .. } => self.tell(&JobEvent::Told(event)),

@@ -7,7 +7,7 @@ use crate::event::Digest;
 use crate::manifest::model::Slurm;
 use crate::process::slurm::PREFIX;
 
-/// The person's flags. `gpus` is what the stage asks for altogether.
+/// The user's flags. `gpus` is the total that the stage requests.
 pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     let mut flags = Vec::new();
     let mut flag = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name}={value}")));

@@ -56,7 +56,7 @@ pub async fn until_submitted(
             };
             tokio::select! {
                 biased;
-                // It goes on by itself; what becomes of it is looked for by name.
+                // It goes on by itself; its result is looked up by name.
                 () = stop.asked() => return Ok(false),
                 submitted = submit(order) => submitted,
             }

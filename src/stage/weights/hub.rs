@@ -38,7 +38,7 @@ impl Hub {
     pub(super) fn new(name: &str, token: Option<String>) -> Result<Self, Failure> {
         let endpoint = env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty()).unwrap_or_else(|| USUAL.to_owned());
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        // Another part of the program may have said so before; there is only one.
+        // Another part of the program may have set it before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         if let Some(token) = &token {
@@ -115,7 +115,7 @@ impl Hub {
         Err(FetchError::Final(Box::new(self.refusal(status, &code, &message, what))))
     }
 
-    /// What the hub's words mean for the person.
+    /// What the hub's messages mean for the user.
     fn refusal(&self, status: StatusCode, code: &str, message: &str, what: &str) -> Failure {
         let Self { endpoint, name, .. } = self;
         let page = format!("{endpoint}/{name}");
