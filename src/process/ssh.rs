@@ -54,8 +54,7 @@ pub fn host_name(configuration: &str) -> Option<String> {
 }
 
 /// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there. It
-/// works in any
-/// shell: it is one word of POSIX sh.
+/// works in any shell: it is one word of POSIX sh.
 pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
     let [folder, program] = [folder, program].map(|path| quoted(&path.to_string_lossy()));
     let words = words.join(" ");

@@ -2,8 +2,7 @@
 //!
 //! Records go by age; then files that no record names. Files come before their record, so a young file without a record may
 //! belong to a record that is on its way: it has a time of grace. A sender that found an old file there and left it out looks
-//! again
-//! after its record; a reader that misses one makes the output, and puts it back.
+//! again after its record; a reader that misses one makes the output, and puts it back.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -90,8 +90,7 @@ impl AttemptInputs {
         }
         let listed = self.check(folder)?;
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
-        // is
-        // not lost; a second stop request does not wait.
+        // is not lost; a second stop request does not wait.
         let sealed = if listed.is_large() {
             tokio::select! {
                 sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed

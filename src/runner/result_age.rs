@@ -5,8 +5,7 @@ use crate::plan::Task;
 use crate::store::{TaskKey, TaskRecord};
 
 /// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
-/// outside
-/// their run. `now`: seconds since 1970.
+/// outside their run. `now`: seconds since 1970.
 pub(super) fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
     let servers = task.external();
     if servers.is_empty() {

@@ -222,8 +222,7 @@ impl TaskSchedule {
     }
 
     /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
-    /// decides
-    /// what happens to those that were running.
+    /// decides what happens to those that were running.
     pub fn relaunch(&mut self, ix: Ix) {
         if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Up) {
             return;

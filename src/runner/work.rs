@@ -20,9 +20,8 @@ pub trait TaskExecutor: Send + Sync + 'static {
     /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
-    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the
-    /// machine.
-    /// Part of the key; quick, unless the task has a container: then its image is looked up.
+    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine. Part of
+    /// the key; quick, unless the task has a container: then its image is looked up.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()

@@ -250,10 +250,9 @@ async fn attempt(
     })
 }
 
-/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
-/// can be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the
-/// server, and
-/// is measured again.
+/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that can
+/// be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the server,
+/// and is measured again.
 pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;

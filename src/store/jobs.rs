@@ -16,8 +16,7 @@
 //!
 //! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes on
 //! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
-//! there
-//! belongs to an attempt whose end no run has seen.
+//! there belongs to an attempt whose end no run has seen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

@@ -251,8 +251,7 @@ impl OutputCache {
     }
 
     /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
-    /// outputs would
-    /// each cost an `fsync` of 2–3 ms.
+    /// outputs would each cost an `fsync` of 2–3 ms.
     pub fn sync(&self) -> Result<(), PathError> {
         let path = self.home.records();
         let file = {

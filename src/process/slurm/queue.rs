@@ -1,5 +1,4 @@
-//! The queue as it was last seen: one query for all jobs of a run, repeated while there are
-//! subscribers.
+//! The queue as it was last seen: one query for all jobs of a run, repeated while there are subscribers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -93,8 +93,7 @@ async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
 }
 
 /// Runs a container program with the surroundings of `order`. Its output is ignored: an error that there is nothing to stop is
-/// usually
-/// expected.
+/// usually expected.
 pub async fn obey(order: &ProcessCommand, words: &[String], limit: Duration) {
     let _ = tokio::time::timeout(limit, said(order, words)).await;
 }

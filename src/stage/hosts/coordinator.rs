@@ -249,8 +249,7 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Stops every host that still responds, and waits until nothing runs there or it is lost. After a failure, what is in
-    /// flight is
-    /// useless, and the stages that need the servers wait for this result.
+    /// flight is useless, and the stages that need the servers wait for this result.
     async fn end(&mut self, has_failed: bool) {
         self.order(HostCommand::Stop);
         let stop = self.errand.lease.stop.clone();

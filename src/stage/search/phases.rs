@@ -1,8 +1,7 @@
 //! A search by LoadGen's rules in two phases: short tests find a rate, whole ones confirm it. Pure.
 //!
 //! A short test passes more easily than a whole one, because queues grow slowly. So the rate that short ones found is tried
-//! whole.
-//! Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
+//! whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
 use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 

@@ -1,6 +1,5 @@
 //! Watching a server while it is needed. Its own process shows when it ends; this module finds what it does not show: it no
-//! longer
-//! answers, one of its ranks is gone, or a Python model's process is gone while the server still reports "ready".
+//! longer answers, one of its ranks is gone, or a Python model's process is gone while the server still reports "ready".
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

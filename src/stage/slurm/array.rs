@@ -2,8 +2,7 @@
 //!
 //! The members are known without a clock: the run loop gives seats to the tasks that it starts at the same moment, and each
 //! reports whether it takes part ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
-//! that is submitted
-//! again later is a job of its own, or an element of another array.
+//! that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

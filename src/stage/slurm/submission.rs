@@ -35,8 +35,7 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
 }
 
 /// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
-/// is the only
-/// information the user gets.
+/// is the only information the user gets.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
     around(program, &format!("folder={}", quoted(&folder.to_string_lossy())), comment)
 }

@@ -8,8 +8,7 @@ use crate::event::Failure;
 use crate::manifest::model::Weights;
 
 /// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already, of
-/// which
-/// the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
+/// which the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
 ///
 /// # Errors
 /// The hub does not answer, or not as expected: its message, and what to do about it.
