@@ -105,7 +105,7 @@ pub enum Event {
         task: TaskId,
         why: String,
     },
-    /// Something a person should know; never a failure.
+    /// A message for the user; never a failure.
     Notice {
         task: Option<TaskId>,
         text: String,

@@ -18,7 +18,7 @@ use crate::manifest::{
     stage_shape,
 };
 
-/// A task whose needs are still indices of instances.
+/// A task with needs that are still indices of instances.
 pub struct Built {
     pub task: Task,
     /// The rendered stage, where it is checked against others.
@@ -179,7 +179,7 @@ impl Rendering<'_> {
         Node::new(node.span.clone(), Tree::Map(out))
     }
 
-    /// The value of a key. A key whose expression is `none` is not given. An explicit empty value is, and so is one that
+    /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one that
     /// is empty because a stage is skipped: that is reported where a value is required.
     fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
         let before = self.skipped.len();

@@ -8,7 +8,7 @@ use crate::event::Endpoint;
 use crate::manifest::model::Action;
 use crate::manifest::targets;
 
-/// Fills in `external` of the task, whose needs are among `before`. `is_cached`: the manifest has `cache: true`.
+/// Fills in `external` of the task; its needs are among `before`. `is_cached`: the manifest has `cache: true`.
 pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) {
     if task.lifetime == Lifetime::Service || task.skipped.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! What a plan holds of MLPerf: LoadGen's tests as the rule book wants them, how long they take, and what is missing beside them.
+//! What a plan holds of MLPerf: LoadGen's tests as the rules require them, how long they take, and what is missing beside them.
 
 mod search;
 
@@ -56,7 +56,7 @@ const fn division(division: model::Division) -> Division {
     }
 }
 
-/// What a person should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
+/// What the user should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
 /// submission lacks. One line each.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();

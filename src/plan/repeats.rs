@@ -66,7 +66,7 @@ fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usiz
     several.flat_map(|tasks| tasks.iter().map(|ix| (*ix, tasks[tasks.len() - 1])).collect::<Vec<_>>()).collect()
 }
 
-/// Where a task wants to stand: by the place of its stage's last task, the number of its run, and its own place.
+/// Where a task belongs in the order: by the place of its stage's last task, the number of its run, and its own place.
 type Rank = (usize, u32, usize);
 
 fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, String> {

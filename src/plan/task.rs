@@ -15,7 +15,7 @@ pub struct Plan {
     pub name: String,
     /// BLAKE3 of the digests of all files that the manifest was read from, in the order of reading.
     pub manifest_digest: Option<Digest>,
-    /// The parameters as they were understood, for people: name → text.
+    /// The parameters as they were understood, for display: name → text.
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.
     pub of_environment: BTreeMap<String, String>,
@@ -66,7 +66,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A step that asks for nothing, takes all slots and is kept: what is true of every task but its name.
+    /// A step that requests nothing, takes all slots and is kept: what is true of every task but its name.
     pub const fn bare(id: TaskId, stage: String, kind: ActionKind) -> Self {
         Self {
             id,

@@ -192,7 +192,7 @@ impl SpawnError {
     }
 }
 
-/// A command line that a person can paste: what differs from their environment first, quoted for `sh`, with
+/// A command line that the user can paste: what differs from their environment first, quoted for `sh`, with
 /// every secret value as `***`.
 pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[String]) -> String {
     let mut words: Vec<String> = env

@@ -23,7 +23,7 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// Sends a signal to the group. Sound only while its leader has not been reaped.
     pub fn signal(&self, signal: Signal) {
-        // ESRCH: it is gone, which is what we want.
+        // ESRCH: it is gone, as intended.
         let _ = kill_process_group(self.group, signal);
     }
 

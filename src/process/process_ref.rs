@@ -35,7 +35,7 @@ impl ProcessRef {
     /// Sends it TERM, with its whole group if it leads one.
     pub fn terminate(&self) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
-        // ESRCH: it is gone, which is what we want.
+        // ESRCH: it is gone, as intended.
         let _ = match procfs::stat(self.pid) {
             Some(stat) if stat.group == self.pid => kill_process_group(pid, Signal::TERM),
             _ => kill_process(pid, Signal::TERM),

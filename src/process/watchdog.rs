@@ -3,7 +3,7 @@
 //! A runner that gets KILL cannot stop its children, and asking the kernel to do it (`PR_SET_PDEATHSIG`) would need a
 //! hook in every child. So each run has one watchdog: a second process of our own program, in its own process group,
 //! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
-//! watchdog then ends every registered group, and everything on the machine whose environment names the run (that
+//! watchdog then ends every registered group, and everything on the machine with the run's name in its environment (that
 //! covers processes that left their group, and processes that were started but not yet registered).
 //!
 //! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
@@ -32,7 +32,7 @@ pub const RUN: &str = "REGATTA_RUN";
 /// The variable that names the task: `<run>/<task>/<attempt>`.
 pub const TASK: &str = "REGATTA_TASK";
 
-/// From TERM to KILL, for processes whose runner is gone.
+/// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the watchdog end everything.
@@ -183,7 +183,7 @@ fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
 }
 
 /// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then
-/// every other run whose processes carry this `home` is dead. Looks at every process (about 10 µs each), so call it only
+/// every other run with this `home` in its processes is dead. Looks at every process (about 10 µs each), so call it only
 /// if the run before did not end in order.
 pub fn reap(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();

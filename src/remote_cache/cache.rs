@@ -72,7 +72,7 @@ impl std::fmt::Debug for RemoteCacheInner {
 pub(super) enum Of {
     /// What kind of machine its output is good for; what must not be in it.
     Shareable { machine: BTreeMap<String, String>, needles: Arc<Needles> },
-    /// Why not, where a person would expect it to be.
+    /// Why not, where the user would expect it to be.
     Unclear(String),
 }
 

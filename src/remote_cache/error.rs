@@ -25,7 +25,7 @@ impl RemoteCacheError {
         matches!(self, Self::Away(_) | Self::Denied(_))
     }
 
-    /// What a person can do.
+    /// What the user can do.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Away(_) => {

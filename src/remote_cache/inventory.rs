@@ -32,7 +32,7 @@ pub enum Presence {
         bytes: u64,
     },
     Missing,
-    /// It is not shared, and why, where a person would expect it to be.
+    /// It is not shared, and why, where the user would expect it to be.
     NotShared(Option<String>),
     /// These objects are not what they must be.
     Damaged(Vec<String>),

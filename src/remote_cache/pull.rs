@@ -128,7 +128,7 @@ async fn fill(
     })
 }
 
-/// Files whose content differs from the record.
+/// Files with other content than the record lists.
 fn wrong(items: &[ParcelItem], sealed: &Sealed) -> Vec<usize> {
     let found: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();

@@ -1,4 +1,4 @@
-//! A task's key, and whether the shelf has its output.
+//! A task's key, and whether the cache has its output.
 
 use std::collections::BTreeMap;
 use std::fs;

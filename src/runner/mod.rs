@@ -4,7 +4,7 @@
 //! outcomes.
 //!
 //! ```text
-//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it on the shelf?
+//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it in the cache?
 //!             ↑                                   │ no
 //!             └── Over ←── attempt: folder, perform, check, hash, accept ←┘
 //! ```

@@ -51,7 +51,7 @@ pub struct RunSummary {
     pub done: Vec<(TaskId, Done, PathBuf)>,
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
-    /// Every task whose key was known, in the plan's order.
+    /// Every task with a known key, in the plan's order.
     pub settled: Vec<SettledTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub rest: Option<Vec<(PathBuf, FileStamp)>>,

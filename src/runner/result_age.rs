@@ -1,4 +1,4 @@
-//! What a person has to know of a measurement that is taken from the cache although its servers are not started by the run.
+//! What the user has to know of a measurement that is taken from the cache although its servers are not started by the run.
 
 use crate::event::TaskId;
 use crate::plan::Task;

@@ -66,7 +66,7 @@ struct Runner<W> {
     lost: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
-    /// Of those, the ones whose server is started again.
+    /// Of those, the ones that wait for a restart of their server.
     to_repeat: BTreeSet<Ix>,
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<Ix, u32>,

@@ -14,7 +14,7 @@ pub type Ix = u32;
 pub enum ScheduleState {
     Waiting,
     Keying,
-    /// A service whose key is known and which no step has needed yet.
+    /// A service with a known key that no step has needed yet.
     Known,
     /// A step that has to run.
     Wanting,
@@ -163,7 +163,7 @@ impl TaskSchedule {
         self.open == 0
     }
 
-    /// A task whose needs are settled and whose key is to be computed now.
+    /// A task with settled needs: its key is to be computed now.
     pub fn next_to_key(&mut self) -> Option<Ix> {
         self.to_key.pop_first()
     }
@@ -404,7 +404,7 @@ impl TaskSchedule {
         std::mem::take(&mut self.cancelled)
     }
 
-    /// Nothing runs, nothing starts or stops by itself, and yet there are steps that want to: the first of them.
+    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps: the first of them.
     pub fn stuck(&self) -> Option<Ix> {
         if self.moving > 0 { None } else { self.wanting.first().copied() }
     }

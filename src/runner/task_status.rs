@@ -1,4 +1,4 @@
-//! How far each task is, without running any: its key, and whether the shelf has its output.
+//! How far each task is, without running any: its key, and whether the cache has its output.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct TaskStatus {
     pub task: TaskId,
     /// `None`: something upstream is nowhere, so what this one is made from is not known yet.
     pub key: Option<(TaskKey, Digest)>,
-    /// On the shelf, and whole.
+    /// In the cache, and whole.
     pub record: Option<Arc<TaskRecord>>,
 }
 

@@ -1,4 +1,4 @@
-//! The door between the runner, which decides *when*, and the stages, which know *what*.
+//! The interface between the runner, which decides *when*, and the stages, which know *what*.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ pub trait TaskExecutor: Send + Sync + 'static {
     }
 }
 
-/// All that a stage gets from the runner. If a stage wants more, the door is wrong.
+/// All that a stage gets from the runner. If a stage needs more, change the interface.
 pub struct Lease {
     pub task: Arc<Task>,
     /// 1 for the first try.

@@ -94,7 +94,7 @@ async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<
             return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
         }
     };
-    // Ours were started from a configuration that is known; of others a person wants to know what they are.
+    // Ours were started from a known configuration; others are described for the user.
     if errand.lease.assignment.endpoints.is_empty() {
         for notice in notices {
             errand.lease.notice(notice);

@@ -1,7 +1,7 @@
 //! `image:` — a container image, built or fetched; the output names it.
 //!
 //! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which is what
-//! `{{ stages.NAME.image }}` means, and `image.json` for people. enroot and apptainer make a file, and that is the output.
+//! `{{ stages.NAME.image }}` means, and `image.json` for users. enroot and apptainer make a file, and that is the output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::plan::Task;
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";
-/// For people.
+/// For display.
 pub const TOLD: &str = "image.json";
 
 pub async fn perform(errand: &TaskContext, image: &Image) -> Result<Done, Failure> {

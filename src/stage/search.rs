@@ -132,7 +132,7 @@ pub async fn perform(
     Ok(Done { warnings, ..done })
 }
 
-/// Those of the probe whose figures are the result, each in full; of the others, how many probes have which.
+/// The probe that provides the result's figures: each in full; of the others, how many probes have which.
 fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
     let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
     let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();

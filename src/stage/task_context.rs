@@ -17,7 +17,7 @@ const TAIL: usize = 20;
 pub struct TaskContext {
     pub lease: Lease,
     env: Vec<(String, Option<OsString>)>,
-    /// The part of `env` that a person needs to repeat a command.
+    /// The part of `env` that the user needs to repeat a command.
     shown_env: Vec<(String, Option<OsString>)>,
     secrets: Vec<String>,
     /// `<run>.<task>.<attempt>`: a name that nothing else has.

@@ -28,7 +28,7 @@ pub struct InputState {
     pub digest: Digest,
     /// The paths that the patterns named, absolute and sorted.
     pub paths: Vec<PathBuf>,
-    /// Everything that was looked at: files, and folders whose listing matters.
+    /// Everything that was looked at: files, and folders with a relevant listing.
     pub seen: Vec<(PathBuf, FileStamp)>,
 }
 

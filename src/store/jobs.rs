@@ -234,7 +234,7 @@ pub fn superseded(own: &JobFolder, task: &TaskId) -> Vec<JobFolder> {
     found
 }
 
-/// Every attempt whose end no run has seen.
+/// Every attempt without an observed end.
 fn all(jobs: &Path) -> Vec<JobFolder> {
     let items = fs::read_dir(jobs).into_iter().flatten().flatten();
     let mut all: Vec<JobFolder> = items.map(|item| JobFolder::at(item.path())).collect();

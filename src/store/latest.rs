@@ -49,7 +49,7 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for people.
+    /// Puts the page of a run beside the outputs; returns the path for display.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         self.show()?;
         point(&self.folder().join("report.html"), page)?;

@@ -12,7 +12,7 @@ use crate::event::{Digest, Lowered, TaskId};
 
 #[derive(Serialize, Deserialize)]
 struct Note {
-    /// For people.
+    /// For display.
     task: TaskId,
     lowered: Lowered,
 }

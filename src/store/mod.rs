@@ -1,4 +1,4 @@
-//! The only hand that writes durable state: keys, output folders, records, journal, digests.
+//! The only module that writes durable state: keys, output folders, records, journal, digests.
 //!
 //! # What is on disk
 //!

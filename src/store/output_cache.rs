@@ -35,7 +35,7 @@ struct Inner {
     unsynced: bool,
 }
 
-/// What the shelf has for a key.
+/// What the cache has for a key.
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// Done, and its output still is what it was.
@@ -219,7 +219,7 @@ impl OutputCache {
         Ok((record, unchanged))
     }
 
-    /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
+    /// Keeps what a failed try left, for inspection; the try before it is removed. `None` if there was nothing in it.
     pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Option<PathBuf> {
         let empty = fs::read_dir(folder).map_or(true, |mut items| items.next().is_none());
         if empty {
@@ -298,7 +298,7 @@ impl OutputCache {
             .collect())
     }
 
-    /// Forgets all records whose folder is not in `keep`.
+    /// Forgets all records with a folder that is not in `keep`.
     pub fn forget(&self, keep: &HashSet<String>) -> Result<(), PathError> {
         let mut inner = self.inner();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));

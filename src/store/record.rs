@@ -81,7 +81,7 @@ pub(super) enum RecordLine {
     Synced,
 }
 
-/// Reads `records`. A line whose seal is wrong is left out: its task is simply not done. The second value is how many
+/// Reads `records`. A line with a wrong seal is left out: its task is simply not done. The second value is how many
 /// bytes at the end are a torn line.
 pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     let bytes = match fs::read(path) {

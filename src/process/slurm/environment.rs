@@ -24,7 +24,7 @@ const NOT_OURS_TO_GIVE: [&str; 11] = [
 const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF"];
 
 /// The environment for Slurm's programs, which is also what a job of theirs gets. `only` are names beside the ever needed ones;
-/// `None` is all that is not another allocation's or session's. `SBATCH_*`, with which people set their defaults, stay for
+/// `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users set their defaults, stay for
 /// `sbatch`; the job's script takes them away.
 pub fn environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,

@@ -56,7 +56,7 @@ impl JobState {
 pub enum PendingReason {
     /// For its turn.
     Turn,
-    /// For something that may come back, and that a person should know of.
+    /// A reason that may go away, and that the user should know of.
     Person(&'static str),
     /// For ever: why, and what to do.
     Never(&'static str, &'static str),

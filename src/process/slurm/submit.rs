@@ -23,7 +23,7 @@ pub struct Submission {
     pub array: Option<(String, Option<u32>)>,
     /// Seconds before the time limit at which the script gets USR2.
     pub warn_s: u64,
-    /// The person's own: account, partition, nodes and so on.
+    /// The user's own: account, partition, nodes and so on.
     pub flags: Vec<String>,
     pub env: Environment,
 }

@@ -41,7 +41,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.keyed.iter().enumerate().filter_map(one).collect()
     }
 
-    /// Every file whose change would make the next run do something; `None` if looking at files cannot decide that.
+    /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide that.
     fn look_at(&self) -> Option<Vec<(PathBuf, FileStamp)>> {
         // Another manifest's run may show its own outputs in `latest`.
         let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();

@@ -125,7 +125,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// The key of a service, whose needs are all settled.
+    /// The key of a service with settled needs.
     fn key_again(&self, ix: Ix) -> Result<Keyed, Failure> {
         let task = Arc::clone(self.task(ix));
         let facts = self.work.facts(&task);

@@ -1,4 +1,4 @@
-//! What need not run: it is on the shelf, or comes from a store that machines share. What is made here is offered there.
+//! What need not run: it is in the cache, or comes from a store that machines share. What is made here is offered there.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
     })
 }
 
-/// The end of the command inside: 137 is a KILL, which most often is the kernel's for want of memory.
+/// The end of the command inside: 137 is a KILL, which most often comes from the kernel when memory runs out.
 pub fn inside(how: How) -> How {
     match how {
         How::Code(code) if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => How::Signal(code - SIGNALLED),

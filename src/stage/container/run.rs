@@ -106,7 +106,7 @@ async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, S
     process::run(command, &Stop::new(), |_| {}).await
 }
 
-/// A container whose name is taken would not start, and would be removed in its place.
+/// A container with a taken name would not start, and the existing one would be removed in its place.
 async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
     let words = [program, "container", "inspect", name].map(str::to_owned);
     match said(order, &words).await {

@@ -166,7 +166,7 @@ async fn watch(
 /// No run is left: the servers have a moment to end, and no longer.
 async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
     if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
-        // The log is all that a person will see of it.
+        // The log is all that the user will see of it.
         let _ = writeln!(log, "regatta: {why}, so its servers are ended");
     }
     stop.gently();

@@ -308,7 +308,7 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// Whether a finished host is a failure at once, or only after the others were heard.
+/// Whether a finished host is a failure at once, or only after the others have answered.
 #[derive(Clone, Copy)]
 enum Heed {
     AtOnce(&'static str),

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct HostPlace {
-    /// For people, logs and results.
+    /// For messages, logs and results.
     pub name: String,
     pub way: HostTransport,
     /// This program on it.
@@ -117,7 +117,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     Ok(names.into_iter().map(place).collect())
 }
 
-/// For people: how a guard is started on each machine, with `<project>` for the project folder.
+/// For display: how a guard is started on each machine, with `<project>` for the project folder.
 pub fn typed(hosts: &[SshHost]) -> Vec<String> {
     let line = |machine: SshMachine| {
         let program = machine.program.clone().unwrap_or_else(|| "regatta".to_owned());

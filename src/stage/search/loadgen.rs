@@ -36,7 +36,7 @@ struct LoadgenSearchReport<'a> {
 #[derive(Clone, Debug, Serialize)]
 struct LoadgenProbeReport {
     rate: f64,
-    /// As long as the rules want it.
+    /// As long as the rules require.
     is_whole: bool,
     met: bool,
     /// LoadGen's.

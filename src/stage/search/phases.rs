@@ -9,7 +9,7 @@ use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SearchTest {
     pub rate: f64,
-    /// As long as the rules want it.
+    /// As long as the rules require.
     pub is_whole: bool,
     pub met: bool,
 }

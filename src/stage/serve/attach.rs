@@ -247,7 +247,7 @@ fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<Prob
     problems
 }
 
-/// Inputs that the model wants and that will not be sent.
+/// Inputs that the model requires and that will not be sent.
 fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if expected.inputs.is_empty() {
         return None;

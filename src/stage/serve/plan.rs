@@ -23,7 +23,7 @@ pub(super) const HOST: &str = "127.0.0.1";
 /// One server process to be.
 #[derive(Clone)]
 pub struct PlannedServer {
-    /// For people: `server 0`.
+    /// For display: `server 0`.
     pub name: String,
     pub argv: Vec<OsString>,
     pub log: PathBuf,

@@ -1,4 +1,4 @@
-//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that a person sees
+//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that the user sees
 //! how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
 
 use std::sync::{Arc, Mutex, PoisonError};

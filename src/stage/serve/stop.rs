@@ -64,7 +64,7 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalReso
     marked
 }
 
-/// A container whose name is taken would not start, and would be removed in its place.
+/// A container with a taken name would not start, and the existing one would be removed in its place.
 pub async fn refuse_taken_name(errand: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
     let StopTarget::Container { program, name } = &server.world else { return Ok(()) };
     let mut look = server.command(errand);

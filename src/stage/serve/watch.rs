@@ -23,7 +23,7 @@ const MPIRUN_NOTICES: Duration = Duration::from_secs(3);
 /// Time limit of a single probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is wrong with a server whose process is there.
+/// What is wrong with a server while its process is still there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerFault {
     Silent(UnresponsiveServer),

@@ -173,7 +173,7 @@ impl Array {
                     // Slurm has its own copy of it.
                     self.forget_script();
                     for member in self.rest.drain(..n) {
-                        // Only a help for people: the name finds it too.
+                        // For display only: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
                         member.say(Ok(true));
                     }
@@ -281,7 +281,7 @@ impl Array {
         }
     }
 
-    /// To the person once, in the name of the first: it is one submission.
+    /// One message for the user, in the name of the first: it is one submission.
     fn tell(&mut self, text: &str) {
         if self.told == text {
             return;

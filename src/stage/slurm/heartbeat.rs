@@ -1,4 +1,4 @@
-//! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but a person
+//! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but the user
 //! should know of it before the queue does.
 
 use std::time::{Duration, Instant};

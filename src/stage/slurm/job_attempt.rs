@@ -111,7 +111,7 @@ impl JobAttempt<'_> {
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
         seat: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
-        // A person looks at the log of a stage that has not begun, too.
+        // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Perhaps } else { JobExistence::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());

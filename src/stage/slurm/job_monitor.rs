@@ -17,7 +17,7 @@ const SILENT: u32 = 3;
 /// What to make of a look at the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueObservation {
-    /// Where it stands, for people.
+    /// The current state, for display.
     Wait(String),
     /// The same, with a message for the user, sent once.
     Tell(String),

@@ -63,7 +63,7 @@ pub async fn until_submitted(
         };
         match submitted {
             Submitted::Number(number) => {
-                // Only a help for people: the name finds it too.
+                // For display only: the name finds it too.
                 let _ = attempt.folder.note_number(&number);
                 return Ok(true);
             }

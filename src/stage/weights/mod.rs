@@ -188,7 +188,7 @@ async fn check_all(
     Ok(files)
 }
 
-/// A file whose bytes are not those of the index. It has been taken away, so that the next try fetches it.
+/// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
 fn differs(one: &ExpectedFile, found: &file_digest::FileDigest) -> Failure {
     let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
