@@ -334,8 +334,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         external: None,
         share: typed.share,
         strict: typed.strict,
-        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an attempt that was
-        // cut off may still write, so that each has a folder of its own.
+        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
+        // attempt that was cut off may still write, so that each has a folder of its own.
         resume: host.is_none()
             && (typed.resume
                 || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.repeat > 1)

@@ -70,8 +70,8 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
     (!manifest.sources().is_empty()).then(|| all.finish())
 }
 
-/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error, and a
-/// reference to it would lead nowhere.
+/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
+/// and a reference to it would lead nowhere.
 fn check_is_complete(made: &Instances<'_>, built: &[Option<Built>], sorted: &[usize], found: &mut Diagnostics) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &made.stages {

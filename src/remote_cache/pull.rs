@@ -1,4 +1,5 @@
-//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was hashed.
+//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was
+//! hashed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

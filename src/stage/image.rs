@@ -142,7 +142,8 @@ fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str,
     argv
 }
 
-/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1` for apptainer.
+/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1`
+/// for apptainer.
 fn address(engine: ContainerEngine, name: &str) -> String {
     if name.contains("://") {
         return name.to_owned();

@@ -1,6 +1,6 @@
-//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement with
-//! arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the search was
-//! cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
+//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement
+//! with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the
+//! search was cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
 
 pub mod loadgen;
 mod phases;
@@ -132,7 +132,7 @@ pub async fn perform(
     Ok(Done { warnings, ..done })
 }
 
-/// The probe that provides the result's figures: each in full; of the others, how many probes have which.
+/// The warnings: of the probe that provides the result, each in full; of the others, how many probes have which.
 fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
     let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
     let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();

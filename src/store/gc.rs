@@ -19,7 +19,8 @@ pub struct Garbage {
     pub why: String,
 }
 
-/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest `keep_runs`. Reads only.
+/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
+/// `keep_runs`. Reads only.
 pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
     let kept = kept_folders(shelf, keep);
     let named = shelf.named_folders();

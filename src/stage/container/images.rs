@@ -1,8 +1,8 @@
 //! Which image a name means on this machine: docker or podman is queried once, and the answer is kept for the run.
 //!
-//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the id, and the
-//! task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is known
-//! what it stands for.
+//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the
+//! id, and the task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is
+//! known what it stands for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines at once.
 //!
-//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same program
-//! there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers, what
-//! is removed afterwards, and what a failure means are thereby known where the servers are.
+//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same
+//! program there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers,
+//! what is removed afterwards, and what a failure means are thereby known where the servers are.
 //!
 //! ```text
 //!  here:  coordinator ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> guard ─ Stages ─ tritonserver …
