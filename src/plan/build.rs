@@ -262,7 +262,7 @@ fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, St
     }
 }
 
-/// serde's own complaint, for what the walk over the schema cannot see.
+/// serde's own error, for what the walk over the schema cannot see.
 fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
     let (path, message) = match serde_path_to_error::deserialize::<_, Stage>(json) {
         Err(error) => (error.path().to_string(), error.inner().to_string()),

@@ -418,7 +418,7 @@ impl<W: TaskExecutor> Runner<W> {
             failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
         }
         let blamed = self.blame.remove(&ix);
-        // A measurement knows by itself what became of it, and keeps its verdict.
+        // A measurement records its own result, and keeps its verdict.
         if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
             let server = &self.task(server).id;
             failure.cause = Some(format!("its server {server} ended; see its failure"));

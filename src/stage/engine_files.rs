@@ -82,7 +82,7 @@ mod tests {
         fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
         fs::write(folder.path().join("rank1.engine"), "").unwrap();
         assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
-        // The config knows better than the manifest, and a checkpoint that was given decides.
+        // The config takes precedence over the manifest, and a checkpoint that was given decides.
         let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
         fs::write(folder.path().join("config.json"), config).unwrap();
         assert_eq!(check(folder.path(), &engine(&none)), Ok(()));

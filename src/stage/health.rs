@@ -13,7 +13,7 @@ use crate::triton::{ClientError, HttpAddress, HttpClient, TritonClient};
 
 /// Interval between health requests.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// No single question waits longer.
+/// Time limit of a single probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A server that has not answered for so long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
@@ -34,7 +34,7 @@ pub enum HealthProbe {
 pub struct UnresponsiveServer {
     pub endpoint: Endpoint,
     pub for_s: f64,
-    /// What the last question met.
+    /// The result of the last probe.
     pub last: String,
 }
 

@@ -105,7 +105,7 @@ async fn watch(errand: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler,
     };
     let cuda = match ask(errand, gpu::asking_for_versions()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
-        // One from before this question; the rest goes on.
+        // One from before this query; the rest goes on.
         _ => None,
     };
     let anchor = (Instant::now(), Timestamp::now());

@@ -8,7 +8,7 @@ use super::Look;
 use crate::diag::nearest;
 use crate::manifest::model::{Engine, EngineBackend};
 
-/// Flags of trtllm-build, for slips of the hand; others are handed on, for newer ones have more.
+/// Flags of trtllm-build, to detect typing errors; others are passed on, because newer versions have more.
 const BUILD: [&str; 56] = [
     "max_batch_size",
     "max_input_len",

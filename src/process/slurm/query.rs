@@ -1,4 +1,4 @@
-//! One question to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
+//! One query to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use super::super::orphans;
 
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// What became of a question.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryResult {
     /// It answered, in its way.

@@ -37,7 +37,7 @@ pub struct QueueView {
     pub at: Option<Instant>,
     /// Ours; several under one name when a submission was repeated.
     pub jobs: Arc<BTreeMap<SlurmJob, Vec<QueueEntry>>>,
-    /// Questions in a row that got no answer, and the last complaint.
+    /// Consecutive queries without an answer, and the last error.
     pub silent: u32,
     pub complaint: String,
 }

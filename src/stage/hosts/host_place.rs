@@ -8,7 +8,7 @@ use crate::event::{Failure, FailureKind};
 use crate::manifest::model::{Slurm, SshHost, SshMachine};
 use crate::process::{self, Ssh};
 
-/// For one question to Slurm.
+/// For one query to Slurm.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A machine.

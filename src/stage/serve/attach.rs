@@ -119,7 +119,7 @@ async fn ask(endpoint: &Endpoint, expected: &ExpectedServer) -> Told {
     told
 }
 
-/// From the outside to the inside; where one question fails, those behind it make no sense.
+/// From the outside to the inside; where one query fails, those behind it make no sense.
 async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut Told) -> Result<(), Problem> {
     let client = match TritonClient::connect(endpoint).await {
         Ok(client) => client.deadline(PATIENCE),

@@ -21,7 +21,7 @@ use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 const PAUSE: Duration = Duration::from_millis(50);
 /// Interval between progress messages to the user.
 const TELL: Duration = Duration::from_millis(250);
-/// No single question may take longer: a server that accepts and never answers is not ready.
+/// Time limit of a single probe: a server that accepts and never answers is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a server stands.

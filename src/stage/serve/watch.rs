@@ -14,7 +14,7 @@ use crate::process::{self, ProcessRef};
 use crate::stage::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
 use crate::triton::TritonClient;
 
-/// The program that runs a Python model, and what a rank knows itself by.
+/// The program that runs a Python model, and the variable with a rank's number.
 const STUB: &str = "triton_python_backend_stub";
 const RANK: &str = "OMPI_COMM_WORLD_RANK";
 /// How long mpirun has to notice that a rank is gone, to end the others and to report the cause: its report is more precise

@@ -9,7 +9,7 @@ use crate::process::slurm::{CancelCommand, Environment, QueueEntry, cancel};
 #[derive(Debug, Default)]
 pub struct Cancelling {
     wanted: Mutex<Wanted>,
-    /// What became of the last question.
+    /// The result of the last query.
     turn: tokio::sync::Mutex<Option<String>>,
 }
 

@@ -170,7 +170,7 @@ impl JobMonitor {
         QueueObservation::Over(Box::new(self.failure(job)))
     }
 
-    /// What the queue knows better than the job.
+    /// What the queue reports more precisely than the job.
     pub fn failure(&self, job: &QueueEntry) -> Failure {
         let QueueEntry { number, nodes, state, .. } = job;
         let on = if nodes.is_empty() { String::new() } else { format!(" on {nodes}") };
