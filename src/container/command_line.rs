@@ -1,4 +1,4 @@
-//! The words of each engine, up to the image; the command inside follows them.
+//! The arguments of each engine, up to the image; the command inside follows them.
 
 use super::spec::{Container, ContainerEngine, ContainerGpus, Sees};
 
@@ -14,7 +14,7 @@ pub struct EngineCommand {
     pub env: Vec<(String, String)>,
 }
 
-/// The words of a container's engine.
+/// The arguments of a container's engine.
 pub fn words(container: &Container, sees: &Sees) -> EngineCommand {
     let mut variables = sees.set.clone();
     variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -32,7 +32,7 @@ fn detached(container: &Container, sees: &Sees, mut variables: Vec<(String, Stri
     let visible = visible(sees);
     let mut words = vec![container.program().to_owned(), "run".to_owned(), "--rm".to_owned()];
     if docker {
-        // As process 1 a server that is still loading would not hear SIGTERM. podman has no init of its own.
+        // As process 1 a server that is still loading would not receive SIGTERM. podman has no init of its own.
         words.push("--init".to_owned());
     }
     words.push(format!("--name={}", container.safe_name()));
@@ -112,7 +112,7 @@ fn visible(sees: &Sees) -> String {
     sees.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What the command needs, then what was asked for; each once.
+/// What the command needs, then what was requested; each once.
 fn mounts(container: &Container, sees: &Sees) -> Vec<String> {
     let mut mounts: Vec<String> = Vec::new();
     for mount in sees.mounts.iter().chain(&container.mounts) {

@@ -1,8 +1,8 @@
-//! Turns a command and what it may see into the words of docker, podman, enroot or apptainer. Pure data in, pure data out.
+//! Turns a command and what it may see into a command line of docker, podman, enroot or apptainer. Pure data in, pure data out.
 //!
-//! One door for everybody who starts something in a container: servers of Triton with all their ranks, and the commands of
-//! any other stage. Nothing here looks at the machine or starts anything; who uses it stops the container by the name that
-//! it was given ([`ContainerEngine::is_detached`]).
+//! One entry point for all code that starts something in a container: servers of Triton with all their ranks, and the commands
+//! of any other stage. Nothing here looks at the machine or starts anything; the caller stops the container by the name that it
+//! was given ([`ContainerEngine::is_detached`]).
 
 mod command_line;
 mod spec;

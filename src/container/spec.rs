@@ -77,7 +77,7 @@ pub struct Sees {
     pub mounts: Vec<String>,
     /// Variables with their values; those of the container come after them.
     pub set: Vec<(String, String)>,
-    /// Names of variables whose values the engine takes from its own environment, so that no command line shows them.
+    /// Names of variables: the engine takes their values from its own environment, so that no command line shows them.
     pub pass: Vec<String>,
     /// GPUs as the machine counts them; empty: none is leased.
     pub gpus: Vec<u32>,
@@ -87,7 +87,7 @@ pub struct Sees {
     pub stop_after: u32,
 }
 
-/// What an engine cannot do that is asked for all the same: what, and what to do about it.
+/// A request that the engine does not support: the feature, and what to do about it.
 pub fn contradictions(container: &Container) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     let word = container.engine.word();

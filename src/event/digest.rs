@@ -22,7 +22,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first 16 hex digits: enough for a person and for a file name inside one store.
+    /// The first 16 hex digits: enough for display and for a file name inside one store.
     pub fn short(&self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex()[..16].to_owned()
     }

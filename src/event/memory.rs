@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whose memory it was.
+/// The owner of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
@@ -21,7 +21,7 @@ pub struct OutOfMemory {
     pub value: Option<f64>,
 }
 
-/// A number that is lower than the manifest says, because memory ran out with more.
+/// A number that is lower than in the manifest, because memory ran out with more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lowered {
     /// `kv_cache_free_gpu_mem_fraction`

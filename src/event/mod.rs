@@ -1,4 +1,4 @@
-//! The words for what can happen in a run: ids, digests, events, outcomes, and the request to stop.
+//! The types of what can happen in a run: ids, digests, events, outcomes, and the stop request.
 //!
 //! A leaf: it uses no other room, and every room may use it. It holds data only; nothing here reads a
 //! clock, a file or the environment.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Digest, Done, Endpoint, Failure, RunId, TaskId};
 
-/// One happening in a run. `is_fact` tells the journaled ones from chatter.
+/// One event of a run. `is_fact` distinguishes the journaled ones from the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -49,7 +49,7 @@ pub enum Event {
         task: TaskId,
         why: String,
     },
-    /// `reasons` say why it was not cached, field by field.
+    /// `reasons`: why it was not cached, field by field.
     TaskStarted {
         task: TaskId,
         attempt: u32,
@@ -105,7 +105,7 @@ pub enum Event {
         task: TaskId,
         why: String,
     },
-    /// Something a person should know; never a failure.
+    /// A message for the user; never a failure.
     Notice {
         task: Option<TaskId>,
         text: String,

@@ -1,4 +1,4 @@
-//! How many bytes, for people.
+//! A number of bytes, for display.
 
 /// `512 B`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {

@@ -27,7 +27,7 @@ impl Stop {
         self.gently.cancel();
     }
 
-    /// Gently, for a reason that who is stopped should know. The first reason stays.
+    /// A gentle stop, with a reason for the stopped task. The first reason stays.
     pub fn because(&self, why: impl Into<String>) {
         let _ = self.why.set(why.into());
         self.gently();
@@ -51,12 +51,12 @@ impl Stop {
         self.now.is_cancelled()
     }
 
-    /// Resolves once somebody asked for either.
+    /// Resolves once either stop was requested.
     pub async fn asked(&self) {
         self.gently.cancelled().await;
     }
 
-    /// Resolves once somebody asked for the hard one.
+    /// Resolves once the hard stop was requested.
     pub async fn asked_now(&self) {
         self.now.cancelled().await;
     }

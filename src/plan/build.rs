@@ -18,20 +18,20 @@ use crate::manifest::{
     stage_shape,
 };
 
-/// A task whose needs are still indices of instances.
+/// A task with needs that are still indices of instances.
 pub struct Built {
     pub task: Task,
-    /// The rendered stage, where it is held against others.
+    /// The rendered stage, where it is checked against others.
     pub node: Option<Node>,
     pub needs: BTreeMap<usize, Edge>,
-    /// The manifest says `cache: true`.
+    /// The manifest has `cache: true`.
     pub is_cached: bool,
 }
 
 /// Why one task needs another.
 pub struct Edge {
     pub data: bool,
-    /// The text that says so.
+    /// The text of the message.
     pub place: Span,
 }
 
@@ -48,7 +48,7 @@ struct Rendering<'a> {
     scope: Arc<Scope>,
     seen: Arc<TouchedReferences>,
     needs: BTreeMap<usize, Edge>,
-    /// Places where a skipped stage was asked for, and which.
+    /// Places that refer to a skipped stage, and which.
     skipped: Vec<(Span, TaskId, String)>,
 }
 
@@ -179,8 +179,8 @@ impl Rendering<'_> {
         Node::new(node.span.clone(), Tree::Map(out))
     }
 
-    /// The value of a key. A key whose expression is `none` is not given. An empty one that somebody wrote is, and so is one that
-    /// is empty because a stage is skipped: that is told where it cannot be done without.
+    /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one that
+    /// is empty because a stage is skipped: that is reported where a value is required.
     fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
         let before = self.skipped.len();
         let rendered = self.node(node, found);
@@ -251,7 +251,7 @@ fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, St
     check(node, stage_shape(), &path, &stage.entry.key, Templates::Done, &mut wrong);
     for one in wrong.into_list() {
         let place = one.primary.as_ref().map(|label| label.span.range());
-        // `none` where a value must be, because a skipped stage was asked for it: say that instead.
+        // `none` where a value must be, because the expression refers to a skipped stage: report that instead.
         let because = skipped.iter().find(|(span, ..)| {
             place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
         });
@@ -262,7 +262,7 @@ fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, St
     }
 }
 
-/// serde's own complaint, for what the walk over the schema cannot see.
+/// serde's own error, for what the walk over the schema cannot see.
 fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
     let (path, message) = match serde_path_to_error::deserialize::<_, Stage>(json) {
         Err(error) => (error.path().to_string(), error.inner().to_string()),
@@ -334,8 +334,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         external: None,
         share: typed.share,
         strict: typed.strict,
-        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an attempt that was
-        // cut off may still write, so that each has a folder of its own.
+        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
+        // attempt that was cut off may still write, so that each has a folder of its own.
         resume: host.is_none()
             && (typed.resume
                 || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.repeat > 1)
@@ -344,7 +344,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
 }
 
 fn retry(given: Retry) -> Result<RetryRule, String> {
-    /// Who lowers a number has its end; who counts says how often.
+    /// Lowering a number ends by itself; otherwise the manifest sets the count.
     const ENOUGH: u32 = 100;
     Ok(RetryRule {
         times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),

@@ -1,4 +1,4 @@
-//! The door: a manifest → a plan, or every mistake that only shows once expressions are computed.
+//! Entry point: a manifest → a plan, or every error that only shows once expressions are computed.
 //!
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
 //! they could run (here). Nothing recurses over the graph.
@@ -24,7 +24,7 @@ const SHOWN: usize = 6;
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
-/// Every mistake of every stage at once, each with its place in the YAML.
+/// Every error of every stage at once, each with its place in the YAML.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     let mut found = Diagnostics::new();
     let expressions = Expressions::new();
@@ -70,8 +70,8 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
     (!manifest.sources().is_empty()).then(|| all.finish())
 }
 
-/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error, and a
-/// reference to it would lead nowhere.
+/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
+/// and a reference to it would lead nowhere.
 fn check_is_complete(made: &Instances<'_>, built: &[Option<Built>], sorted: &[usize], found: &mut Diagnostics) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &made.stages {
@@ -140,7 +140,7 @@ fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> D
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
     path.push(name(first));
-    // Nobody reads a circle of thousands: its beginning and its end are enough to cut it.
+    // A circle of thousands is not readable: its beginning and its end are enough to cut it.
     let long = circle.len() > 2 * SHOWN;
     if long {
         path.splice(SHOWN..path.len() - SHOWN, ["…"]);

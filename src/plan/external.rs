@@ -1,4 +1,4 @@
-//! Servers that a task talks to and that its run does not start: attached ones, and those that a target names.
+//! Servers that a task uses and that its run does not start: attached ones, and those that a target names.
 //!
 //! Such a server may be another one tomorrow at the same address, so that what was measured there is measured again.
 
@@ -8,7 +8,7 @@ use crate::event::Endpoint;
 use crate::manifest::model::Action;
 use crate::manifest::targets;
 
-/// Fills in `external` of the task, whose needs are among `before`. `is_cached`: the manifest says `cache: true`.
+/// Fills in `external` of the task; its needs are among `before`. `is_cached`: the manifest has `cache: true`.
 pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) {
     if task.lifetime == Lifetime::Service || task.skipped.is_some() {
         return;

@@ -11,7 +11,7 @@ use crate::event::TaskId;
 use crate::manifest::model::Action;
 use crate::manifest::{Expressions, Manifest, MapEntry, Node, Scope, Tree, shown, value_of};
 
-/// More tasks than this are a mistake in a `foreach`.
+/// More tasks than this are an error in a `foreach`.
 const MAX_TASKS: usize = 100_000;
 
 /// One task to be.
@@ -47,7 +47,7 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
         let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {
             Product::Of(coordinates) => coordinates,
             Product::Empty(variable) => {
-                // A stage is never gone from the plan without a word.
+                // A stage never leaves the plan without a message.
                 let skipped = Some(format!("foreach.{variable} is an empty list"));
                 let id = TaskId::new(name.clone());
                 made.all.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });

@@ -1,4 +1,4 @@
-//! What a plan holds of MLPerf: LoadGen's tests as the rule book wants them, how long they take, and what is missing beside them.
+//! What a plan holds of MLPerf: LoadGen's tests as the rules require them, how long they take, and what is missing beside them.
 
 mod search;
 
@@ -11,7 +11,7 @@ use crate::mlperf::{Division, Estimate, MlperfScenario, Round, TestMode, TestReq
 use super::{ActionKind, Plan};
 pub use search::{Cost, short, whole};
 
-/// A `bench` with `loadgen` as the rule book asks about it. None: there is no `loadgen`, or LoadGen has no such scenario.
+/// A `bench` with `loadgen`, as the rules need it. None: there is no `loadgen`, or LoadGen has no such scenario.
 pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
     let loadgen = bench.loadgen.as_deref()?;
     Some(TestRequest {
@@ -28,7 +28,7 @@ pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
     })
 }
 
-/// A manifest's scenario in the rule book's words.
+/// A manifest's scenario by its name in the rules.
 pub const fn scenario(scenario: model::Scenario) -> Option<MlperfScenario> {
     match scenario {
         model::Scenario::Offline => Some(MlperfScenario::Offline),
@@ -56,7 +56,7 @@ const fn division(division: model::Division) -> Division {
     }
 }
 
-/// What a person should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
+/// What the user should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
 /// submission lacks. One line each.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();

@@ -1,15 +1,15 @@
 //! Measurements that are made several times: `--repeat N`, and variants of one stage that take turns.
 //!
-//! One benchmark repeats by itself, inside its stage (`bench.repeat`). Where a `foreach` makes several variants of it, all first runs come
-//! before all second runs, A B A B: what changes on the machine with time then changes all variants alike. Each run is a task, and
-//! the task of the stage sums its runs up:
+//! One benchmark repeats by itself, inside its stage (`bench.repeat`). Where a `foreach` makes several variants of it, all
+//! first runs come before all second runs, A B A B: what changes on the machine with time then changes all variants alike. Each
+//! run is a task, and the task of the stage sums its runs up:
 //!
 //! ```text
 //!  measure/a@1  measure/b@1  measure/a@2  measure/b@2  →  measure/a  measure/b
 //! ```
 //!
-//! The order is that of the plan, which the schedule follows: where not all servers can be up at a time, it makes all runs of one variant
-//! while its server is up, and then those of the next.
+//! The order is that of the plan, which the schedule follows: where not all servers can be up at a time, it makes all runs of
+//! one variant while its server is up, and then those of the next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -54,7 +54,8 @@ fn bench(task: &Task, times: Option<u32>) -> Option<Box<Bench>> {
     (bench.search.is_none() && bench.loadgen.is_none()).then_some(bench)
 }
 
-/// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself there.
+/// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself
+/// there.
 fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usize> {
     let mut stages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (ix, (task, bench)) in plan.tasks.iter().zip(benches).enumerate() {
@@ -66,7 +67,7 @@ fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usiz
     several.flat_map(|tasks| tasks.iter().map(|ix| (*ix, tasks[tasks.len() - 1])).collect::<Vec<_>>()).collect()
 }
 
-/// Where a task wants to stand: by the place of its stage's last task, the number of its run, and its own place.
+/// Where a task belongs in the order: by the place of its stage's last task, the number of its run, and its own place.
 type Rank = (usize, u32, usize);
 
 fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, String> {

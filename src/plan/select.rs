@@ -43,7 +43,7 @@ impl Plan {
         found.or(wanted)
     }
 
-    /// Words of the command line that change nothing for the chosen tasks, a sentence for each.
+    /// Command-line options that change nothing for the chosen tasks, a sentence for each.
     pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
         let at_work = |stage: &String| {
             self.tasks

@@ -1,4 +1,4 @@
-//! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
+//! What the types cannot express about a rendered stage: names, paths, durations, numbers that must fit each other.
 
 mod across;
 mod compare;
@@ -269,7 +269,7 @@ impl Look<'_> {
     fn bench(&mut self, bench: &Bench) {
         self.search(bench);
         self.repeat(bench);
-        // With LoadGen it is LoadGen's to say when requests come, how many, and with what.
+        // With LoadGen, LoadGen decides when requests come, how many, and with what.
         let is_ours = bench.loadgen.is_none();
         if is_ours && !self.is_loadgens(bench) {
             self.load(bench);
@@ -392,7 +392,7 @@ impl Look<'_> {
         }
     }
 
-    /// What the request block can be told without the model; the rest is held against the server before the first request.
+    /// The checks of the request block that need no model; the rest is checked against the server before the first request.
     fn request(&mut self, request: &Request) {
         if let Some(text) = &request.deadline {
             self.duration(&["bench", "request", "deadline"], text);

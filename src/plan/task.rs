@@ -15,11 +15,11 @@ pub struct Plan {
     pub name: String,
     /// BLAKE3 of the digests of all files that the manifest was read from, in the order of reading.
     pub manifest_digest: Option<Digest>,
-    /// The parameters as they were understood, for people: name → text.
+    /// The parameters as they were understood, for display: name → text.
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.
     pub of_environment: BTreeMap<String, String>,
-    /// Each word of the command line, and the stages that look at what it sets.
+    /// Each option of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.
     pub tasks: Vec<Task>,
@@ -56,7 +56,7 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
-    /// JSON of the [`Endpoint`]s that it talks to and that the run does not start. With `cache`, what they are is part of the key.
+    /// JSON of the [`Endpoint`]s that it uses and that the run does not start. With `cache`, what they are is part of the key.
     pub external: Option<String>,
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,
@@ -66,7 +66,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A step that asks for nothing, takes all slots and is kept: what is true of every task but its name.
+    /// A step that requests nothing, takes all slots and is kept: what is true of every task but its name.
     pub const fn bare(id: TaskId, stage: String, kind: ActionKind) -> Self {
         Self {
             id,
@@ -95,7 +95,7 @@ impl Task {
         }
     }
 
-    /// Servers that it talks to and that the run does not start; empty for most tasks.
+    /// Servers that it uses and that the run does not start; empty for most tasks.
     pub fn external(&self) -> Vec<Endpoint> {
         self.external.as_deref().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Task {
         }
     }
 
-    /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for
+    /// Whether its key determines its output, so that of two tasks with equal keys one is enough. Not so for
     /// measurements and commands: they may be repeated on purpose.
     pub const fn is_its_key(&self) -> bool {
         matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a process may take between TERM and KILL unless told otherwise.
+/// How long a process may take between TERM and KILL by default.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A program with its surroundings.
@@ -22,7 +22,7 @@ pub struct ProcessCommand {
     pub log: PathBuf,
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
-    /// Its standard input and output are a conversation with us ([`super::Running::talk`]); only its standard error is logged.
+    /// Its standard input and output are connected to us ([`super::Running::talk`]); only its standard error is logged.
     pub talks: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
@@ -90,7 +90,7 @@ impl ProcessCommand {
     }
 
     /// The program as a path with a `/` in it. Looking it up here keeps the cheap way of starting it
-    /// (`posix_spawn`), and lets us say why it cannot be started.
+    /// (`posix_spawn`), and lets us report why it cannot be started.
     pub(super) fn program(&self) -> Result<PathBuf, SpawnError> {
         let Some(name) = self.argv.first().filter(|name| !name.is_empty()) else { return Err(SpawnError::Empty) };
         let path = Path::new(name);
@@ -139,7 +139,7 @@ pub struct ProcessExit {
 pub enum How {
     Code(i32),
     Signal(i32),
-    /// It was stopped because somebody asked.
+    /// It was stopped on request.
     Stopped,
 }
 
@@ -192,7 +192,7 @@ impl SpawnError {
     }
 }
 
-/// A command line that a person can paste: what differs from their environment first, quoted for `sh`, with
+/// A command line that the user can paste: what differs from their environment first, quoted for `sh`, with
 /// every secret value as `***`.
 pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[String]) -> String {
     let mut words: Vec<String> = env

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
 pub fn orders(outliving: &ExternalResource) -> Vec<Vec<String>> {
     match outliving {
-        // `rm -f` alone would ask first and wait.
+        // `rm -f` alone would request a graceful stop first and wait.
         ExternalResource::Container { program, name } => {
             [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
         }
@@ -25,7 +25,7 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
     std::iter::once(program).chain(words.iter().copied()).map(str::to_owned).collect()
 }
 
-/// Removes it, and says whether there was anything. For who has no runtime: the warden, and the next run.
+/// Removes it, and returns whether there was anything. For callers without a runtime: the watchdog, and the next run.
 pub fn remove(outliving: &ExternalResource) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
@@ -45,8 +45,8 @@ fn obey(order: &[String]) -> bool {
     false
 }
 
-/// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they are nobody
-/// else's.
+/// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they belong to
+/// no other run.
 pub fn remove_shared_memory(mark: &str) -> Vec<String> {
     remove_below(Path::new(SHARED_MEMORY), mark)
 }

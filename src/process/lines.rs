@@ -11,13 +11,13 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 const LONGEST: usize = 16 << 20;
 const CHUNK: usize = 16 * 1024;
 
-/// What we say. Dropping it ends the command's standard input.
+/// Writes to the command. Dropping it ends the command's standard input.
 #[derive(Debug)]
 pub struct LineWriter {
     pipe: Sender,
 }
 
-/// What it says. May be dropped and asked again.
+/// Reads from the command. Can be dropped and awaited again.
 #[derive(Debug)]
 pub struct LineReader {
     pipe: Receiver,
@@ -31,7 +31,7 @@ impl LineWriter {
         Ok(Self { pipe: Sender::from_owned_fd(write)? })
     }
 
-    /// Says a line. It may wait for as long as nobody reads.
+    /// Writes a line. It waits while the reader does not read.
     pub async fn line(&mut self, line: &str) -> io::Result<()> {
         self.pipe.write_all(format!("{line}\n").as_bytes()).await
     }
@@ -42,7 +42,7 @@ impl LineReader {
         Ok(Self { pipe: Receiver::from_owned_fd(read)?, rest: Vec::new(), lines: VecDeque::new(), open: true })
     }
 
-    /// The next line, without its end. `None`: nobody can say anything any more.
+    /// The next line, without its end. `None`: no writer is left.
     pub async fn line(&mut self) -> Option<String> {
         loop {
             if let Some(line) = self.lines.pop_front() {

@@ -1,11 +1,11 @@
-//! Who listens on a port.
+//! Which process listens on a port.
 
 use std::fs;
 
 use super::command::Leftover;
 use super::procfs;
 
-/// A process that somebody should know about.
+/// A process that listens on a port.
 pub type PortOwner = Leftover;
 
 /// The process that listens on a TCP port of this machine, if we may see it.

@@ -1,4 +1,4 @@
-//! Reads the end of a log for people.
+//! Reads the end of a log for display.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};

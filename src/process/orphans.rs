@@ -20,7 +20,7 @@ pub const MARK: &str = "REGATTA_SPAWN";
 
 static ADOPTING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(1);
-/// Children that somebody here waits for; nobody else may reap them.
+/// Children with a waiter in this process; nothing else may reap them.
 static AWAITED: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 /// Held for reading while a child is started but not yet in [`AWAITED`].
 static STARTING: RwLock<()> = RwLock::new(());
@@ -50,7 +50,7 @@ pub fn no_longer_awaited(pid: i32) {
     AWAITED.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
 }
 
-/// Living children that nobody here started. Dead ones are reaped on the way.
+/// Living children that this program did not start. Dead ones are reaped on the way.
 pub fn adopted() -> Vec<i32> {
     if !ADOPTING.load(Ordering::Relaxed) {
         return Vec::new();
@@ -60,7 +60,7 @@ pub fn adopted() -> Vec<i32> {
         let children = procfs::children();
         let known_dead = dead.len();
         let living = living_strangers(children, &mut dead);
-        // Whoever died since the list was read may have left us children that are not in it.
+        // A process that died since the list was read may have left us children that are not in it.
         if dead.len() == known_dead {
             return living;
         }
@@ -94,7 +94,7 @@ fn living_strangers(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32>
     children
 }
 
-/// Ends every adopted process that is still there, whatever its environment says. For the end of a run, when every
+/// Ends every adopted process that is still there, regardless of its environment. For the end of a run, when every
 /// command has been waited for.
 pub async fn sweep(grace: Duration) -> Vec<Leftover> {
     process_group::end(adopted, grace).await

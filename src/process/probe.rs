@@ -1,4 +1,4 @@
-//! A short question to a program: what it answers, within a limit. For facts of the machine, not for work.
+//! A short query to a program: its answer, within a limit. For facts of the machine, not for work.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::orphans;
 
-/// What became of a question.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     Answered(ProbeOutput),
@@ -14,7 +14,7 @@ pub enum ProbeResult {
     Missing,
     /// It did not answer in time, and was killed.
     Late,
-    /// It could not be asked.
+    /// It could not be queried.
     Failed(String),
 }
 
@@ -36,7 +36,7 @@ impl ProbeResult {
     }
 }
 
-/// Asks. Blocks for at most `limit`.
+/// Sends the query. Blocks for at most `limit`.
 pub fn probe<I>(argv: I, limit: Duration) -> ProbeResult
 where
     I: IntoIterator,

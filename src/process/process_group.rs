@@ -23,11 +23,11 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// Sends a signal to the group. Sound only while its leader has not been reaped.
     pub fn signal(&self, signal: Signal) {
-        // ESRCH: it is gone, which is what we want.
+        // ESRCH: it is gone, as intended.
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// Whether anybody may be left, cheaply. To be asked after the leader has been reaped.
+    /// Whether any process may be left, cheaply. Call it after the leader has been reaped.
     pub fn may_be_left(&self) -> bool {
         while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
         test_kill_process_group(self.group).is_ok()
@@ -36,7 +36,7 @@ impl ProcessGroup {
                 .any(|&pid| procfs::variable(pid, orphans::MARK).is_some_and(|mark| mark == self.mark))
     }
 
-    /// Whoever is left and alive: looks at all processes.
+    /// All processes that are left and alive: looks at all processes.
     fn living(&self) -> Vec<i32> {
         orphans::adopted();
         let me = Pid::as_raw(Some(getpid()));
@@ -52,13 +52,13 @@ impl ProcessGroup {
         procfs::all().into_iter().filter(ours).collect()
     }
 
-    /// Ends whoever is left, and names them.
+    /// Ends all processes that are left, and names them.
     pub async fn end(&self, grace: Duration) -> Vec<Leftover> {
         if self.may_be_left() { end(|| self.living(), grace).await } else { Vec::new() }
     }
 }
 
-/// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds nobody. Returns whom it found.
+/// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds none. Returns the processes found.
 pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
     let mut ending = Ending::new(grace);
     while let Some(pause) = ending.round(living()) {
@@ -89,7 +89,7 @@ impl Ending {
         Self { found: BTreeMap::new(), started: Instant::now(), grace, pause: Duration::from_millis(1) }
     }
 
-    /// Signals who still lives; says how long to wait before the next look, `None` when it is over.
+    /// Signals the living processes; returns how long to wait before the next look, `None` when it has finished.
     fn round(&mut self, living: Vec<i32>) -> Option<Duration> {
         let elapsed = self.started.elapsed();
         if living.is_empty() || elapsed > self.grace + HOPELESS {
@@ -98,7 +98,7 @@ impl Ending {
         for raw in living {
             let Some(pid) = Pid::from_raw(raw) else { continue };
             let new = !self.found.contains_key(&raw);
-            // Who is on its way out by itself was not left running.
+            // A process that was already ending by itself was not left running.
             if new && procfs::stat(raw).is_some_and(|stat| !stat.leaving) {
                 self.found.insert(raw, procfs::command(raw));
             }

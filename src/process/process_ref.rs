@@ -1,10 +1,10 @@
-//! The processes below one of ours: who they are, and whether they are still there.
+//! The processes below one of ours: their identity, and whether they are still there.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::procfs;
 
-/// A process below one of ours. Knows it again: a process id alone may have gone to somebody else.
+/// A process below one of ours. Identifies it reliably: a process id alone may have been reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRef {
     pub pid: i32,
@@ -32,10 +32,10 @@ impl ProcessRef {
         procfs::variable(self.pid, name)
     }
 
-    /// Asks it to end, with its whole group if it leads one.
+    /// Sends it TERM, with its whole group if it leads one.
     pub fn terminate(&self) {
         let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
-        // ESRCH: it is gone, which is what we want.
+        // ESRCH: it is gone, as intended.
         let _ = match procfs::stat(self.pid) {
             Some(stat) if stat.group == self.pid => kill_process_group(pid, Signal::TERM),
             _ => kill_process(pid, Signal::TERM),
@@ -43,14 +43,14 @@ impl ProcessRef {
     }
 }
 
-/// The children of a process. Who looks while a thread of it ends may miss some of them, and sees them the next time:
+/// The children of a process. If a thread of it ends meanwhile, some of them may be missing until the next call:
 /// each thread has a list of its own, and the lists are read one after the other.
 pub fn children(pid: i32) -> Vec<ProcessRef> {
     procfs::children_of(pid).into_iter().filter_map(ProcessRef::of).collect()
 }
 
-/// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent. One look may
-/// miss somebody, as with [`children`].
+/// All processes below a process, found from parent to child: cheap, but misses orphaned processes. A single scan may
+/// miss a process, as with [`children`].
 pub fn below(pid: i32) -> Vec<ProcessRef> {
     let mut found = Vec::new();
     let mut look = vec![pid];

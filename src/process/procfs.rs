@@ -1,4 +1,4 @@
-//! What `/proc` says about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
+//! What `/proc` reports about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -73,13 +73,13 @@ pub fn command(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
 }
 
-/// `cmdline` or `environ` of a process; nothing if it has none, is gone, or is somebody else's.
+/// `cmdline` or `environ` of a process; nothing if it has none, is gone, or belongs to another user.
 ///
 /// Between its old memory and its new arguments a process that becomes another program has neither: for some
-/// microseconds, or for as long as it waits for a core. Who believed that would take it for a stranger.
+/// microseconds, or for as long as it waits for a core. An empty answer in that time would hide what the process is.
 fn settled(pid: i32, name: &str) -> Vec<u8> {
     const LOOKS: u32 = 200;
-    /// Who is being given theirs one after the other has none at first.
+    /// A process that is about to receive its arguments has none at first, so one empty answer is not enough.
     const SURE: u32 = 5;
     let mut times_empty = 0;
     for _ in 0..LOOKS {
@@ -133,7 +133,7 @@ pub fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists: Vec<_> = threads.flatten().filter_map(|thread| list(&thread.path().join("children")).ok()).collect();
     if lists.is_empty() {
-        // Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
+        // Without `CONFIG_PROC_CHILDREN` the parent of every process is checked instead.
         return all().into_iter().filter(|&child| stat(child).is_some_and(|stat| stat.parent == pid)).collect();
     }
     lists.concat()
@@ -146,7 +146,7 @@ pub fn all() -> Vec<i32> {
 }
 
 /// The children of our first thread. The kernel gives orphans to that thread (`find_new_reaper`), so this is one
-/// read of one small file. Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
+/// read of one small file. Without `CONFIG_PROC_CHILDREN` the parent of every process is checked instead.
 pub fn children() -> Vec<i32> {
     let me = Pid::as_raw(Some(getpid()));
     list(Path::new(&format!("/proc/self/task/{me}/children")))

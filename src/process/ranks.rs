@@ -1,4 +1,4 @@
-//! The log of an MPI world, taken apart: who said what, and who failed first.
+//! The log of an MPI world, split by rank: which rank printed what, and which failed first.
 //!
 //! Open MPI's `--tag-output` writes `[JOB,RANK]<stdout>:` in front of each line.
 
@@ -34,7 +34,7 @@ pub fn first_to_fail(lines: &[String]) -> Option<u32> {
     })
 }
 
-/// Writes what a world's log says, rank by rank, into `<log>.rank<k>.log`; goes on where it stopped.
+/// Writes a world's log, rank by rank, into `<log>.rank<k>.log`; goes on where it stopped.
 #[derive(Debug)]
 pub struct Splitter {
     log: PathBuf,

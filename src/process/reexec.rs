@@ -1,4 +1,4 @@
-//! This same program once more, in the place of this process: with an environment that only its starter can tell.
+//! This same program once more, in the place of this process: with an environment that only its starter knows.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 /// A longer line is no line of ours (bytes).
 const LONGEST: usize = 1 << 20;
 
-/// The first line of our standard input, and not a byte more: the rest is for who comes after us.
+/// The first line of our standard input, and not a byte more: the rest is for the next reader.
 pub fn first_line() -> io::Result<String> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (mut line, mut byte) = (Vec::new(), [0]);
@@ -19,8 +19,8 @@ pub fn first_line() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Goes on as this same program with other words, more variables, and without those that begin with one of `without`. Returns only
-/// when that fails.
+/// Goes on as this same program with other arguments, more variables, and without those that begin with one of `without`.
+/// Returns only when that fails.
 pub fn go_on_as(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
     let own = std::env::vars_os().filter(|(name, _)| {
         let name = name.to_string_lossy();

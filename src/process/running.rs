@@ -1,8 +1,8 @@
 //! A command that runs.
 //!
 //! Waiting costs no thread: the kernel's handle for the process (`pidfd`) becomes readable when it ends. Output goes
-//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. Nobody ever
-//! waits for the end of that pipe, because a background process may hold it open.
+//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. The end of that
+//! pipe is never awaited, because a background process may hold it open.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -27,11 +27,11 @@ use crate::event::Stop;
 
 /// How long a process that a command left behind may take to end after TERM.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// How much is read from a pipe after everybody we know of has ended (bytes): a writer that escaped us must not hold us.
+/// How much is read from a pipe after all known processes have ended (bytes): a writer that escaped us must not hold us.
 const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
-/// Runs a command to its end: its own, or the one that `stop` asks for.
+/// Runs a command to its end: its own, or the one that `stop` requests.
 pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<ProcessExit, SpawnError> {
     if stop.is_asked() {
         return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
@@ -133,7 +133,7 @@ impl Running {
         Pid::as_raw(Some(self.family.group))
     }
 
-    /// Both ends of the conversation, once, with a command that [`ProcessCommand::talks`].
+    /// Both ends of the pipes, once, with a command that [`ProcessCommand::talks`].
     pub fn talk(&mut self) -> Option<(LineWriter, LineReader)> {
         self.talk.take()
     }
@@ -151,7 +151,7 @@ impl Running {
         &self.log
     }
 
-    /// Resolves when the first process has ended; moves its output on meanwhile. May be dropped and asked again.
+    /// Resolves when the first process has ended; moves its output on meanwhile. Can be dropped and awaited again.
     pub async fn ended(&mut self) -> How {
         loop {
             if let Some(how) = self.ended {
@@ -164,7 +164,7 @@ impl Running {
                     if let Ok(mut guard) = guard {
                         guard.clear_ready();
                     } else {
-                        // The runtime is going away: nobody will wake us again.
+                        // The runtime is going away: there will be no wake-up.
                         self.family.signal(Signal::KILL);
                         let _ = self.handle.wait();
                     }
@@ -176,7 +176,7 @@ impl Running {
                 match self.handle.try_wait() {
                     Ok(Some(output)) => self.note(output.status),
                     Ok(None) => {}
-                    // Somebody else took the exit status (ECHILD). It has ended, and not well for all we know.
+                    // Another waiter took the exit status (ECHILD). It has ended; a success is not known.
                     Err(_) => self.note(ExitStatus::from_raw(1 << 8)),
                 }
             }
@@ -192,7 +192,7 @@ impl Running {
         });
     }
 
-    /// Waits for the end, then ends whoever it left behind.
+    /// Waits for the end, then ends all processes that it left behind.
     pub async fn wait(mut self) -> ProcessExit {
         let how = self.ended().await;
         let seconds = self.seconds();
@@ -201,7 +201,7 @@ impl Running {
         ProcessExit { how, seconds, leftovers }
     }
 
-    /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `ProcessExit::how` is its own end.
+    /// TERM to the group, KILL after the grace, or at once when `stop` requests that. `ProcessExit::how` is its own end.
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_now() && self.ended.is_none() {
@@ -304,7 +304,7 @@ impl Pump {
         let _ = self.log.write_all(&self.redactor.push(bytes));
     }
 
-    /// What is in the pipe now. Reads past the runtime, which may not have heard yet that there is something.
+    /// What is in the pipe now. Bypasses the runtime, which may not have noticed yet that there is something.
     fn drain(&mut self) {
         let mut moved = 0;
         while self.open && moved < LAST_WORDS {

@@ -1,19 +1,19 @@
-//! The words of `ssh`, and what its complaints mean. Pure.
+//! The arguments of `ssh`, and what its error messages mean. Pure.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A machine, as ssh is to be told of it.
+/// A machine, as ssh takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ssh {
     /// `user@host`, or a name of ssh's config.
     pub destination: String,
     pub port: Option<u16>,
-    /// A person's own words. They come first, so they win over ours.
+    /// The user's own options. They come first, so they win over ours.
     pub args: Vec<String>,
 }
 
-/// Nothing is asked, nothing is shared with other sessions, and a connection that is cut is noticed after three questions.
+/// No prompts, no sharing with other sessions, and a broken connection is noticed after three keep-alives.
 const OPTIONS: [&str; 9] = [
     "BatchMode=yes",
     "ConnectTimeout=10",
@@ -53,8 +53,8 @@ pub fn host_name(configuration: &str) -> Option<String> {
     configuration.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-/// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there. Whatever
-/// shell that is: it is one word of POSIX sh.
+/// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there. It
+/// works in any shell: it is one word of POSIX sh.
 pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
     let [folder, program] = [folder, program].map(|path| quoted(&path.to_string_lossy()));
     let words = words.join(" ");
@@ -75,7 +75,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What ssh's last words mean: what is wrong, and what to try. `None`: they say nothing that is known.
+/// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
 pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
     let told = [
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),

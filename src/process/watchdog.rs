@@ -1,12 +1,12 @@
-//! Who cleans up when the runner itself is killed.
+//! Cleans up when the runner itself is killed.
 //!
 //! A runner that gets KILL cannot stop its children, and asking the kernel to do it (`PR_SET_PDEATHSIG`) would need a
-//! hook in every child. So each run has one warden: a second process of our own program, in its own process group,
+//! hook in every child. So each run has one watchdog: a second process of our own program, in its own process group,
 //! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
-//! warden then ends every registered group, and everything on the machine whose environment names the run (that
-//! covers who left its group, and who was started but not yet registered).
+//! watchdog then ends every registered group, and everything on the machine with the run's name in its environment (that
+//! covers processes that left their group, and processes that were started but not yet registered).
 //!
-//! The warden holds the project's lock as its standard output, so no other run starts before it is done.
+//! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,10 +32,10 @@ pub const RUN: &str = "REGATTA_RUN";
 /// The variable that names the task: `<run>/<task>/<attempt>`.
 pub const TASK: &str = "REGATTA_TASK";
 
-/// From TERM to KILL, for processes whose runner is gone.
+/// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the warden end everything.
+/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the watchdog end everything.
 #[derive(Debug)]
 pub struct Watchdog {
     pipe: File,
@@ -44,7 +44,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts `exe __warden RUN`. `hold` stays open in the warden for as long as it lives.
+    /// Starts `exe __warden RUN`. `hold` stays open in the watchdog for as long as it lives.
     pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let expression = duct::cmd(exe, ["__warden", run.as_str()])
@@ -53,7 +53,7 @@ impl Watchdog {
             .stderr_null()
             .unchecked()
             .before_spawn(|warden| {
-                // The marks of an outer run must not make that run's warden end this one before it has done its work.
+                // The marks of an outer run must not make that run's watchdog end this one before it has done its work.
                 for name in [HOME, RUN, TASK, orphans::MARK] {
                     warden.env_remove(name);
                 }
@@ -70,7 +70,7 @@ impl Watchdog {
 
     /// This run is responsible for a process group.
     pub fn add(&self, pgid: i32) {
-        // A warden that is gone cannot be told; the next run's `reap` is the net below it.
+        // A missing watchdog cannot be notified; the next run's `reap` covers that case.
         let _ = (&self.pipe).write_all(format!("+{pgid}\n").as_bytes());
     }
 
@@ -95,7 +95,7 @@ impl Watchdog {
         }
     }
 
-    /// The run has ended in order: the warden goes without touching anything. Blocks until it is gone.
+    /// The run has ended in order: the watchdog goes without touching anything. Blocks until it is gone.
     pub fn finish(self) {
         let Self { pipe, handle, pid } = self;
         let _ = (&pipe).write_all(b"bye\n");
@@ -105,9 +105,9 @@ impl Watchdog {
     }
 }
 
-/// The warden's whole life. Returns when the run said `bye`, or when nothing of it is left.
+/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left.
 pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
-    // Signals for the runner must not end the one who cleans up after it; handlers stay for good once installed.
+    // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _ignored = {
         let _inside = runtime.enter();
@@ -116,7 +116,7 @@ pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
     match watch(orders) {
         Watched::Bye => {}
         Watched::Alone(Left { groups, outliving }) => {
-            // First, while their processes can still be found by who knows them.
+            // First, while the programs that know their processes can still find them.
             for thing in &outliving {
                 remove(thing);
             }
@@ -170,7 +170,7 @@ fn watch(orders: impl BufRead) -> Watched {
     Watched::Alone(left)
 }
 
-/// Living processes of a registered group, or whose environment names the run.
+/// Living processes of a registered group, or with the run in their environment.
 fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
     living(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
 }
@@ -182,9 +182,9 @@ fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
     pids
 }
 
-/// Ends what earlier runs of this project left behind, and names it. Only for who holds the project's lock: then
-/// every other run whose processes carry this `home` is dead. Looks at every process (about 10 µs each), so it is for
-/// a run that finds the one before it did not end in order.
+/// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then
+/// every other run with this `home` in its processes is dead. Looks at every process (about 10 µs each), so call it only
+/// if the run before did not end in order.
 pub fn reap(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();
     end_blocking(
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn nonsense_never_names_everybody() {
-        // kill(-1) and kill(0) have meanings that nobody wants here.
+        // kill(-1) and kill(0) have special meanings that must not apply here.
         assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), Watched::Alone(Left::default()));
     }
 }

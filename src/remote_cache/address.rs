@@ -1,4 +1,4 @@
-//! Where a store is: what a person types.
+//! Where a store is, as the user writes it.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -73,7 +73,7 @@ impl Bucket {
         }
     }
 
-    /// Some of it. That it is there, a record has said.
+    /// A part of it. A record has shown that it is there.
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
         let gone = || RemoteCacheError::Damaged {
             object: name.to_owned(),
@@ -93,7 +93,7 @@ impl Bucket {
         }
     }
 
-    /// Puts it if nobody has; `false`: somebody has.
+    /// Puts it if it is not there; `false`: it is there already.
     pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.create(name, bytes).await,
@@ -126,7 +126,7 @@ impl Bucket {
     }
 }
 
-/// Something large on its way; nobody sees it before it is finished.
+/// A large upload in progress; it is invisible before it is finished.
 #[derive(Debug)]
 pub(super) enum BucketUpload {
     Folder(folder::FolderUpload),

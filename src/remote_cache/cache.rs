@@ -1,4 +1,4 @@
-//! One store, for one run: what is asked for, what is offered, and what becomes of it when the store goes away.
+//! One store, for one run: what is requested, what is offered, and what happens to it when the store goes away.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,16 +42,16 @@ struct Queue {
 pub(super) struct RemoteCacheInner {
     pub bucket: Bucket,
     pub shelf: Arc<OutputCache>,
-    /// As a person knows it.
+    /// The name for the user.
     pub address: String,
     pub lanes: Arc<Semaphore>,
     /// Large files that are sent at once: each has several parts in memory.
     pub large: Semaphore,
     pub emit: Emit,
     tasks: HashMap<TaskId, Of>,
-    /// Why nothing more is asked.
+    /// Why no more requests are sent.
     closed: OnceLock<RemoteCacheError>,
-    /// Objects that are not what they must be: the next who has the right bytes puts them there.
+    /// Damaged objects: the next task that has the right bytes puts them there.
     pub damaged: Mutex<HashSet<String>>,
     /// Keys that are being fetched: two tasks with one key must not fill one folder.
     fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for RemoteCacheInner {
 pub(super) enum Of {
     /// What kind of machine its output is good for; what must not be in it.
     Shareable { machine: BTreeMap<String, String>, needles: Arc<Needles> },
-    /// Why not, where a person would expect it to be.
+    /// Why not, where the user would expect it to be.
     Unclear(String),
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Of {
 pub struct Unsent(pub u64);
 
 impl RemoteCache {
-    /// Asks the store nothing yet. Must be called on a runtime: outputs are sent from there.
+    /// Sends no request to the store yet. Must be called on a runtime: outputs are sent from there.
     pub fn new(
         address: &Address,
         plan: &Plan,
@@ -121,7 +121,7 @@ impl RemoteCache {
         Ok(Self { inner, queue: Arc::new(Mutex::new(Some(Queue { send, worker }))) })
     }
 
-    /// Waits until everything that was offered is in the store, saying how far that is, or until somebody asks to stop.
+    /// Waits until everything that was offered is in the store, with progress reports, or until a stop is requested.
     pub async fn finish(&self, stop: &Stop) -> Unsent {
         /// Most runs have nothing to wait for.
         const QUIET: Duration = Duration::from_secs(2);
@@ -148,7 +148,7 @@ impl RemoteCache {
         Unsent(self.inner.left.load(Ordering::Relaxed) + self.inner.unsent.load(Ordering::Relaxed))
     }
 
-    /// As a person knows it.
+    /// The name for the user.
     pub fn address(&self) -> &str {
         &self.inner.address
     }
@@ -238,7 +238,7 @@ fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
     }
 }
 
-/// Sends what comes, some at once, until nobody offers any more.
+/// Sends what comes, some at once, until no sender is left.
 async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
     let senders = Arc::new(Semaphore::new(SENDERS));
     let mut sending = tokio::task::JoinSet::new();

@@ -20,12 +20,12 @@ pub enum RemoteCacheError {
 }
 
 impl RemoteCacheError {
-    /// Whether asking again, for something else, would end the same way.
+    /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Denied(_))
     }
 
-    /// What a person can do.
+    /// What the user can do.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Away(_) => {
@@ -61,7 +61,7 @@ pub(super) fn told(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     let text = plain(&text);
-    // Before that stands which request it was, with an address that nobody can do anything about.
+    // The text before it is the request, with an address that is of no use to the user.
     let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
     cause.trim_end_matches(':').to_owned()
 }

@@ -2,7 +2,7 @@
 //!
 //! What is published was written beside, synced and renamed; what must be new is published by `link`, which is atomic on every
 //! NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine has just made are
-//! asked for again, a bounded number of times, after the folder was listed: that makes a client look at the server.
+//! requested again, a bounded number of times, after the folder was listed: that makes a client look at the server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ use walkdir::WalkDir;
 use super::bucket::{ListedObject, TEMPORARY};
 use super::error::RemoteCacheError;
 
-/// How often something is asked for that should be there, and the first pause between; each is twice the one before.
+/// How often something that should be there is requested, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -102,7 +102,7 @@ impl Folder {
                 file.sync_all()?;
                 make_parent(path)?;
                 let linked = fs::hard_link(&temporary, path);
-                // An answer that was lost and asked for again says that the name is taken: by us.
+                // After a lost answer, a retry reports that the name is taken: by us.
                 let ours = file.metadata()?.nlink() > 1;
                 match linked {
                     Err(e) if !ours && e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -208,7 +208,7 @@ fn flat<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::Result<T>
     done.map_err(io::Error::other)?
 }
 
-/// Opens it. A stale handle, or a name that the folder lists and that cannot be opened yet, is asked for again.
+/// Opens it. A stale handle, or a name that the folder lists and that cannot be opened yet, is tried again.
 fn open(path: &Path) -> io::Result<Option<File>> {
     let mut pause = PAUSE;
     for _ in 1..TRIES {
@@ -256,7 +256,7 @@ fn make_parent(path: &Path) -> io::Result<()> {
 fn sync_parent(path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     match File::open(parent)?.sync_all() {
-        // Some filesystems do not sync folders, and say so.
+        // Some filesystems do not sync folders, and report an error.
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }

@@ -1,8 +1,8 @@
 //! Making room in a store that others use meanwhile.
 //!
-//! Records go by age; then files that no record names. Files come before their record, so a young file that nobody names may
-//! belong to a record that is on its way: it has a time of grace. A sender who found an old file there and left it out looks again
-//! after its record; a reader who misses one makes the output, and puts it back.
+//! Records go by age; then files that no record names. Files come before their record, so a young file without a record may
+//! belong to a record that is on its way: it has a time of grace. A sender that found an old file there and left it out looks
+//! again after its record; a reader that misses one makes the output, and puts it back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Keep {
     pub younger_than: Option<Duration>,
     /// The youngest, as long as their files fit into so many bytes; `None`: all.
     pub bytes: Option<u64>,
-    /// Files that nobody names, while they are younger.
+    /// Files without a record that are still too young.
     pub grace: Duration,
 }
 
@@ -32,11 +32,11 @@ pub struct Removed {
     /// What is left.
     pub records_left: u64,
     pub bytes_left: u64,
-    /// Records that cannot be read by anybody; they are among those that went.
+    /// Unreadable records; they are among those that went.
     pub damaged: u64,
 }
 
-/// Looks, and with `really` removes. A record that cannot be asked for now ends it before any file goes.
+/// Looks, and with `really` removes. A record that cannot be fetched now ends it before any file goes.
 pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Removed, RemoteCacheError> {
     let bucket = Bucket::open(address)?;
     let mut records = bucket.list(RECORDS).await?;

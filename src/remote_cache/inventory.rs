@@ -32,7 +32,7 @@ pub enum Presence {
         bytes: u64,
     },
     Missing,
-    /// It is not shared, and why, where a person would expect it to be.
+    /// It is not shared, and why, where the user would expect it to be.
     NotShared(Option<String>),
     /// These objects are not what they must be.
     Damaged(Vec<String>),
@@ -98,12 +98,12 @@ impl RemoteCache {
         })
     }
 
-    /// Brings an output here, not yet accepted. What is wrong has been told.
+    /// Brings an output here, not yet accepted. Problems have been reported.
     pub async fn get(&self, task: &TaskId, key: &TaskKey, digest: &Digest) -> Option<FetchedOutput> {
         self.fetch(OutputRequest { task: task.clone(), key: key.clone(), digest: *digest }).await
     }
 
-    /// The object of a key's record, for people who want to look.
+    /// The object of a key's record, for inspection by the user.
     pub fn object(&self, task: &TaskId, key: &Digest) -> Option<String> {
         match self.inner().of(task)? {
             Of::Shareable { machine, .. } => Some(bucket::record(&name(key, machine))),

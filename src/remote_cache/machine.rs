@@ -11,7 +11,7 @@ use crate::plan::{ActionKind, Task};
 pub enum MachineGpus {
     /// Names with compute capabilities, each once; empty: there are none.
     Known(BTreeSet<String>),
-    /// There is a driver, and it did not say: in words.
+    /// There is a driver, and the query failed: the error message.
     Unknown(String),
 }
 
@@ -31,13 +31,13 @@ impl Machine {
         Self { arch: std::env::consts::ARCH.to_owned(), system: system(&told), gpus }
     }
 
-    /// What a task's output is good for on machines like this one, as names and values; `Err`: why nobody can say.
+    /// The machine properties that a task's output depends on, as names and values; `Err`: why they are unknown.
     pub fn facts_for(&self, task: &Task) -> Result<BTreeMap<String, String>, String> {
         let mut facts = BTreeMap::new();
         let runs_programs = matches!(task.kind, ActionKind::Shell | ActionKind::Engine);
         if runs_programs {
             facts.insert("arch".to_owned(), self.arch.clone());
-            // A container brings its own system, and its image is part of the key.
+            // A container contains its own system, and its image is part of the key.
             if task.container.is_none() {
                 facts.insert("system".to_owned(), self.system.clone());
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
-//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if nobody was first
+//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if there is none yet
 //! ```
 //!
 //! # What is in a store
@@ -18,15 +18,16 @@
 //!
 //! # What never happens
 //!
-//! A store that is away, full, or not ours to read is one warning; the run goes on with what is here. A byte that is not what
-//! the record says is not accepted. A measurement of another machine does not stand for one of this machine ([`why_not`]).
+//! A store that is away, full, or not readable for us is one warning; the run goes on with what is here. A byte that differs
+//! from the record is not accepted. A measurement of another machine does not stand for one of this machine ([`why_not`]).
 //! Credentials come from where their owners keep them (environment, instance metadata), and are not printed, logged or kept.
 //!
 //! # Why no `LocalFileSystem`
 //!
-//! `object_store`'s own folder store takes a `link` that was answered twice for somebody else's file, leaves the halves of killed
-//! writers where no listing shows them and nothing removes them, and knows nothing of stale handles or of names that the server has
-//! and this client does not see yet. A folder of machines is an NFS more often than not; `folder` is written for that.
+//! `object_store`'s own folder store takes a `link` that was answered twice for a file of another writer, leaves the halves of
+//! killed writers where no listing shows them and nothing removes them, and knows nothing of stale handles or of names that the
+//! server has and this client does not see yet. A folder of machines is an NFS more often than not; `folder` is written for
+//! that.
 
 mod address;
 mod bucket;

@@ -1,4 +1,4 @@
-//! A store in a bucket: S3, Google's, Azure's, and what speaks like them.
+//! A store in a bucket: S3, Google's, Azure's, and services with a compatible API.
 //!
 //! Each request is short: a part of a file at the most. It is repeated a few times by `object_store`; a store that does not
 //! answer in that time is away.
@@ -27,7 +27,7 @@ use super::error::{RemoteCacheError, told};
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";
-/// Nothing heard for so long: the connection is dead.
+/// After this time without data the connection is dead.
 const SILENCE_S: u64 = 20;
 /// For one part of 16 MiB, all tries together: a line that is slower than 150 kB/s is no line for engines.
 const REQUEST_S: u64 = 120;
@@ -42,9 +42,9 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Asks nobody anything yet. Credentials are what the environment, its files or the machine's role say.
+    /// Sends no request yet. Credentials come from the environment, its files or the machine's role.
     pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, RemoteCacheError> {
-        // Another part of the program may have said so before; there is only one.
+        // Another part of the program may have set it before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let store = match kind {
             BucketKind::S3 => amazon(name).map(|store| Arc::new(store) as Arc<dyn ObjectStore>),
@@ -173,7 +173,7 @@ fn trouble(error: &Error) -> RemoteCacheError {
     match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
         _ if is_refused => RemoteCacheError::Denied(text),
-        // A bucket that is not there, or credentials that nobody has: no other request would fare better.
+        // A missing bucket, or missing credentials: no other request would fare better.
         _ => RemoteCacheError::Away(text),
     }
 }
@@ -201,7 +201,7 @@ fn amazon(bucket: &str) -> Result<impl ObjectStore, Error> {
     for (key, value) in limits() {
         builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
     }
-    // Who writes http:// means it. Keys are not sent, only signatures.
+    // An explicit http:// is intended. Keys are not sent, only signatures.
     let endpoint =
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"].iter().find_map(|name| env::var(name).ok());
     if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {

@@ -1,4 +1,5 @@
-//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was hashed.
+//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was
+//! hashed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::event::{Digest, Event, size};
 use crate::runner::{FetchedOutput, OutputRequest};
 use crate::store::{Incoming, ParcelItem, Sealed, free_bytes};
 
-/// The output of a key; `None`: nobody has put it there.
+/// The output of a key; `None`: it is not there.
 pub(super) async fn pull(
     inner: &Arc<RemoteCacheInner>,
     wanted: &OutputRequest,
@@ -51,7 +52,7 @@ pub(super) async fn pull(
     }))
 }
 
-/// A record of the store. One that is damaged is an error, and will be replaced by who has the output.
+/// A record of the store. A damaged one is an error, and will be replaced by a run that has the output.
 pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Option<SharedOutput>, RemoteCacheError> {
     let object = bucket::record(name);
     let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
@@ -128,7 +129,7 @@ async fn fill(
     })
 }
 
-/// Files whose content is not what the record says.
+/// Files with other content than the record lists.
 fn wrong(items: &[ParcelItem], sealed: &Sealed) -> Vec<usize> {
     let found: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
@@ -180,7 +181,7 @@ async fn fetch_all(
     Ok(())
 }
 
-/// One request for all of it. Its bytes are looked at when the folder is sealed, as everybody's.
+/// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
 async fn small(
     inner: &RemoteCacheInner,
     incoming: &Arc<Incoming>,
@@ -254,7 +255,7 @@ struct Progress {
     wanted: OutputRequest,
     total: u64,
     done: AtomicU64,
-    /// Hundredths of it that somebody was told of.
+    /// Hundredths of it that were reported.
     told: AtomicU64,
 }
 

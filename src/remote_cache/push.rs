@@ -1,4 +1,4 @@
-//! From this project into the store: files first, the record last. Who finds a record finds every file that it names.
+//! From this project into the store: files first, the record last. A reader that finds a record finds every file that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::store::{ParcelItem, TaskRecord, leads_out};
 pub(super) enum Pushed {
     /// Bytes that were sent: those of files that were not there yet.
     New { sent: u64 },
-    /// Somebody had put it there before.
+    /// It was there before.
     There,
     /// It is of no use elsewhere, or must not leave: why.
     Stays(String),
@@ -85,7 +85,7 @@ pub(super) async fn push(
         inner.bucket.create(&object, bytes).await?
     };
     super::cache::lock(&inner.damaged).remove(&object);
-    // Somebody may have been collecting what nobody named, while this record was on its way.
+    // A garbage collection may have removed unreferenced files while this record was on its way.
     for (object, digest) in there {
         if inner.bucket.size(&object).await?.is_none()
             && let Some((path, size)) = files.get(&digest)
@@ -113,7 +113,7 @@ fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
     if let Some(why) = items.iter().find_map(leads_out) {
         return Some(why);
     }
-    // What is in `.git` is no part of an output's digest, so nobody could tell whether it came whole.
+    // What is in `.git` is no part of an output's digest, so its completeness could not be checked.
     let git = WalkDir::new(folder).into_iter().flatten().find(|item| item.file_name() == ".git")?;
     let path = git.path().strip_prefix(folder).unwrap_or(git.path());
     Some(format!("{} is in it, and is no part of what is compared", path.display()))
@@ -250,12 +250,12 @@ fn changed(path: &Path) -> Held {
 
 enum Piece {
     Bytes(Bytes),
-    /// All of it was read, and is what its digest says.
+    /// All of it was read, and matches its digest.
     End,
     Held(Held),
 }
 
-/// Reads a file on a thread of its own, ahead of who sends it; hashes it, and looks for what must not leave.
+/// Reads a file on a thread of its own, ahead of the sender; hashes it, and looks for what must not leave.
 fn read(path: PathBuf, digest: Digest, needles: Arc<Needles>) -> mpsc::Receiver<Piece> {
     let (send, receive) = mpsc::channel(2);
     spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! What a store says of one output.
+//! The record of one output in a store.
 
 use std::collections::BTreeMap;
 

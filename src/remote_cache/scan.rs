@@ -30,7 +30,7 @@ impl ScanResult {
 }
 
 impl Needles {
-    /// `places`: folders whose path ties a file to this machine.
+    /// `places`: folders with a path that ties a file to this machine.
     pub(super) fn new(places: &[&Path], secrets: &[String]) -> Self {
         use std::os::unix::ffi::OsStrExt as _;
         let places = places.iter().map(|path| (path.as_os_str().as_bytes().to_vec(), ScanResult::Place));

@@ -82,15 +82,15 @@ impl AttemptInputs {
             origins: self.origins(),
         };
         let working = apart(async move { work.perform(lease).await });
-        // Elsewhere it counts from its start there: who waits in a queue is not late.
+        // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
         let done = within(limit, &stop, working).await?;
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
-        // Hashing a large output is work for another core, not for the loop. Who asks to stop waits for it, so that what is
-        // done is not lost; who asks twice does not.
+        // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
+        // is not lost; a second stop request does not wait.
         let sealed = if listed.is_large() {
             tokio::select! {
                 sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
@@ -149,7 +149,7 @@ impl AttemptInputs {
         Ok(Assignment { action, container, inputs, env, endpoints, gpus, host, lowered })
     }
 
-    /// What it was made from, worked out when somebody asks.
+    /// What it was made from, computed on demand.
     fn origins(&self) -> Arc<dyn Fn() -> Upstream + Send + Sync> {
         let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.task));
         Arc::new(move || origins(&plan, &shelf, &task))

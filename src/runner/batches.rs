@@ -1,5 +1,5 @@
-//! Tasks of one stage that are started in the same moment: each has a seat, and whoever would do them as one thing can wait
-//! until every other one has said whether it takes part. There is no clock in it: the run loop knows what is ready.
+//! Tasks of one stage that are started in the same moment: each has a seat, and the code that would do them as one can wait
+//! until every other one has reported whether it takes part. There is no clock in it: the run loop knows what is ready.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::event::RunId;
 use crate::plan::{Lifetime, Task};
 
-/// A place among tasks that are started together. Dropping it, wherever its task has got to, says that the task goes its own way.
+/// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on its own.
 #[derive(Debug)]
 pub struct BatchSlot {
     party: Arc<str>,
@@ -48,7 +48,7 @@ impl Drop for BatchSlot {
     }
 }
 
-/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, in the same words.
+/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, with the same settings.
 pub(super) struct Batches<'a> {
     run: &'a RunId,
     /// Parties of this run so far.
@@ -81,7 +81,7 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// Whether two tasks ask another machine for the same. Services are one by one: each is waited for.
+/// Whether two tasks request the same of another machine. Services are one by one: each is waited for.
 fn is_company(one: &Task, other: &Task) -> bool {
     one.host.is_some()
         && one.lifetime == Lifetime::Step

@@ -1,4 +1,4 @@
-//! Somebody beside the stage who may refuse an output, made or cached, before anything is built on it.
+//! A check outside of the stage that can refuse an output, made or cached, before anything is built on it.
 
 use std::fmt;
 use std::path::Path;
@@ -9,13 +9,13 @@ use crate::plan::Task;
 
 type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync;
 
-/// Asked once for each output. Without anybody all are good.
+/// Called once for each output. Without a check all outputs are accepted.
 #[derive(Clone, Default)]
 pub struct OutputGate(Option<Arc<Ask>>);
 
 impl OutputGate {
-    /// `ask` gets the task, its output folder and the digest of that, and says what a person should know of it, or why the
-    /// run must not go on with it. The output stays accepted: it is what was asked for, only not what was expected.
+    /// `ask` gets the task, its output folder and the digest of that, and returns messages for the user, or why the
+    /// run must not go on with it. The output stays accepted: it is the requested one, only not the expected one.
     pub fn new(ask: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }

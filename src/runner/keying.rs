@@ -1,4 +1,4 @@
-//! A task's key, and whether the shelf has its output.
+//! A task's key, and whether the cache has its output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ pub(super) struct Keyed {
     pub key: TaskKey,
     pub digest: Digest,
     pub inputs: BTreeMap<String, InputState>,
-    /// The digest of the key with all that the manifest says, nothing lowered.
+    /// The digest of the key with the manifest's values, nothing lowered.
     pub base: Digest,
     /// What a retry has lowered for it; part of the key.
     pub lowered: Option<Lowered>,
@@ -101,10 +101,10 @@ pub(super) fn key_of(
     Ok(Keyed { digest: key.digest(), key, inputs, base, lowered })
 }
 
-/// The action, and where it is done, as one JSON object: so that a change of either is told by its path.
+/// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.
 fn with_container(task: &Task) -> String {
     match (&task.container, task.action.strip_prefix('{')) {
-        // A Triton server's action says it itself.
+        // A Triton server's action contains it already.
         (Some(container), Some(rest)) if !rest.starts_with("\"serve\":{\"triton\"") => {
             format!("{{\"container\":{container},{rest}")
         }
@@ -133,7 +133,7 @@ pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
     }
 }
 
-/// Why a task has to run, in words; never empty.
+/// Why a task has to run, as text; never empty.
 pub(super) fn reasons(
     plan: &Plan,
     task: &Task,
@@ -217,7 +217,7 @@ pub(super) fn resolve<'a>(
     })
 }
 
-/// What the file `image` in the output of an `image` stage says: an id, or `./file` beside it.
+/// The content of the file `image` in the output of an `image` stage: an id, or `./file` beside it.
 fn image_in(folder: &Path) -> Option<String> {
     let said = fs::read_to_string(folder.join("image")).ok()?;
     let said = said.trim();

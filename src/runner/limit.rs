@@ -1,4 +1,4 @@
-//! What holds a stage's work in bounds: its `timeout`, and a wall around its panics. From when time counts is for whoever calls this to know.
+//! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// Work with its limit. When that is over it is asked to stop, waited for, and has failed whatever it says.
+/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
 pub async fn within(
     limit: Option<Duration>,
     stop: &Stop,

@@ -4,12 +4,12 @@
 //! outcomes.
 //!
 //! ```text
-//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it on the shelf?
+//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it in the cache?
 //!             ↑                                   │ no
 //!             └── Over ←── attempt: folder, perform, check, hash, accept ←┘
 //! ```
 //!
-//! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
+//! `predict` takes the same decisions without doing anything; it is what `regatta plan` prints.
 
 mod attempt;
 mod batches;

@@ -10,7 +10,7 @@ use crate::store::{FileStamp, TaskKey};
 
 use super::remote_outputs::RemoteOutputs;
 
-/// Where events go: the journal first, then everybody else.
+/// Where events go: the journal first, then all other receivers.
 pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What a task is to this run.
@@ -18,9 +18,9 @@ pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 pub enum TaskRole {
     /// Run it if it is not done.
     Run,
-    /// Somebody needs it, and it must be done already (`--only`).
+    /// Another task needs it, and it must be done already (`--only`).
     Restore,
-    /// Nobody in this run needs it.
+    /// No task in this run needs it.
     Out,
 }
 
@@ -37,7 +37,7 @@ pub struct RunOptions {
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
     pub shared: Option<Arc<dyn RemoteOutputs>>,
-    /// Who may refuse an output.
+    /// The check that may refuse an output.
     pub gate: OutputGate,
 }
 
@@ -47,11 +47,11 @@ pub struct RunSummary {
     pub tally: TaskTally,
     pub failures: Vec<(TaskId, Failure)>,
     pub interrupted: bool,
-    /// Every step that is done: what it said, and its output folder.
+    /// Every step that is done: its outcome, and its output folder.
     pub done: Vec<(TaskId, Done, PathBuf)>,
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
-    /// Every task whose key was known, in the plan's order.
+    /// Every task with a known key, in the plan's order.
     pub settled: Vec<SettledTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub rest: Option<Vec<(PathBuf, FileStamp)>>,

@@ -1,4 +1,4 @@
-//! What a task was made from, all the way down: for those who write it down beside their output.
+//! What a task was made from, including indirect inputs: for stages that record it beside their output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Upstream {
     pub tasks: Vec<UpstreamTask>,
 }
 
-/// One task upstream. A service leaves no record: of it only the plan speaks.
+/// One task upstream. A service leaves no record: it appears in the plan only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamTask {
     pub task: TaskId,

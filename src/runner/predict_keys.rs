@@ -7,8 +7,8 @@ use crate::event::Failure;
 use crate::plan::Plan;
 use crate::store::{Digests, OutputCache, TaskKey};
 
-/// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a task
-/// that has any.
+/// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a
+/// task that has any.
 pub fn foresee(
     plan: &Plan,
     work: &impl TaskExecutor,

@@ -1,4 +1,4 @@
-//! The door to what other machines have made: asked when the shelf has nothing, told when something new is on it.
+//! Outputs that other machines have made: queried when the local cache has none, notified when it has a new one.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use crate::store::{Sealed, TaskKey, TaskRecord};
 
 /// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
 pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
-    /// Brings the output of a key into a new folder of this project. `None`: nobody has made it, it may not stand for this
+    /// Brings the output of a key into a new folder of this project. `None`: it does not exist there, it may not stand for this
     /// machine's own, or the store cannot be used; then it is made here. Never fails the run.
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
 
-    /// Says that an output was made here. Returns at once; sending it is the store's own affair.
+    /// Reports that an output was made here. Returns at once; the store sends it in the background.
     fn offer(&self, task: &TaskId, record: Arc<TaskRecord>);
 }
 
 /// An answer under way.
 pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FetchedOutput>> + Send>>;
 
-/// What is asked for.
+/// The requested output.
 #[derive(Clone, Debug)]
 pub struct OutputRequest {
     pub task: TaskId,
@@ -37,6 +37,6 @@ pub struct FetchedOutput {
     pub done: Done,
     /// How long making it took there, s.
     pub seconds: f64,
-    /// The store, as a person knows it.
+    /// The store's name for the user.
     pub from: String,
 }

@@ -1,11 +1,11 @@
-//! What a person has to know of a measurement that is taken from the cache although its servers are not started by the run.
+//! What the user has to know of a measurement that is taken from the cache although its servers are not started by the run.
 
 use crate::event::TaskId;
 use crate::plan::Task;
 use crate::store::{TaskKey, TaskRecord};
 
-/// Says how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing outside
-/// their run. `now`: seconds since 1970.
+/// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
+/// outside their run. `now`: seconds since 1970.
 pub(super) fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
     let servers = task.external();
     if servers.is_empty() {

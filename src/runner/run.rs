@@ -1,4 +1,4 @@
-//! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
+//! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
 
 mod finish;
 mod items;
@@ -30,7 +30,7 @@ enum Msg {
     Asked(Ix, Option<Box<FetchedOutput>>),
     Ready(Ix, Vec<Endpoint>),
     Tried(Ix, AttemptOutcome),
-    /// The pause before the next try is over.
+    /// The pause before the next try has ended.
     Again(Ix),
     /// The same, when the next try has another key.
     Anew(Ix),
@@ -56,7 +56,7 @@ struct Runner<W> {
     emit: Emit,
     schedule: TaskSchedule,
     keyed: Vec<Option<Arc<Keyed>>>,
-    /// Who makes what a key stands for.
+    /// The task that makes the output of each key.
     makers: HashMap<Digest, Ix>,
     made: Vec<Option<TaskOutput>>,
     running: BTreeMap<Ix, Running>,
@@ -66,7 +66,7 @@ struct Runner<W> {
     lost: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
-    /// Of those, the ones whose server is started again.
+    /// Of those, the ones that wait for a restart of their server.
     to_repeat: BTreeSet<Ix>,
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<Ix, u32>,
@@ -232,7 +232,7 @@ impl<W: TaskExecutor> Runner<W> {
         };
         let forced = self.options.forced[ix as usize];
         if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
-            // Who forces it wants to see it as it is written.
+            // A forced task runs with the manifest's value.
             self.shelf.forget_lowered(&keyed.base);
             return self.key(ix);
         }
@@ -270,7 +270,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.keyed[ix as usize] = Some(keyed);
     }
 
-    /// Everything that may start in this moment: those that could be one job array are told of each other.
+    /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
         let seats = Batches::new(&self.run, &mut self.parties).seats(&tasks);
@@ -418,7 +418,7 @@ impl<W: TaskExecutor> Runner<W> {
             failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
         }
         let blamed = self.blame.remove(&ix);
-        // A measurement knows by itself what became of it, and keeps its verdict.
+        // A measurement records its own result, and keeps its verdict.
         if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
             let server = &self.task(server).id;
             failure.cause = Some(format!("its server {server} ended; see its failure"));
@@ -439,7 +439,7 @@ impl<W: TaskExecutor> Runner<W> {
         let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
         let tries = 1 + rule.map_or(0, |r| r.times);
-        // Without its server a new try would have nobody to talk to.
+        // Without its server a new try would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
@@ -489,7 +489,7 @@ impl<W: TaskExecutor> Runner<W> {
                     self.fail(ix, running.attempt, *failure, seconds);
                 }
             }
-            // Found dead when it was asked to stop: those that failed have failed because of it.
+            // Found dead at the stop request: those that failed have failed because of it.
             Err(failure)
                 if failure.kind == FailureKind::Service && !self.stop.is_asked() && self.a_dependent_failed(ix) =>
             {

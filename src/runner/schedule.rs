@@ -2,7 +2,7 @@
 //!
 //! A step goes `Waiting → Keying → Wanting → Running → Over`, or from `Keying` straight to `Over` when the store has its output.
 //! A service goes `Waiting → Keying → Known → Starting → Up → Stopping → Over`; it starts only when a step that needs it has to
-//! run, and ends when its last dependent is over. `Known` is enough for dependents to be looked up in the store, so a
+//! run, and ends when its last dependent has finished. `Known` is enough for dependents to be looked up in the store, so a
 //! service whose dependents are all cached is never started.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ pub type Ix = u32;
 pub enum ScheduleState {
     Waiting,
     Keying,
-    /// A service whose key is known and which nobody has needed yet.
+    /// A service with a known key that no step has needed yet.
     Known,
     /// A step that has to run.
     Wanting,
@@ -32,7 +32,7 @@ pub enum TaskEnd {
     Skipped,
     Failed,
     Cancelled,
-    /// A service that nobody needed.
+    /// A service that no step needed.
     NotNeeded,
 }
 
@@ -52,7 +52,7 @@ pub struct ScheduledTask {
     pub gpus: u32,
     /// It runs on another machine: nothing of this one is leased to it.
     pub elsewhere: bool,
-    /// Those of a group are started in one moment as far as may be: nobody of it is, while another one is looked up.
+    /// Those of a group are started in one moment if possible: none of them starts while another one is looked up.
     pub group: Option<u32>,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
@@ -158,12 +158,12 @@ impl TaskSchedule {
         self.nodes[ix as usize].state
     }
 
-    /// Everything is over.
+    /// Everything has finished.
     pub fn is_over(&self) -> bool {
         self.open == 0
     }
 
-    /// A task whose needs are settled and whose key is to be worked out now.
+    /// A task with settled needs: its key is to be computed now.
     pub fn next_to_key(&mut self) -> Option<Ix> {
         self.to_key.pop_first()
     }
@@ -193,7 +193,7 @@ impl TaskSchedule {
         self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
-    /// What this step would make, another one is about to make: it is looked up again when that one is over.
+    /// Another task is about to make the same output: this one is looked up again when that one has finished.
     pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
         if self.state(ix) != ScheduleState::Keying {
             return;
@@ -214,15 +214,15 @@ impl TaskSchedule {
         self.to_key.insert(ix);
     }
 
-    /// A service that was up has ended, and will be started again: nobody may count on it meanwhile.
+    /// A service that was up has ended, and will be started again: no step may rely on it meanwhile.
     pub fn down(&mut self, ix: Ix) {
         if self.state(ix) == ScheduleState::Up {
             self.set(ix, ScheduleState::Starting);
         }
     }
 
-    /// A service that ended is to be started again, under another key: who waits for it is looked up anew. The caller says
-    /// what becomes of those that were running.
+    /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
+    /// decides what happens to those that were running.
     pub fn relaunch(&mut self, ix: Ix) {
         if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Up) {
             return;
@@ -328,7 +328,7 @@ impl TaskSchedule {
         }
     }
 
-    /// A task is over, in whichever way. Dependents of a bad end are cancelled (see [`Self::take_cancelled`]).
+    /// A task has finished, in whichever way. Dependents of a bad end are cancelled (see [`Self::take_cancelled`]).
     pub fn over(&mut self, ix: Ix, how: TaskEnd) {
         let mut work = vec![(ix, how)];
         while let Some((at, how)) = work.pop() {
@@ -404,7 +404,7 @@ impl TaskSchedule {
         std::mem::take(&mut self.cancelled)
     }
 
-    /// Nothing runs, nothing starts or stops by itself, and yet there are steps that want to: the first of them.
+    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps: the first of them.
     pub fn stuck(&self) -> Option<Ix> {
         if self.moving > 0 { None } else { self.wanting.first().copied() }
     }

@@ -1,4 +1,4 @@
-//! How far each task is, without running any: its key, and whether the shelf has its output.
+//! How far each task is, without running any: its key, and whether the cache has its output.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub struct TaskStatus {
     pub task: TaskId,
     /// `None`: something upstream is nowhere, so what this one is made from is not known yet.
     pub key: Option<(TaskKey, Digest)>,
-    /// On the shelf, and whole.
+    /// In the cache, and whole.
     pub record: Option<Arc<TaskRecord>>,
 }
 
-/// Every step that is part of `options`, in the plan's order. `elsewhere` is asked for what is not here; the digest of an output
-/// that it knows is what the keys downstream are worked out with, and a record that it gives is here from then on.
+/// Every step that is part of `options`, in the plan's order. `elsewhere` is queried for what is not here; the keys downstream
+/// use the digest of an output that it knows, and a record that it gives is here from then on.
 pub fn standings(
     plan: &Plan,
     work: &impl TaskExecutor,

@@ -1,4 +1,4 @@
-//! The door between the runner, which decides *when*, and the stages, which know *what*.
+//! The interface between the runner, which decides *when*, and the stages, which know *what*.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,12 +17,11 @@ use super::origins::Upstream;
 /// What performs tasks. One implementation in the product (`stage::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
-    /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.
+    /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
-    /// What a task's output depends on beside what the manifest says: the version of the stage's own code, facts of the
-    /// machine.
-    /// Part of the key; quick, unless the task has a container: then its image is asked for.
+    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine. Part of
+    /// the key; quick, unless the task has a container: then its image is looked up.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()
@@ -35,7 +34,7 @@ pub trait TaskExecutor: Send + Sync + 'static {
     }
 }
 
-/// All that a stage gets from the runner. If a stage wants more, the door is wrong.
+/// All that a stage gets from the runner. If a stage needs more, change the interface.
 pub struct Lease {
     pub task: Arc<Task>,
     /// 1 for the first try.

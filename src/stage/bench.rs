@@ -73,7 +73,7 @@ pub fn below(result: &RunResult) -> Vec<(String, String)> {
     measured.into_iter().chain(result.hosts_in_short()).collect()
 }
 
-/// A service of ours that has no HTTP port cannot be asked over HTTP.
+/// A service of ours without an HTTP port cannot be queried over HTTP.
 fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
     let ours = &errand.lease.assignment.endpoints;
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
@@ -85,7 +85,7 @@ fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
     }
 }
 
-/// Asks the servers whether they are what the benchmark needs, before anything is sent.
+/// Queries the servers whether they are what the benchmark needs, before anything is sent.
 async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
     let expected = attach::ExpectedServer::of_bench(bench);
     let notices = tokio::select! {
@@ -94,7 +94,7 @@ async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<
             return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
         }
     };
-    // Ours were started from a configuration that is known; of others a person wants to know what they are.
+    // Ours were started from a known configuration; others are described for the user.
     if errand.lease.assignment.endpoints.is_empty() {
         for notice in notices {
             errand.lease.notice(notice);
@@ -103,7 +103,7 @@ async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<
     Ok(())
 }
 
-/// One measurement, with its progress told under a name, and ended at the task's own time limit.
+/// One measurement, with its progress reported under a name, and ended at the task's own time limit.
 pub async fn measure(
     errand: &TaskContext,
     spec: &BenchSpec,
@@ -153,7 +153,7 @@ pub async fn measure(
             measuring.await
         }
     };
-    // The measurement may have heard of the stop before we did.
+    // The measurement may have received the stop before we did.
     let lost = lost.or_else(|| errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
@@ -174,7 +174,7 @@ pub async fn measure(
     Ok(measured)
 }
 
-/// The servers are asked beside the requests. Over HTTP nothing is: what falls silent there ends at `stall_timeout`.
+/// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.
 pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
     match spec.protocol {
         harness::Protocol::Kserve => {
@@ -185,7 +185,7 @@ pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
     }
 }
 
-/// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
+/// A server that its own stage watches is reported by that stage first, because its report is more precise.
 const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
 
 /// Where in the run we are now.
@@ -245,7 +245,7 @@ fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
     })
 }
 
-/// What the manifest says of it, else what the target's URL says.
+/// The manifest's value, else the one from the target's URL.
 pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(model::Protocol::Kserve) => {

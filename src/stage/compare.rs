@@ -108,7 +108,7 @@ fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     Ok(MeasuredRun { name: name.to_owned(), result, seen })
 }
 
-/// `server`, `offline`, …; of one whose scenario nobody knows its number.
+/// `server`, `offline`, …; the number of an unknown scenario.
 fn scenario(result: &Value, index: usize) -> String {
     let asked = result.pointer("/asked/scenario");
     let name = asked.and_then(|asked| match asked {

@@ -71,7 +71,7 @@ fn simulate(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
 }
 
 async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
-    // In the output folder, so that whoever cleans up after a crash finds it; gone before the engine is published.
+    // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
     let scratch = errand.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let found = |path: &Option<String>| path.as_deref().map(|path| errand.path(path).to_string_lossy().into_owned());
@@ -85,7 +85,7 @@ async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
-        // What Python runs says more than that it is Python.
+        // The name of the script or module is more useful than `python`.
         let named =
             argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
         let name = Path::new(named.unwrap_or(&argv[0])).file_name();
@@ -204,7 +204,7 @@ fn forbid(key: &str, flags: &IndexMap<String, Value>, decided: &[(&str, &str)]) 
     }
 }
 
-/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one word for each element.
+/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one argument for each element.
 fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for (name, value) in flags {

@@ -11,7 +11,7 @@ use crate::manifest::model::{Engine, EngineOnly};
 /// Bytes of `config.json`; real ones have some ten thousand.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// What is missing or cannot be read, to be said after "but".
+/// What is missing or cannot be read; the text follows "but".
 pub fn check(folder: &Path, engine: &Engine) -> Result<(), String> {
     let (what, suffix) = match engine.only {
         Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
@@ -28,7 +28,7 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), String> {
         },
     };
     let is_there = |name: &str| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file() && file.len() > 0);
-    // A config that was damaged could ask for any number.
+    // A damaged config could contain any number.
     let missing: Vec<String> =
         (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")).filter(|name| !is_there(name)).collect();
     match missing.as_slice() {
@@ -82,7 +82,7 @@ mod tests {
         fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
         fs::write(folder.path().join("rank1.engine"), "").unwrap();
         assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
-        // The config knows better than the manifest, and a checkpoint that was given decides.
+        // The config takes precedence over the manifest, and a checkpoint that was given decides.
         let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
         fs::write(folder.path().join("config.json"), config).unwrap();
         assert_eq!(check(folder.path(), &engine(&none)), Ok(()));

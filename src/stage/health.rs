@@ -1,6 +1,6 @@
-//! Whether a server still answers. Ready is no health, but silence is an illness.
+//! Whether a server still answers, checked after it is ready.
 //!
-//! One small question a second. A single answer that is late says nothing under load; no answer for [`SILENCE`] does.
+//! One small request a second. A single late answer means nothing under load; no answer for [`SILENCE`] is a failure.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::event::Endpoint;
 use crate::triton::{ClientError, HttpAddress, HttpClient, TritonClient};
 
-/// How often a server is asked.
+/// Interval between health requests.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// No single question waits longer.
+/// Time limit of a single probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A server that has not answered for so long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
 
-/// How a server is asked.
+/// How a server is probed.
 #[derive(Clone, Debug)]
 pub enum HealthProbe {
     /// ServerLive, and ModelReady for each of these models.
@@ -34,7 +34,7 @@ pub enum HealthProbe {
 pub struct UnresponsiveServer {
     pub endpoint: Endpoint,
     pub for_s: f64,
-    /// What the last question met.
+    /// The result of the last probe.
     pub last: String,
 }
 
@@ -68,7 +68,7 @@ pub async fn silent(
                 heard(since);
             }
             Err(last) => {
-                // A connection that failed once may never come back; a new one tells.
+                // A connection that failed once may never recover; a new one shows whether the server answers.
                 client = None;
                 if since.elapsed() >= limit {
                     return UnresponsiveServer {
@@ -123,14 +123,14 @@ async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<Tr
     Ok(())
 }
 
-/// Asks a server that speaks OpenAI's interfaces how it is; anything but 200 is an error.
+/// Probes a server with OpenAI's API; anything but 200 is an error.
 pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
     let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
     HttpClient::new(address).deadline(PATIENCE).text("/health").await.map(drop)
 }
 
-/// A server without such a question has answered. Any other refusal may come from who stands in its place: a proxy on the
-/// way to a host that is gone.
+/// A server without such an endpoint has answered. Any other refusal may come from something in its place: a proxy on the way
+/// to an unreachable host.
 fn answered(error: &ClientError) -> Result<(), String> {
     if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(error.why.to_string()) }
 }

@@ -1,7 +1,7 @@
 //! `image:` — a container image, built or fetched; the output names it.
 //!
 //! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which is what
-//! `{{ stages.NAME.image }}` means, and `image.json` for people. enroot and apptainer make a file, and that is the output.
+//! `{{ stages.NAME.image }}` means, and `image.json` for users. enroot and apptainer make a file, and that is the output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::plan::Task;
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";
-/// For people.
+/// For display.
 pub const TOLD: &str = "image.json";
 
 pub async fn perform(errand: &TaskContext, image: &Image) -> Result<Done, Failure> {
@@ -72,7 +72,7 @@ pub fn gone(task: &Task, folder: &Path) -> Option<String> {
     let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
     let id = id.trim();
     let (_, program) = program(&image);
-    // A daemon that does not answer is told by who needs the image.
+    // The task that needs the image reports an unresponsive daemon.
     let absent =
         id.starts_with("sha256:") && look(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);
     absent.then(|| format!("its image {} has been removed from this machine", short(id)))
@@ -142,7 +142,8 @@ fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str,
     argv
 }
 
-/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1` for apptainer.
+/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1`
+/// for apptainer.
 fn address(engine: ContainerEngine, name: &str) -> String {
     if name.contains("://") {
         return name.to_owned();

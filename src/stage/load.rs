@@ -1,4 +1,4 @@
-//! What a manifest says of arrivals and data, in the harness's own types.
+//! A manifest's arrivals and data, in the harness's own types.
 
 use std::path::{Path, PathBuf};
 

@@ -201,7 +201,7 @@ fn forbidden(wrong: &[RuleError]) -> Failure {
     }
 }
 
-/// What the rules say of requests.
+/// What the rules require of requests.
 fn settle(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scenario: MlperfScenario) {
     if let Some(min) = benchmark.min_output_tokens.filter(|_| spec.request.min_length.is_none()) {
         spec.request.min_length = Some(min as i32);

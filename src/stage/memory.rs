@@ -14,7 +14,7 @@ const FAR: usize = 400;
 const SIGKILL: i32 = 9;
 const KILLED: i32 = 137;
 
-/// Logs say GiB, data sheets GB.
+/// Logs use GiB, data sheets GB.
 pub fn bytes(gib: f64) -> f64 {
     gib * 1024.0 * 1024.0 * 1024.0
 }
@@ -23,7 +23,7 @@ pub const fn is_killed(how: How) -> bool {
     matches!(how, How::Signal(SIGKILL) | How::Code(KILLED))
 }
 
-/// What a command's end says of memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
+/// What a command's end shows about memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
 pub fn ran_out(errand: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
     if matches!(how, How::Stopped | How::Code(0)) {
         return None;

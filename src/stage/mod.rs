@@ -64,14 +64,14 @@ pub struct StageExecutor {
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
     cluster: SlurmContext,
-    /// Every task runs here, whatever its stage says: this is the place already.
+    /// Every task runs here, regardless of its stage's `host`: this is the place already.
     in_place: bool,
     images: Arc<container::Images>,
 }
 
 impl StageExecutor {
-    /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
-    /// a process is.
+    /// `home` is the project's state folder; with `run` it marks every process, so that the next run can find the owner
+    /// of a process.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
         Self {
             home: home.into(),
@@ -83,7 +83,7 @@ impl StageExecutor {
         }
     }
 
-    /// On the nodes of an allocation: stages that ask for one run here.
+    /// On the nodes of an allocation: stages that request one run here.
     #[must_use]
     pub fn in_place(mut self, in_place: bool) -> Self {
         self.in_place = in_place;
@@ -98,8 +98,8 @@ impl StageExecutor {
     }
 }
 
-/// The version of each kind's own code, where that code decides what is in the output. To be raised by who changes what a kind
-/// writes: then what older programs wrote is made again.
+/// The version of each kind's own code, where that code decides what is in the output. Raise it when you change what a kind
+/// writes: then outputs of older programs are made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
         ActionKind::Git
@@ -111,10 +111,10 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
-        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
-        // 2: strict unless the stage says otherwise.
+        // 2: strict by default.
         ActionKind::Shell => Some(2),
         ActionKind::Serve => None,
     }
@@ -154,7 +154,7 @@ impl TaskExecutor for StageExecutor {
 }
 
 impl StageExecutor {
-    /// Does a task on this machine, wherever its stage says that it runs: on a node of a cluster that is so already.
+    /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
     async fn here(&self, lease: Lease) -> Result<Done, Failure> {
         if let Some(HostOn::Slurm(slurm)) = hosts::elsewhere(lease.assignment.host.as_deref())?
             && slurm.each_node

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use crate::event::Lowered;
 
-/// Where a number stands: in the word of its option behind the `=`, or in the next word.
+/// Where a number stands: in its option's argument behind the `=`, or in the next argument.
 fn place<S: AsRef<OsStr>>(words: &[S], name: &str) -> Option<(usize, usize)> {
     let same = |option: &str| option.replace('-', "_") == name.replace('-', "_");
     for (at, word) in words.iter().enumerate() {

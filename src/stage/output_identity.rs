@@ -1,4 +1,4 @@
-//! What an output says of itself: which commit, which image, which weights, whose program made it.
+//! What an output records about itself: which commit, which image, which weights, which program made it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::manifest::model::{Action, Git, Mlperf};
 use crate::plan::Task;
 use crate::process::probe;
 
-/// How long git may take to say a commit.
+/// How long git may take to print a commit.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Read from the files that each kind of stage leaves; what cannot be read is left out. Blocks: with cherry-picks, git is asked.
+/// Read from the files that each kind of stage leaves; what cannot be read is left out. Blocks: with cherry-picks, git is run.
 ///
 /// - git: `commit`, what `rev` meant; with cherry-picks also `head`, that with them
 /// - image: `id`, `digests` (one for each registry)

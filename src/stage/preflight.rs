@@ -1,5 +1,5 @@
-//! Before a measurement of some length: whether this machine could make the load at all, tried against a server of ours
-//! that does no work. The server under test is not asked anything, and all of it is over before the measurement begins.
+//! Before a longer measurement: whether this machine can produce the load at all, tried against a local server that does
+//! no work. The server under test gets no request, and the trial is finished before the measurement begins.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Tries it, where it is asked for or worth it. Whatever keeps it from being tried is a notice.
+/// Runs the trial if it is requested or worthwhile. Anything that prevents it is a notice.
 pub async fn preflight(
     errand: &TaskContext,
     spec: &BenchSpec,
@@ -67,8 +67,8 @@ async fn attempt(
     Ok(Some(told))
 }
 
-/// What is tried; nothing where the measurement is short, or has no schedule. A plan that cannot be made is the
-/// measurement's to tell.
+/// What is tried; nothing where the measurement is short, or has no schedule. If no plan can be made, the
+/// measurement reports it.
 async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
     let is_trace = matches!(spec.scenario, harness::Scenario::Trace { .. });
     let is_long = expected(spec).is_some_and(|time| time >= WORTH_IT);
@@ -105,7 +105,7 @@ fn start(errand: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<
     Sidecar::start(errand, argv, &[], "null")
 }
 
-/// Where it listens, once it says so.
+/// The server's endpoint, once it reports it.
 async fn endpoint(errand: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, String> {
     let file = server.file().to_owned();
     let says = async {

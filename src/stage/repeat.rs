@@ -1,5 +1,5 @@
-//! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in
-//! `repeats/<n>`; one that was finished is not made again when the stage was cut off. Where variants take turns, each run is a task of its
+//! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in `repeats/<n>`;
+//! one that was finished is not made again when the stage was cut off. Where variants take turns, each run is a task of its
 //! own, and this only sums them up.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! From the manifest's `bench.request:` to the harness's own words.
+//! From the manifest's `bench.request:` to the harness's own types.
 
 use crate::harness;
 use crate::manifest::duration;

@@ -24,12 +24,12 @@ pub fn start(endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
         .map_err(|error| Failure::new(FailureKind::System, format!("no thread for the servers' metrics: {error}")))
 }
 
-/// Ends it; all that was told goes beside the measurement, and its sum into the result.
+/// Ends it; all readings are written beside the measurement, and their summary into the result.
 pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Measured) {
     let scrape = scraper.finish().await;
     let window = Duration::try_from_secs_f64(measured.result.rates.window_s).unwrap_or_default();
     for share in &mut measured.result.hosts {
-        // Which of those that were asked are this host's.
+        // The queried servers that are on this host.
         let own = |server: &HttpAddress| {
             endpoints
                 .iter()

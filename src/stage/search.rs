@@ -1,6 +1,6 @@
-//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement with
-//! arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the search was
-//! cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
+//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement
+//! with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the
+//! search was cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
 
 pub mod loadgen;
 mod phases;
@@ -43,7 +43,7 @@ struct SearchReport<'a> {
     estimate: Option<RateEstimate>,
 }
 
-/// One probe as it is told.
+/// One probe as it is shown.
 #[derive(Serialize)]
 struct ProbeReport {
     #[serde(flatten)]
@@ -132,7 +132,7 @@ pub async fn perform(
     Ok(Done { warnings, ..done })
 }
 
-/// Those of the probe whose figures are the result, each in full; of the others, how many probes have which.
+/// The warnings: of the probe that provides the result, each in full; of the others, how many probes have which.
 fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
     let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
     let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();
@@ -235,7 +235,7 @@ async fn attempt(
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
     let met = margin.whole < 0.0;
-    // Why a probe missed is no warning; whatever else is said of one that held is.
+    // Why a probe missed is no warning; all other messages of one that held are.
     let warnings = result.reasons.iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
     Ok(ProbeReport {
         warnings: warnings.cloned().collect(),
@@ -250,9 +250,9 @@ async fn attempt(
     })
 }
 
-/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
-/// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
-/// is measured again.
+/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that can
+/// be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the server,
+/// and is measured again.
 pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;

@@ -7,8 +7,8 @@ use super::task_context::TaskContext;
 use crate::event::{Done, Failure};
 use crate::manifest::model::ShellScript;
 
-/// A failure in the middle of a pipe counts, too. POSIX has this since 2024 only, and a shell without it ends at an unknown option, so
-/// a subshell tries it first. On the line of the text, so that the line numbers of messages stay true.
+/// A failure in the middle of a pipe counts, too. POSIX has this since 2024 only, and a shell without it ends at an unknown
+/// option, so a subshell tries it first. On the line of the text, so that the line numbers of messages stay true.
 const PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
 
 pub async fn perform(errand: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {

@@ -7,7 +7,7 @@ use super::task_context::TaskContext;
 use crate::event::Event;
 use crate::process::{How, Running};
 
-/// Those who clean up after a killed run are told when it begins and when it is gone.
+/// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
 pub struct Sidecar {
     running: Option<Running>,
     /// All that it writes; gone with it.
@@ -24,11 +24,11 @@ impl Drop for Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a command in the task's own environment and these variables. `name` tells its file from those of others.
+    /// Starts a command in the task's environment plus these variables. `name` distinguishes its log file from those of others.
     pub fn start(errand: &TaskContext, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
         let file = errand.lease.log.with_extension(name);
         let _ = std::fs::remove_file(&file);
-        // Straight into the file: it knows no secret, and nobody would move its output on.
+        // Written directly to the file: the command has no secrets, and nothing would forward its output.
         let mut command = errand.command(argv.into_iter().map(Into::into).collect()).secrets(Vec::new());
         for (name, value) in env {
             command = command.set(*name, *value);
@@ -54,7 +54,7 @@ impl Sidecar {
         self.running.as_ref().map_or(0.0, Running::seconds)
     }
 
-    /// Resolves when it ends by itself. May be dropped and asked again.
+    /// Resolves when the process ends by itself. Can be dropped and awaited again.
     pub async fn ended(&mut self) -> How {
         match &mut self.running {
             Some(running) => running.ended().await,

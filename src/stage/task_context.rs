@@ -17,7 +17,7 @@ const TAIL: usize = 20;
 pub struct TaskContext {
     pub lease: Lease,
     env: Vec<(String, Option<OsString>)>,
-    /// The part of `env` that a person needs to repeat a command.
+    /// The part of `env` that the user needs to repeat a command.
     shown_env: Vec<(String, Option<OsString>)>,
     secrets: Vec<String>,
     /// `<run>.<task>.<attempt>`: a name that nothing else has.
@@ -72,7 +72,7 @@ impl TaskContext {
         shown.chain(self.lease.task.secrets.iter().cloned()).collect()
     }
 
-    /// Says which files of the project a command names that its stage does not declare.
+    /// Reports which files of the project a command names that its stage does not declare.
     pub fn warn_of_undeclared(&self, argv: &[OsString]) {
         let lease = &self.lease;
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out);
@@ -90,7 +90,8 @@ impl TaskContext {
         self.run_until(command, &self.lease.stop).await
     }
 
-    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's alone.
+    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's
+    /// alone.
     pub async fn run_until(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, Failure> {
         let mut argv = command.argv.clone();
         let exit = match &self.place {

@@ -1,5 +1,5 @@
-//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by what
-//! the servers' own `/metrics` say of them.
+//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by
+//! the servers' own `/metrics`.
 //!
 //! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's own
 //! environment and process groups, so it ends with the task, however that ends.
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_secs(2);
 /// signal(7)
 const SIGTERM: i32 = 15;
-/// Beyond this the two clocks went apart: somebody set the wall clock.
+/// Beyond this the two clocks diverged: the wall clock was set.
 const APART: f64 = 0.1;
 
 /// An nvidia-smi that runs. Dropping it ends it.
@@ -105,7 +105,7 @@ async fn watch(errand: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler,
     };
     let cuda = match ask(errand, gpu::asking_for_versions()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
-        // One from before this question; the rest goes on.
+        // One from before this query; the rest goes on.
         _ => None,
     };
     let anchor = (Instant::now(), Timestamp::now());
@@ -157,7 +157,7 @@ impl TelemetrySampler {
         }
     }
 
-    /// Ends it; all that was told goes beside the measurement, and its sum into the result.
+    /// Ends it; all readings are written beside the measurement, and their summary into the result.
     pub async fn finish(mut self, errand: &TaskContext, measured: &mut Measured) {
         let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
@@ -222,7 +222,7 @@ impl TelemetrySampler {
     }
 }
 
-/// Whether an end was not the one that we asked for.
+/// Whether an end was not the one that we requested.
 const fn is_its_own(how: How) -> bool {
     match how {
         How::Code(code) => code != 0 && code != 128 + SIGTERM,
@@ -231,7 +231,7 @@ const fn is_its_own(how: How) -> bool {
     }
 }
 
-/// What the servers' metrics say of their GPUs, where nothing nearer to them does.
+/// The servers' metrics of their GPUs, where no closer source exists.
 pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
     if measured.gpu.is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
         return;

@@ -1,4 +1,4 @@
-//! `trtllm_bench:` — TensorRT-LLM's own benchmark. What it says becomes a result that says whose numbers they are.
+//! `trtllm_bench:` — TensorRT-LLM's own benchmark. Its output becomes a result that names the source of its numbers.
 //!
 //! The command is a pure function of the manifest, so that it can be read before anything runs.
 
@@ -139,7 +139,7 @@ fn measured_something(result: &Value) -> Result<(), String> {
     }
 }
 
-/// What does not fit what was asked for.
+/// Differences from what was requested.
 fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
     let mut doubts = Vec::new();
     let ran = result.pointer("/counts/ok").and_then(Value::as_f64);

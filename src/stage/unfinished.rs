@@ -32,8 +32,8 @@ impl Servers {
     }
 }
 
-/// Removes the parts where the stage had come to its end, which `end` shows: it goes on only where it was cut off. What was
-/// finished once is measured again, and a selection of parts that went well would say nothing.
+/// Removes the parts if the stage had finished, which `end` shows: it resumes only if it was interrupted. What was
+/// finished once is measured again, because a selection of successful parts would be biased.
 pub(super) fn start_anew(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
     let parts = out.join(parts);
     if !end.is_file() || !parts.is_dir() {

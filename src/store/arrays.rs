@@ -1,5 +1,5 @@
 //! What a job array has beside the folders of its elements: one script, and for each element a file for what the batch
-//! system prints. They lie together in one folder that stays: a job whose output file cannot be made fails without a word.
+//! system prints. They lie together in one folder that stays: a job whose output file cannot be made fails without a message.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

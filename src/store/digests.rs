@@ -1,4 +1,4 @@
-//! Digests of inputs, with a memory: what `stat` says is unchanged is not read again.
+//! Digests of inputs, cached: a file that is unchanged according to `stat` is not read again.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,7 +28,7 @@ pub struct InputState {
     pub digest: Digest,
     /// The paths that the patterns named, absolute and sorted.
     pub paths: Vec<PathBuf>,
-    /// Everything that was looked at: files, and folders whose listing matters.
+    /// Everything that was looked at: files, and folders with a relevant listing.
     pub seen: Vec<(PathBuf, FileStamp)>,
 }
 
@@ -78,7 +78,7 @@ impl Digests {
         Ok((digest, stamp))
     }
 
-    /// Whether digesting this takes no longer than asking somebody else to do it: small files, or files that are known.
+    /// Whether digesting this takes no longer than delegating it: small files, or files that are known.
     pub fn is_quick(&self, base: &Path, patterns: &[String]) -> bool {
         const SMALL: u64 = 256 * 1024;
         patterns.iter().all(|pattern| {

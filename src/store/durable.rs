@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// An I/O error that says which path and what was being done.
+/// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {source}", path.display())]
 pub struct PathError {
@@ -99,7 +99,7 @@ pub fn discard(path: &Path) -> Result<(), PathError> {
     }
 }
 
-/// Removes a folder into which somebody may still write by its name: it is called `<name>.gone` first.
+/// Removes a folder that another process may still write to by its name: it is renamed to `<name>.gone` first.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
     let aside = folder.with_extension("gone");

@@ -1,4 +1,4 @@
-//! Why will this run? The difference of two keys, field by field, in words.
+//! Why will this run? The difference of two keys, field by field, as text.
 
 use std::collections::BTreeMap;
 

@@ -15,11 +15,12 @@ use crate::event::TaskId;
 pub struct Garbage {
     pub path: PathBuf,
     pub bytes: u64,
-    /// In words.
+    /// As text.
     pub why: String,
 }
 
-/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest `keep_runs`. Reads only.
+/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
+/// `keep_runs`. Reads only.
 pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
     let kept = kept_folders(shelf, keep);
     let named = shelf.named_folders();
@@ -43,8 +44,8 @@ pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) 
     found
 }
 
-/// What a crash cut off: files and links that were being replaced, and output folders of tries that did not end (no record
-/// names them, nobody was shown them, nothing continues in them).
+/// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
+/// names them, they were never shown, nothing continues in them).
 pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
     let named = shelf.named_folders();
     let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
@@ -77,7 +78,7 @@ pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
 }
 
 /// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
-/// tells of such a crash.
+/// shows such a crash.
 pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
     let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
     items

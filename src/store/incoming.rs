@@ -19,7 +19,7 @@ use super::stamp::{EntryKind, FileStamp};
 use super::{Home, OutputCache};
 use crate::event::Digest;
 
-/// What says which parts of a large file are there. Goes before the folder is sealed.
+/// Records which parts of a large file are there. Removed before the folder is sealed.
 const PARTS: &str = ".regatta-parts-";
 
 /// A folder under way.
@@ -85,7 +85,7 @@ impl Incoming {
         &self.folder
     }
 
-    /// Makes folders and links, takes away what is not on the list, and says which files are to come: indices into `items`.
+    /// Makes folders and links, removes what is not on the list, and returns which files are to come: indices into `items`.
     /// Reads what an earlier try left. The list must be fit ([`super::unfit`]).
     pub fn lay_out(&self, items: &[ParcelItem]) -> Result<Vec<usize>, PathError> {
         let wanted: BTreeMap<&Path, &ParcelItem> = items.iter().map(|item| (item.path.as_path(), item)).collect();
@@ -182,8 +182,8 @@ impl Parts {
         self.there.contains(&offset)
     }
 
-    /// Writes one part, and then that it is there. After a power cut the list may say too much: whoever seals the folder sees
-    /// it by the digest.
+    /// Writes one part, and then records it. After a power cut the record may list too much: sealing the folder detects that
+    /// by the digest.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), PathError> {
         self.file.write_all_at(bytes, offset).at("write", &self.path)?;
         let mut list = self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

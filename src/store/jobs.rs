@@ -1,4 +1,4 @@
-//! The folder through which a run and a job on another machine talk: what is to be done, how it goes, how it ended.
+//! The folder through which a run and a job on another machine communicate: what is to be done, how it goes, how it ended.
 //!
 //! ```text
 //! jobs/<output folder>/
@@ -7,7 +7,7 @@
 //!   number       the batch system's number for it, once that is known
 //!   claim        made by the job that works on it: a second one with the same task ends at once
 //!   events       what happens, one JSON line each
-//!   beat         counts up while somebody waits for the job
+//!   beat         counts up while a run waits for the job
 //!   alive        counts up while the job's own program runs
 //!   cancel       it is to end
 //!   ended.json   how it ended, published whole
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes on
-//! writing, writes where nobody looks any more. The folder goes when its attempt has been judged; one that is there
-//! belongs to an attempt whose run has not seen its end.
+//! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
+//! there belongs to an attempt whose end no run has seen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -35,7 +35,7 @@ pub struct JobFolder {
     path: PathBuf,
 }
 
-/// What every `job.json` says, beside what only its reader knows.
+/// The fields that every `job.json` has, beside those that only its reader knows.
 #[derive(Deserialize)]
 struct Head {
     task: HeadTask,
@@ -75,7 +75,8 @@ impl JobFolder {
         ArrayFiles::of(state)
     }
 
-    /// What is to be done: the script first, so that who finds `job.json` finds all. An element of an array has none of its own.
+    /// What is to be done: the script first, so that a reader that finds `job.json` finds all. An element of an array has none
+    /// of its own.
     pub fn write(&self, job: &impl Serialize, script: Option<&str>) -> Result<(), PathError> {
         create_folder(&self.path)?;
         if let Some(script) = script {
@@ -118,7 +119,7 @@ impl JobFolder {
         fs::read_to_string(self.path.join("claim")).ok()
     }
 
-    /// Opens the line of events for who writes them.
+    /// Opens the file of events for writing.
     pub fn teller(&self) -> Result<File, PathError> {
         let path = self.path.join("events");
         OpenOptions::new().create(true).append(true).open(&path).at("open", &path)
@@ -174,7 +175,7 @@ impl JobFolder {
         fs::read_to_string(self.path.join("alive")).ok().filter(|count| !count.is_empty())
     }
 
-    /// Asks the job to end; also whoever finds the folder later.
+    /// Requests the job's end; works for any process that finds the folder later.
     pub fn cancel(&self) -> Result<(), PathError> {
         let path = self.path.join("cancel");
         File::create(&path).at("create", &path).map(drop)
@@ -188,7 +189,7 @@ impl JobFolder {
     /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or what it
     /// writes meanwhile would keep it from being removed.
     pub fn forget(&self) -> Result<(), PathError> {
-        // Should we be killed in between: who finds a folder without it, finishes this.
+        // If we are killed in between: a process that finds a folder without it finishes this.
         discard(&self.path.join("job.json"))?;
         discard_aside(&self.path)
     }
@@ -219,21 +220,21 @@ pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf>
     })
 }
 
-/// Jobs of earlier runs that nobody can go on with: servers, and what somebody wanted to end.
+/// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended.
 pub fn abandoned(home: &Home) -> Vec<JobFolder> {
     let mut found = all(&home.jobs());
     found.retain(|job| job.is_cancelled() || job.head().is_none_or(|head| head.lifetime != "Step"));
     found
 }
 
-/// Jobs of earlier runs for a task that is about to be done by `own`: they make what nobody wants any more.
+/// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more.
 pub fn superseded(own: &JobFolder, task: &TaskId) -> Vec<JobFolder> {
     let mut found = own.path.parent().map(all).unwrap_or_default();
     found.retain(|job| job != own && job.head().is_some_and(|head| head.id == *task));
     found
 }
 
-/// Every attempt whose end nobody has seen.
+/// Every attempt without an observed end.
 fn all(jobs: &Path) -> Vec<JobFolder> {
     let items = fs::read_dir(jobs).into_iter().flatten().flatten();
     let mut all: Vec<JobFolder> = items.map(|item| JobFolder::at(item.path())).collect();

@@ -2,7 +2,7 @@
 //!
 //! Why JSON lines: they can be read with `tail -f` and `jq`, and any prefix cut at any byte replays to a prefix. The
 //! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
-//! others is corruption and said to be.
+//! others is corruption and reported as such.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -93,7 +93,7 @@ pub fn runs(home: &Home) -> Vec<RunId> {
 }
 
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
-/// clock did meanwhile, because the last name is how a crash is noticed. For who holds the lock.
+/// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &Home) -> RunId {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
     name_after(last_run(home), &now)

@@ -1,7 +1,7 @@
 //! `latest`: links to the newest output of each task, in a folder of its own for each manifest.
 //!
-//! The folders are `latest/<manifest>` in the state folder. `latest` beside the state folder leads to the one of the manifest that ran
-//! last, so that what is below it is always of one manifest.
+//! The folders are `latest/<manifest>` in the state folder. `latest` beside the state folder leads to the one of the manifest
+//! that ran last, so that what is below it is always of one manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,8 @@ impl Latest {
         self.show()?;
         let folder = self.folder();
         let link = folder.join(task.as_str());
-        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `latest`, to the state folder.
+        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `latest`, to the state
+        // folder.
         let ups = task.as_str().matches('/').count() + 2;
         let target = output.strip_prefix(&self.state).map_or_else(
             |_| output.to_owned(),
@@ -49,7 +50,7 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for people.
+    /// Puts the page of a run beside the outputs; returns the path for display.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         self.show()?;
         point(&self.folder().join("report.html"), page)?;
@@ -61,7 +62,8 @@ impl Latest {
         stamp_of(self.shown.clone())
     }
 
-    /// What must look the same for the task's link to lead where it leads now: another run of this project may point it elsewhere.
+    /// What must look the same for the task's link to lead where it leads now: another run of this project may point it
+    /// elsewhere.
     pub fn stamp_of(&self, task: &TaskId) -> Result<(PathBuf, FileStamp), PathError> {
         stamp_of(self.folder().join(task.as_str()))
     }
@@ -107,7 +109,7 @@ fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
             discard(above)?;
         }
     }
-    // Nothing but links of ours, or it stays and is said to be in the way.
+    // Nothing but links of ours; anything else stays and is reported to be in the way.
     if !link.is_symlink() && link.is_dir() && only_links(link) {
         discard(link)?;
     }

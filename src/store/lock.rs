@@ -1,6 +1,6 @@
 //! One writer for each project.
 //!
-//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's warden
+//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's watchdog
 //! holds it too, so after a `kill -9` of the runner the next run starts only when the orphans are gone. On a cluster
 //! filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for ever.
 
@@ -13,7 +13,7 @@ use super::Home;
 use super::durable::{At as _, PathError, create_folder};
 use crate::event::RunId;
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     pub run: String,
@@ -26,7 +26,7 @@ pub struct ProjectLock {
     file: File,
     /// The filesystem cannot lock: two runs at once would not see each other.
     pub unprotected: bool,
-    /// Who has it now.
+    /// The current holder.
     pub run: RunId,
 }
 
@@ -34,12 +34,12 @@ pub struct ProjectLock {
 #[derive(Debug)]
 pub enum LockAttempt {
     Yes(ProjectLock),
-    /// Somebody else has it; who, if it could be read.
+    /// Another process has it; which one, if it could be read.
     No(Option<LockHolder>),
 }
 
 impl ProjectLock {
-    /// Never waits. `name` is asked only when the lock has been taken, so that names of runs follow the order of runs.
+    /// Never waits. `name` is called only when the lock has been taken, so that names of runs follow the order of runs.
     pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
@@ -63,7 +63,7 @@ impl ProjectLock {
         Ok(LockAttempt::Yes(Self { file, unprotected, run }))
     }
 
-    /// Who holds the lock now, if anybody does. Takes it for an instant if it is free.
+    /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
     pub fn holder(home: &Home) -> Option<LockHolder> {
         let mut file = File::open(home.lock()).ok()?;
         match file.try_lock_shared() {
@@ -76,7 +76,7 @@ impl ProjectLock {
         }
     }
 
-    /// A second handle on the same open file: whoever has it holds the lock too.
+    /// A second handle on the same open file: its owner holds the lock too.
     pub fn share(&self) -> std::io::Result<File> {
         self.file.try_clone()
     }

@@ -12,7 +12,7 @@ use crate::event::{Digest, Lowered, TaskId};
 
 #[derive(Serialize, Deserialize)]
 struct Note {
-    /// For people.
+    /// For display.
     task: TaskId,
     lowered: Lowered,
 }
@@ -22,7 +22,7 @@ fn path(home: &Home, key: &Digest) -> PathBuf {
 }
 
 impl OutputCache {
-    /// The number that has to be lower than this key says, if one was ever found.
+    /// The number that has to be lower than in this key, if one was ever found.
     pub fn lowered(&self, key: &Digest) -> Option<Lowered> {
         let text = fs::read(path(self.home(), key)).ok()?;
         serde_json::from_slice::<Note>(&text).ok().map(|note| note.lowered)
@@ -35,7 +35,7 @@ impl OutputCache {
         replace(&path(self.home(), key), &text)
     }
 
-    /// The next run begins with what the manifest says.
+    /// The next run begins with the manifest's value.
     pub fn forget_lowered(&self, key: &Digest) {
         let _ = fs::remove_file(path(self.home(), key));
     }

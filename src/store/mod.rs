@@ -1,14 +1,14 @@
-//! The only hand that writes durable state: keys, output folders, records, journal, digests.
+//! The only module that writes durable state: keys, output folders, records, journal, digests.
 //!
 //! # What is on disk
 //!
 //! ```text
 //! .regatta/
-//!   lock                 held (flock) by the run that may write; says which run and which process
+//!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
-//!   jobs/<key>-<n>/      talk with a job on another machine, until its end was seen (`jobs`)
+//!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out

@@ -35,12 +35,12 @@ struct Inner {
     unsynced: bool,
 }
 
-/// What the shelf has for a key.
+/// What the cache has for a key.
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// Done, and its output still is what it was.
     Hit(Arc<TaskRecord>),
-    /// Done once, but its output is not what it was: in words.
+    /// Done once, but its output has changed since: the reason as text.
     Spoiled(String),
     Absent,
 }
@@ -219,7 +219,7 @@ impl OutputCache {
         Ok((record, unchanged))
     }
 
-    /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
+    /// Keeps what a failed try left, for inspection; the try before it is removed. `None` if there was nothing in it.
     pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Option<PathBuf> {
         let empty = fs::read_dir(folder).map_or(true, |mut items| items.next().is_none());
         if empty {
@@ -250,8 +250,8 @@ impl OutputCache {
         }
     }
 
-    /// Everything recorded so far reaches the disk, then a line says so. One `syncfs` for all: thousands of small outputs would
-    /// each cost an `fsync` of 2–3 ms.
+    /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
+    /// outputs would each cost an `fsync` of 2–3 ms.
     pub fn sync(&self) -> Result<(), PathError> {
         let path = self.home.records();
         let file = {
@@ -298,7 +298,7 @@ impl OutputCache {
             .collect())
     }
 
-    /// Forgets all records whose folder is not in `keep`.
+    /// Forgets all records with a folder that is not in `keep`.
     pub fn forget(&self, keep: &HashSet<String>) -> Result<(), PathError> {
         let mut inner = self.inner();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));
@@ -310,7 +310,7 @@ impl OutputCache {
 impl Inner {
     fn remember(&mut self, record: Arc<TaskRecord>) {
         self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
-        // Who adopts an output has not made it.
+        // Adopting an output is not making it.
         let record = match self.by_key.get(&record.key) {
             Some(known) if known.folder == record.folder => Arc::new(TaskRecord {
                 manifest: known.manifest.clone(),

@@ -177,7 +177,7 @@ pub(super) enum Since {
     Same,
     /// Same content, other times: the entries as they are now.
     Touched(Vec<OutputEntry>),
-    /// In words, with the file.
+    /// As text, with the file.
     Changed(String),
 }
 

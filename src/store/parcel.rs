@@ -42,7 +42,7 @@ impl ParcelItem {
 }
 
 impl OutputCache {
-    /// What a record says is in its folder.
+    /// What is in a record's folder, according to the record.
     pub fn items(&self, record: &TaskRecord) -> Result<Vec<ParcelItem>, PathError> {
         let folder = self.folder(record);
         let item = |entry: &super::outputs::OutputEntry| {
@@ -108,7 +108,7 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
     items.is_empty().then(|| "it is empty".to_owned())
 }
 
-/// In words, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
+/// As text, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
 pub fn leads_out(item: &ParcelItem) -> Option<String> {
     if item.kind != EntryKind::Link {
         return None;

@@ -27,20 +27,20 @@ pub struct PlanSources {
     pub sources: Vec<(PathBuf, Digest)>,
     /// Files that would have been read first, had they been there.
     pub absent: Vec<PathBuf>,
-    /// Environment variables that were asked for.
+    /// Environment variables that the plan reads.
     pub env: Vec<(String, Option<String>)>,
 }
 
 /// All that has to be unchanged for a whole run to be a no-op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rest {
-    /// The events that tell of it, one JSON object a line: what a run that looks at every task would say.
+    /// The events that report it, one JSON object a line: those that a run that looks at every task would emit.
     pub told: String,
     pub look_at: Vec<(PathBuf, FileStamp)>,
 }
 
 impl CompilerId {
-    /// `words`: everything that was typed and matters.
+    /// `words`: all relevant arguments of the command line.
     pub fn new(home: &Home, words: &[&str]) -> Self {
         let mut h = Hasher::new();
         h.field(env!("CARGO_PKG_VERSION").as_bytes());
@@ -69,7 +69,7 @@ impl CompilerId {
                 .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest))
     }
 
-    /// The plan as it was kept. Ask [`Self::is_fresh`] first.
+    /// The plan as it was kept. Check [`Self::is_fresh`] first.
     pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
         read(&self.path("plan"))
     }

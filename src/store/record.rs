@@ -15,7 +15,7 @@ use crate::event::{Digest, Done, TaskId};
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// The name of the manifest in whose run the task was done; empty in records of older programs.
+    /// The name of the manifest of the run that did the task; empty in records of older programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
     pub task: TaskId,
@@ -38,7 +38,7 @@ pub struct TaskRecord {
     pub boot: Digest,
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.
     pub(super) entries: Vec<OutputEntry>,
-    /// The key, parsed only when somebody asks why.
+    /// The key, parsed only when an explanation needs it.
     pub(super) fields: Box<RawValue>,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum RecordLine {
     Synced,
 }
 
-/// Reads `records`. A line whose seal is wrong is left out: its task is simply not done. The second value is how many
+/// Reads `records`. A line with a wrong seal is left out: its task is simply not done. The second value is how many
 /// bytes at the end are a torn line.
 pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     let bytes = match fs::read(path) {

@@ -1,4 +1,4 @@
-//! What `stat` says of a file: enough to know that its content did not change.
+//! What `stat` reports about a file: enough to know that its content did not change.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -16,7 +16,7 @@ const ENOUGH: u64 = 700;
 /// By how much a rehearsal's whole test is longer than its short one.
 const REHEARSED: u64 = 4;
 
-/// A test as the rules want it.
+/// A test as the rules require it.
 pub fn whole(loadgen: &Loadgen, rate: f64) -> Loadgen {
     let mut whole = Loadgen { target_qps: Some(rate), ..loadgen.clone() };
     if whole.rehearse {

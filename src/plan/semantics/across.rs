@@ -1,4 +1,4 @@
-//! Flags of one stage held against those of another: what a server is told to do, and what its engine was built for.
+//! Flags of one stage checked against those of another: a server's settings, and what its engine was built for.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::plan::task::{ActionKind, Task};
 /// What trtllm-build takes without the flag.
 const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens", 8192.0), ("max_beam_width", 1.0)];
 
-/// Looks at every repository whose engine is built in the same plan. Each task comes with its rendered stage.
+/// Looks at every repository with an engine that is built in the same plan. Each task comes with its rendered stage.
 pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
     let engines: HashMap<&TaskId, Engine> = tasks
         .clone()

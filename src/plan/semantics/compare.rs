@@ -1,4 +1,4 @@
-//! What the types cannot say about `compare:`.
+//! What the types cannot express about `compare:`.
 
 use super::Look;
 use crate::diag::did_you_mean;

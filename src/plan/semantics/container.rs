@@ -1,5 +1,5 @@
-//! What the types cannot say about `container:` and `image:`: mounts and sizes that can be read, limits that exist, and stages
-//! that start a program which could be put into one.
+//! What the types cannot express about `container:` and `image:`: mounts and sizes that can be read, limits that exist, and
+//! stages that start a program which could be put into one.
 
 use super::Look;
 use crate::diag::did_you_mean;

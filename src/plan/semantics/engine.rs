@@ -1,5 +1,5 @@
 //! Flags of `engine:` that would change nothing, and those that another key decides. NVIDIA's tools take most of them without
-//! a word.
+//! a message.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::Look;
 use crate::diag::nearest;
 use crate::manifest::model::{Engine, EngineBackend};
 
-/// Flags of trtllm-build, for slips of the hand; others are handed on, for newer ones have more.
+/// Flags of trtllm-build, to detect typing errors; others are passed on, because newer versions have more.
 const BUILD: [&str; 56] = [
     "max_batch_size",
     "max_input_len",
@@ -71,7 +71,7 @@ const BUILD: [&str; 56] = [
 const HOPPER: [&str; 4] = ["H100", "H200", "H20", "H800"];
 const NOT_HOPPER: [&str; 9] = ["B200", "B300", "B100", "A100", "A30", "A40", "L40", "L4", "RTX"];
 
-/// Whether a GPU is a Hopper; nothing for names that say neither.
+/// Whether a GPU is a Hopper; `None` for names that show neither.
 fn is_hopper(name: &str) -> Option<bool> {
     let has = |names: &[&str]| names.iter().any(|one| name.contains(one));
     if has(&HOPPER) {
@@ -149,7 +149,7 @@ impl Look<'_> {
             }
         }
         let kv = on(&engine.checkpoint_flags, "kv_cache_dtype");
-        // Of a checkpoint that is there already nobody says here how it was made.
+        // For an existing checkpoint, this manifest does not contain how it was made.
         let is_known = engine.trtllm_checkpoint.is_none();
         if is_known && on(flags, "use_fp8_context_fmha").is_some() && kv.as_deref() != Some("fp8") {
             let hint = "`checkpoint_flags: { kv_cache_dtype: fp8 }`, or take it away";

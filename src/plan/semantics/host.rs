@@ -1,4 +1,4 @@
-//! What the types cannot say about `host:`.
+//! What the types cannot express about `host:`.
 
 use super::Look;
 use crate::manifest::model::{HostOn, Launcher, Serve, Slurm, SshHost, Stage};

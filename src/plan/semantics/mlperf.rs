@@ -8,7 +8,7 @@ use crate::mlperf::{Round, RuleError, conf};
 use super::super::loadgen::ask;
 use super::Look;
 
-/// What LoadGen decides itself, and why it is not said beside it.
+/// What LoadGen decides itself, and why it cannot be set beside it.
 const DECIDED: [(&str, &str); 15] = [
     ("rate", "LoadGen says when requests come: `loadgen.target_qps`"),
     ("ramp", "LoadGen says when requests come: `loadgen.target_qps`"),
@@ -53,7 +53,7 @@ impl Look<'_> {
         }
     }
 
-    /// Without `loadgen` two scenarios mean nothing. Says whether that was told.
+    /// Without `loadgen` two scenarios mean nothing. Returns whether that was reported.
     pub(super) fn is_loadgens(&mut self, bench: &Bench) -> bool {
         let is_theirs = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if is_theirs {

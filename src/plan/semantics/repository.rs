@@ -9,7 +9,7 @@ use crate::diag::{did_you_mean, nearest};
 use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
 
-/// What a repository says itself, by template name: the key it stands under, its name there, and its value as text.
+/// A repository's own settings, by template name: the key it stands under, its name there, and its value as text.
 pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
 
 pub(super) fn said(repository: &Repository) -> RepositoryFacts<'_> {

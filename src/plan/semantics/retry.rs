@@ -1,4 +1,4 @@
-//! What the types cannot say about `retry:`: keys that mean something together only, and numbers that a stage has.
+//! What the types cannot express about `retry:`: keys that mean something together only, and numbers that a stage has.
 
 use super::Look;
 use crate::manifest::model::{Retry, RetryAfter, Serve, ShellScript, Stage};

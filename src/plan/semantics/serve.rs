@@ -1,4 +1,4 @@
-//! What the types cannot say about `serve:`: options and variables that exist, endpoints that can be read,
+//! What the types cannot express about `serve:`: options and variables that exist, endpoints that can be read,
 //! keys that only mean something together.
 
 use serde_json::Value;
@@ -47,7 +47,7 @@ impl Look<'_> {
         self.duration(&["serve", server, "ready", "timeout"], &ready.timeout);
     }
 
-    /// Only a server that somebody writes the command of may be none that speaks KServe.
+    /// Only a server with a custom command may lack KServe.
     fn asked_by(&mut self, server: &str, ready: &ReadyWhen) {
         if ready.by != "kserve" {
             self.idle(&["serve", server, "ready", "by"], "this server is asked over KServe", "take it away");

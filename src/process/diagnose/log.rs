@@ -12,7 +12,7 @@ impl<'a> Log<'a> {
         Self { lines, telling: telling.collect() }
     }
 
-    /// The first line that says one of these (lower case).
+    /// The first line that contains one of these (lower case).
     pub fn says(&self, signs: &[&str]) -> Option<&'a str> {
         self.telling.iter().find(|(_, lower)| signs.iter().any(|sign| lower.contains(sign))).map(|(line, _)| *line)
     }

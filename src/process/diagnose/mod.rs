@@ -25,7 +25,7 @@ impl Diagnosis {
     }
 }
 
-/// Words of the table.
+/// Texts of the table.
 #[derive(Clone, Copy)]
 struct Usual {
     cause: &'static str,
@@ -193,7 +193,7 @@ const TABLE: &[(Sign, Usual)] = &[
     (Sign::Signal(6), Usual { cause: "it gave up by itself (abort)", hint: "its last lines say why" }),
 ];
 
-/// The likely cause of an end, from how it ended and its last lines. `None` for a success and for what nobody knows.
+/// The likely cause of an end, from how it ended and its last lines. `None` for a success and for unknown causes.
 pub fn diagnose(tail: &[String], how: How) -> Option<Diagnosis> {
     if matches!(how, How::Code(0) | How::Stopped) {
         return None;
@@ -210,7 +210,7 @@ pub fn diagnose(tail: &[String], how: How) -> Option<Diagnosis> {
     })
 }
 
-/// The likely cause of a server's end, from the last hundreds of lines of its log: it says why, and then prints tables.
+/// The likely cause of a server's end, from the last hundreds of lines of its log: it prints the cause, and then tables.
 pub fn diagnose_server(lines: &[String]) -> Option<Diagnosis> {
     let log = Log::new(lines);
     server::TABLE.iter().find_map(|(signs, read)| log.says(signs).map(|line| read(&log, line)))

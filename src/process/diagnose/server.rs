@@ -1,11 +1,11 @@
-//! What goes wrong with Triton, TensorRT-LLM, MPI and NCCL, by what they say when it does. From the special to the general.
+//! What goes wrong with Triton, TensorRT-LLM, MPI and NCCL, by their messages. From the special to the general.
 
 use super::Diagnosis;
 use super::log::{Log, after, number, word};
 use super::{memory, shortage};
 use crate::process::listener;
 
-/// Signs, lower case, and what to make of the line that says one.
+/// Signs, lower case, and what to make of the line that contains one.
 type Row = (&'static [&'static str], fn(&Log<'_>, &str) -> Diagnosis);
 
 pub const TABLE: &[Row] = &[

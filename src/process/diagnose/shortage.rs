@@ -1,9 +1,9 @@
-//! Memory that ran out: whose, and every number that the log has of it.
+//! Memory that ran out: which memory, and every number that the log has of it.
 
 use super::log::{Log, after, gib, number};
 use crate::event::MemoryKind;
 
-/// What TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch say when a GPU's memory is used up. Lower case.
+/// Messages of TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch when a GPU's memory is used up. Lower case.
 pub const GPU: &[&str] = &[
     "cuda out of memory",
     "out of memory in function allocate",
@@ -24,7 +24,7 @@ pub const GPU: &[&str] = &[
     "is less than desired gpu memory utilization",
 ];
 
-/// What the kernel, a shell, Slurm and Kubernetes say when they ended a process for its memory. Lower case.
+/// Messages of the kernel, a shell, Slurm and Kubernetes when they ended a process for its memory. Lower case.
 pub const KILLED: &[&str] = &[
     "oom_kill event",
     "oom-kill",
@@ -39,16 +39,16 @@ pub const KILLED: &[&str] = &[
     "exited on signal 9 (killed)",
 ];
 
-/// What a program says that could not get host memory. Lower case.
+/// Messages of a program that could not get host memory. Lower case.
 pub const HOST: &[&str] = &["std::bad_alloc", "cannot allocate memory", "memoryerror", "can't allocate memory:"];
 
-/// What a log says of memory that ran out. Sizes in GiB, as logs have them.
+/// What a log shows of memory that ran out. Sizes in GiB, as logs have them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
     pub of: MemoryKind,
-    /// The line that says so.
+    /// The line with the message.
     pub line: String,
-    /// What was asked for, and what was free.
+    /// The requested size, and the free size.
     pub needed: Option<f64>,
     pub free: Option<f64>,
     /// The GPU's memory.
@@ -102,7 +102,7 @@ pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
     if let Some(line) = says(KILLED).or_else(|| says(HOST)) {
         return Some(Shortage::read(&log, line, MemoryKind::Host));
     }
-    // Nobody but the kernel kills without a word, as far as a log can tell.
+    // As far as a log shows, only the kernel kills without a message.
     killed.then(|| Shortage::read(&log, "", MemoryKind::Host))
 }
 

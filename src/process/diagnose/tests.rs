@@ -1,4 +1,4 @@
-//! One case for each row: the lines that a server says, and what a person is told.
+//! One case for each row: the lines that a server prints, and the message for the user.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn signs_are_lower_case() {
     }
 }
 
-/// What a person is told after these lines: cause, then hint.
+/// The message for the user after these lines: cause, then hint.
 #[track_caller]
 fn told(lines: &[&str], cause: &str, hint: &str) {
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();

@@ -20,7 +20,8 @@ pub enum CancelCommand<'a> {
     NumbersNow(&'a [String]),
 }
 
-/// Asks for it. `Ok` when the controller has heard it, also if there was nothing to end. The error says why it has not.
+/// Requests it. `Ok` when the controller has received it, also if there was nothing to end. The error is the reason why it has
+/// not.
 pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), String> {
     let user = format!("--user={}", rustix::process::getuid().as_raw());
     let words: Vec<String> = match what {

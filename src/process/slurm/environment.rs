@@ -1,7 +1,7 @@
 //! What of our environment a job gets.
 //!
 //! `sbatch --export=NONE` would make the node load a login profile, which takes seconds and can fail; so the environment is
-//! scrubbed here, and `sbatch` is told to take all of what is left.
+//! scrubbed here, and `sbatch` takes all of what is left.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ const NOT_OURS_TO_GIVE: [&str; 11] = [
 const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF"];
 
 /// The environment for Slurm's programs, which is also what a job of theirs gets. `only` are names beside the ever needed ones;
-/// `None` is all that is not another allocation's or session's. `SBATCH_*`, with which people set their defaults, stay for
+/// `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users set their defaults, stay for
 /// `sbatch`; the job's script takes them away.
 pub fn environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,

@@ -14,7 +14,7 @@ pub async fn max_array_size(env: &Environment) -> u32 {
     let words = ["show", "config"].map(OsString::from).to_vec();
     match ask("scontrol", words, env.clone(), PATIENCE).await {
         QueryResult::Said { code: 0, stdout, .. } => told(&stdout).unwrap_or(USUAL),
-        // A controller that is silent now will be asked to take the array, too.
+        // A controller that is silent now has to take the array, too.
         _ => USUAL,
     }
 }

@@ -1,8 +1,8 @@
-//! Speaks to Slurm through its own programs: `sbatch`, `squeue`, `scancel`, `scontrol`.
+//! Uses Slurm through its own programs: `sbatch`, `squeue`, `scancel`, `scontrol`.
 //!
 //! A job is known by a name that nothing else has, never by its number alone: a number can be lost on the way, when the
-//! controller takes a job and does not answer any more. A question that fails says nothing about a job. `sacct` is never
-//! asked, because many clusters have no accounting.
+//! controller takes a job and does not answer any more. A query that fails is no evidence about a job. `sacct` is never
+//! used, because many clusters have no accounting.
 
 mod cancel;
 mod environment;

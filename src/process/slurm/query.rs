@@ -1,4 +1,4 @@
-//! One question to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
+//! One query to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use super::super::orphans;
 
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// What became of a question.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryResult {
     /// It answered, in its way.
@@ -37,7 +37,8 @@ impl QueryResult {
     }
 }
 
-/// Asks. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
+/// Runs the query. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
+/// way.
 pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
     let asked = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
     asked.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
@@ -68,7 +69,7 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
     let asked = match ended {
         Ok(Some(output)) => QueryResult::Said {
-            // 128 + n, as a shell says it.
+            // 128 + n, as a shell reports it.
             code: output
                 .status
                 .code()

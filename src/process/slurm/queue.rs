@@ -1,5 +1,4 @@
-//! The queue as it was when it was last seen: one question for all jobs of a run, asked again and again while anybody wants
-//! to know.
+//! The queue as it was last seen: one query for all jobs of a run, repeated while there are subscribers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +13,7 @@ use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Not even somebody in a hurry makes it be asked more often.
+/// Lower bound of the query interval, also for [`JobQueue::hurry`].
 const SPACING: Duration = Duration::from_secs(1);
 
 /// A job in the queue.
@@ -23,7 +22,7 @@ pub struct QueueEntry {
     /// `123`; `123_7` is element 7 of an array, also while it waits.
     pub number: String,
     pub state: JobState,
-    /// Why it waits, in Slurm's words.
+    /// Why it waits, as Slurm reports it.
     pub reason: String,
     /// Its nodes, as Slurm writes lists: `n[1-2]`. Empty while it waits.
     pub nodes: String,
@@ -34,11 +33,11 @@ pub struct QueueEntry {
 pub struct QueueView {
     /// How many times it was seen. 0: not yet.
     pub seen: u64,
-    /// When it was last asked successfully; the question was put no earlier than this.
+    /// When it was last queried successfully; the query started no earlier than this.
     pub at: Option<Instant>,
     /// Ours; several under one name when a submission was repeated.
     pub jobs: Arc<BTreeMap<SlurmJob, Vec<QueueEntry>>>,
-    /// Questions in a row that got no answer, and the last complaint.
+    /// Consecutive queries without an answer, and the last error.
     pub silent: u32,
     pub complaint: String,
 }
@@ -50,7 +49,7 @@ impl QueueView {
     }
 }
 
-/// Asks the queue for everybody. Clones share one.
+/// Queries the queue for all subscribers. Clones share one.
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     shared: Arc<Shared>,
@@ -66,7 +65,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Asking {
     is_on: bool,
-    /// The shortest that anybody wished for.
+    /// The shortest interval that any subscriber requested.
     every: Option<Duration>,
 }
 
@@ -78,7 +77,8 @@ impl Default for JobQueue {
 }
 
 impl JobQueue {
-    /// Listens; the first one makes somebody ask. It is asked at least every `every`, and by nobody once nobody listens.
+    /// Subscribes; the first subscriber starts the queries. They run at least every `every`, and stop when no subscriber is
+    /// left.
     pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
         let mut asking = self.shared.asking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ impl JobQueue {
         receiver
     }
 
-    /// Somebody waits for the next answer: it is asked as soon as may be.
+    /// A subscriber waits for the next answer: query as soon as possible.
     pub fn hurry(&self) {
         self.shared.hurry.notify_one();
     }
@@ -126,7 +126,7 @@ impl Shared {
                 () = tokio::time::sleep(every.saturating_sub(SPACING)) => {}
                 () = self.hurry.notified() => {}
             }
-            // Nobody listens any more: then nobody asks. Under the lock, so that who comes now makes it start again.
+            // No subscriber is left: stop querying. Under the lock, so that a new subscriber starts it again.
             let mut asking = self.asking();
             if self.sender.receiver_count() == 0 {
                 *asking = Asking::default();
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-/// Lines of `number|state|reason|nodes|name`, of our jobs. What is not such a line is some plug-in's talk.
+/// Lines of `number|state|reason|nodes|name`, of our jobs. Any other line is the output of some plug-in.
 fn read(text: &str) -> BTreeMap<SlurmJob, Vec<QueueEntry>> {
     let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
     for line in text.lines() {

@@ -1,6 +1,6 @@
-//! What the queue says of a job, and what that means.
+//! A job's state in the queue, and what it means.
 
-/// A job's state, as far as we must tell states apart.
+/// A job's state, as far as we must distinguish states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It has not started.
@@ -20,12 +20,12 @@ pub enum JobState {
     NodeFailed,
     /// It did not start before its deadline.
     Deadline,
-    /// A word that we do not know.
+    /// An unknown state.
     Other(String),
 }
 
 impl JobState {
-    /// From the long form; whatever follows the word (`CANCELLED by 0`) is left out.
+    /// From the long form; whatever follows the state (`CANCELLED by 0`) is left out.
     pub fn read(text: &str) -> Self {
         let word = text.split([' ', '+']).next().unwrap_or_default();
         match word {
@@ -56,14 +56,14 @@ impl JobState {
 pub enum PendingReason {
     /// For its turn.
     Turn,
-    /// For something that may come back, and that a person should know of.
+    /// A reason that may go away, and that the user should know of.
     Person(&'static str),
     /// For ever: why, and what to do.
     Never(&'static str, &'static str),
 }
 
 impl PendingReason {
-    /// Slurm's short words (`job_reason_str`).
+    /// Slurm's short names (`job_reason_str`).
     pub fn read(reason: &str) -> Self {
         let word = reason.split([',', ' ']).next().unwrap_or_default();
         match word {

@@ -23,7 +23,7 @@ pub struct Submission {
     pub array: Option<(String, Option<u32>)>,
     /// Seconds before the time limit at which the script gets USR2.
     pub warn_s: u64,
-    /// The person's own: account, partition, nodes and so on.
+    /// The user's own: account, partition, nodes and so on.
     pub flags: Vec<String>,
     pub env: Environment,
 }
@@ -35,18 +35,18 @@ pub enum Submitted {
     Number(String),
     /// It will never be taken like this: why.
     Refused(String),
-    /// Nobody knows: the job may be there, or not. Look for it by its name before it is submitted again.
+    /// Unknown: the job may be there, or not. Look for it by its name before it is submitted again.
     Unknown(String),
     /// It is not there, and may be taken later: why.
     Later(String),
-    /// The same, because somebody may not have so many jobs at once: fewer of an array may be taken.
+    /// The same, because the user's limit of concurrent jobs is reached: fewer of an array may be taken.
     TooMany(String),
     /// There is no `sbatch`.
     Absent(String),
 }
 
 impl Submission {
-    /// The words after `sbatch`. Of two equal flags the last one counts, so ours come last.
+    /// The arguments of `sbatch`. Of two equal flags the last one counts, so ours come last.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.flags.iter().map(OsString::from).collect();
         let with = |flag: &str, value: &std::path::Path| {
@@ -107,7 +107,7 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Slurm's words (`slurm_errno.c`) for a message that may have arrived and an answer that did not.
+/// Slurm's messages (`slurm_errno.c`) for a request that may have arrived and an answer that did not.
 const UNKNOWN: [&str; 6] = [
     "Socket timed out",
     "Zero Bytes were transmitted",
@@ -116,7 +116,7 @@ const UNKNOWN: [&str; 6] = [
     "Connection reset",
     "Insane message length",
 ];
-/// Its words for what may be different in a while.
+/// Its messages for what may be different in a while.
 const LATER: [&str; 9] = [
     "Unable to contact slurm controller",
     "Connection refused",
@@ -129,7 +129,7 @@ const LATER: [&str; 9] = [
     "Unable to resolve",
 ];
 
-/// The same for a limit of how many jobs somebody may have.
+/// The same for a limit of jobs per user.
 const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "MaxJobCount"];
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.summary
     }
 
-    /// Whether the run may go on with an output; what is to be known of it is told.
+    /// Whether the run may go on with an output; reports what the user should know about it.
     pub(super) fn passes(&self, ix: Ix, record: &TaskRecord) -> Result<(), Failure> {
         let task = self.task(ix);
         for text in self.options.gate.ask(task, &self.shelf.folder(record), &record.digest)? {
@@ -41,7 +41,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.keyed.iter().enumerate().filter_map(one).collect()
     }
 
-    /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
+    /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide that.
     fn look_at(&self) -> Option<Vec<(PathBuf, FileStamp)>> {
         // Another manifest's run may show its own outputs in `latest`.
         let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();
@@ -49,7 +49,7 @@ impl<W: TaskExecutor> Runner<W> {
             if self.options.parts[ix] == TaskRole::Out || task.skipped.is_some() {
                 continue;
             }
-            // Whether an image is still there, or a server still the same, no file says.
+            // No file shows whether an image is still there, or a server still the same.
             let by_files = task.container.is_none() && task.kind != ActionKind::Image && task.external.is_none();
             if !task.cache || self.options.forced[ix] || !by_files {
                 return None;

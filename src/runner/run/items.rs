@@ -19,7 +19,7 @@ fn item<'a>(task: &'a Task, part: TaskRole, groups: &mut HashMap<&'a str, u32>) 
     // Steps of one stage that run elsewhere may be one job array.
     let in_group = elsewhere && task.lifetime == Lifetime::Step;
     ScheduledTask {
-        // What does not run waits for nobody and keeps no server up.
+        // A task that does not run waits for no server and keeps none up.
         needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
         service: task.lifetime == Lifetime::Service,
         cpus: task.cpus,

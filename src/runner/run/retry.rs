@@ -13,7 +13,7 @@ use crate::plan::Lifetime;
 use crate::runner::schedule::Ix;
 use crate::runner::work::TaskExecutor;
 
-/// A person who keeps saving a file should not keep a stage running for ever.
+/// Frequent saves of a file should not keep a stage running for ever.
 const STALE_TRIES: u32 = 3;
 
 impl<W: TaskExecutor> Runner<W> {
@@ -28,7 +28,7 @@ impl<W: TaskExecutor> Runner<W> {
             && !self.schedule.is_halted()
     }
 
-    /// What happens instead, if a failure says nothing of the task itself: an input changed under it, or its machine was lost.
+    /// What happens instead, if a failure is not caused by the task itself: an input changed under it, or its machine was lost.
     pub(super) fn is_no_end(&mut self, ix: Ix, failure: &Failure) -> Option<String> {
         if self.schedule.is_halted() {
             return None;
@@ -51,7 +51,7 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.
-    /// Where there is such a rule and it is of no use, the failure says why.
+    /// Where there is such a rule and it is of no use, the failure contains the reason.
     pub(super) fn lower(&mut self, ix: Ix, attempt: u32, failure: &mut Failure) -> bool {
         let task = Arc::clone(self.task(ix));
         let (Some(rule), Some(keyed)) = (&task.retry, self.keyed[ix as usize].clone()) else { return false };
@@ -78,14 +78,14 @@ impl<W: TaskExecutor> Runner<W> {
                 }
             }
         };
-        // The next run begins with what the manifest says.
+        // The next run begins with the manifest's value.
         self.shelf.forget_lowered(&keyed.base);
         let why = format!("not tried again with a lower {knob}: {why}");
         failure.hint = Some(failure.hint.take().map_or_else(|| why.clone(), |hint| format!("{hint}\n{why}")));
         false
     }
 
-    /// Tells of a try that failed, and begins the next one, with another key.
+    /// Reports a try that failed, and begins the next one, with another key.
     pub(super) fn try_anew(&mut self, ix: Ix, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.task(ix).id.clone(),
@@ -125,7 +125,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// The key of a service, whose needs are all settled.
+    /// The key of a service with settled needs.
     fn key_again(&self, ix: Ix) -> Result<Keyed, Failure> {
         let task = Arc::clone(self.task(ix));
         let facts = self.work.facts(&task);
@@ -133,7 +133,7 @@ impl<W: TaskExecutor> Runner<W> {
         key_of(&self.plan, &task, facts, upstream, &self.shelf, &self.digests)
     }
 
-    /// Sends a message when the pause before the next try is over.
+    /// Sends a message when the pause before the next try has ended.
     pub(super) fn after_pause(&self, ix: Ix, msg: Msg) {
         let delay = self.task(ix).retry.as_ref().map_or(Duration::ZERO, |rule| rule.delay);
         let (send, stop) = (self.send.clone(), self.stop.clone());

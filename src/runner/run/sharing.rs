@@ -1,4 +1,4 @@
-//! What need not run: it is on the shelf, or comes from a store that machines share. What is made here is offered there.
+//! What need not run: it is in the cache, or comes from a store that machines share. What is made here is offered there.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::runner::work::TaskExecutor;
 use crate::store::TaskRecord;
 
 impl<W: TaskExecutor> Runner<W> {
-    /// Asks for an output, if there is anybody to ask; the answer comes as a message.
+    /// Requests an output, if there is a remote cache; the answer comes as a message.
     pub(super) fn ask(&self, ix: Ix, keyed: &Keyed) -> bool {
         let Some(shared) = self.options.shared.clone() else { return false };
         let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
@@ -86,7 +86,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.schedule.over(ix, TaskEnd::Cached);
     }
 
-    /// Nobody has its output.
+    /// The remote cache does not have its output.
     pub(super) fn missed(&mut self, ix: Ix) {
         if self.options.parts[ix as usize] == TaskRole::Restore {
             let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")

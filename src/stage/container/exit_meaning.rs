@@ -1,4 +1,4 @@
-//! What the exit code of a container program means: whether it speaks for the command inside, or for itself.
+//! What the exit code of a container program means: whether it belongs to the command inside, or to the program itself.
 
 use crate::process::How;
 
@@ -6,7 +6,7 @@ use crate::process::How;
 const SIGNALLED: i32 = 128;
 const LAST_SIGNAL: i32 = 31;
 
-/// What a person is told of the end, where it is not simply the end of the command.
+/// Message for the user about the end, where it is not simply the end of the command.
 pub struct ExitMeaning {
     pub what: &'static str,
     pub cause: Option<String>,
@@ -46,7 +46,7 @@ pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
     })
 }
 
-/// The end of the command inside: 137 is a KILL, which most often is the kernel's for want of memory.
+/// The end of the command inside: 137 is a KILL, which most often comes from the kernel when memory runs out.
 pub fn inside(how: How) -> How {
     match how {
         How::Code(code) if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => How::Signal(code - SIGNALLED),

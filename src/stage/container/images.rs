@@ -1,8 +1,8 @@
-//! Which image a name means on this machine: asked of docker or podman once, and remembered for the run.
+//! Which image a name means on this machine: docker or podman is queried once, and the answer is kept for the run.
 //!
-//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the id, and the
-//! task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is known
-//! what it stands for.
+//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the
+//! id, and the task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is
+//! known what it stands for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,14 @@ use crate::process::{ProbeOutput, ProbeResult, probe};
 /// How long docker or podman may take for one answer; a daemon that hangs does not answer at all.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What names meant when somebody first asked in this run.
+/// What names meant at their first use in this run.
 #[derive(Debug, Default)]
 pub struct Images {
     known: Mutex<BTreeMap<(String, String), Option<String>>>,
 }
 
 impl Images {
-    /// What the name meant when it was first asked for in this run; `None`: nothing.
+    /// What the name meant at its first use in this run; `None`: nothing.
     pub fn first_seen(&self, program: &str, image: &str) -> Option<String> {
         let asked = (program.to_owned(), image.to_owned());
         if let Some(known) = self.known().get(&asked) {
@@ -51,7 +51,7 @@ pub struct FoundImage {
     pub digests: Vec<String>,
 }
 
-/// Asks for an image by its name or id. Blocks.
+/// Looks up an image by its name or id. Blocks.
 ///
 /// # Errors
 /// The program, its daemon or the image is not there: which of them, and what to do about it.
@@ -71,7 +71,7 @@ pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
     }
 }
 
-/// docker says `sha256:…`, podman the same without its beginning.
+/// docker prints `sha256:…`, podman the same without the prefix.
 fn read(out: &str) -> Option<FoundImage> {
     let (id, digests) = out.trim().split_once(' ')?;
     let id = id.strip_prefix("sha256:").unwrap_or(id);
@@ -85,7 +85,7 @@ pub fn look_for_image(program: &str, image: &str) -> Option<String> {
     look(program, image).ok().map(|seen| seen.id)
 }
 
-/// What keeps docker or podman from answering, by what they say: what, and what to do about it.
+/// What keeps docker or podman from answering, from their messages: the problem, and what to do about it.
 pub fn engine_trouble(program: &str, said: &str) -> Option<(String, &'static str)> {
     if said.contains("permission denied") {
         let hint = "`sudo usermod -aG docker $USER` and a new login; or `engine: podman`, which needs no daemon";
@@ -123,7 +123,7 @@ pub fn no_program(program: &str) -> Failure {
         .hint("install it, or name another engine: `container: { engine: podman }`; `regatta doctor` lists what this machine has")
 }
 
-/// The engine of a container: as said, as its image's ending says, or what is here.
+/// The engine of a container: the configured one, the one that its image's ending implies, or the one that is installed.
 pub fn engine(said: Option<model::ContainerEngine>, image: &str) -> model::ContainerEngine {
     let is_here = |program: &str| crate::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
     said.or_else(|| model::ContainerEngine::of_file(image)).unwrap_or_else(|| {

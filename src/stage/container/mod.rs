@@ -2,7 +2,8 @@
 //!
 //! Inside a command finds the project and the inputs read-only and its output folder writable, all at their own paths; the
 //! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
-//! their names, so that no process list shows a value. It runs as who runs this program, so that what it writes is theirs.
+//! their names, so that no process list shows a value. It runs as the user of this program, so that this user owns the files it
+//! writes.
 
 mod exit_meaning;
 mod images;
@@ -49,7 +50,7 @@ const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 #[derive(Debug)]
 pub struct TaskContainer {
     container: Container,
-    /// Whether somebody chose the container's name: then it may be taken.
+    /// Whether the user chose the container's name: then it may be taken.
     is_named: bool,
     state: PathBuf,
     count: AtomicU32,
@@ -63,7 +64,7 @@ pub struct WrappedCommand {
 }
 
 impl TaskContainer {
-    /// The place of a lease, if it has one. Asks for the image.
+    /// The place of a lease, if it has one. Looks up the image.
     ///
     /// # Errors
     /// The program or the image is not there, or the image is another than the one that the task's key names.
@@ -75,7 +76,7 @@ impl TaskContainer {
             let (program, image) = (container.program().to_owned(), container.image.clone());
             let images = Arc::clone(images);
             let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
-            // From here on by its id: nobody can put another image under the name meanwhile.
+            // From here on by its id: the image under the name may be replaced meanwhile.
             container.image = found.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
         }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
@@ -138,7 +139,7 @@ impl TaskContainer {
         sees.pass.extend(secrets.cloned());
         if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container)
         {
-            // Nobody with that number is known inside, and `/` is not theirs.
+            // That user id is unknown inside, and it does not own `/`.
             sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
         }
         let words = container::words(&container, &sees);
@@ -164,7 +165,7 @@ pub fn name(mark: &str) -> String {
     format!("regatta-{}", mark.replace('/', "_"))
 }
 
-/// From the manifest's words. `name` is the container's unless they choose one.
+/// From the manifest's settings. `name` is the container's unless the manifest sets one.
 pub fn of_model(written: &model::Container, name: &str) -> Container {
     Container {
         engine: match engine(written.engine, &written.image) {
@@ -197,7 +198,7 @@ pub fn place_of(task: &Task) -> Option<Container> {
     Some(of_model(&written, ""))
 }
 
-/// The id of the image that a task names by words, if it is one of docker's or podman's: part of its key.
+/// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
 pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
     // What a node has under that name is not known here.
     if task.host.is_some() {
@@ -230,7 +231,7 @@ fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result
     Ok(seen.id)
 }
 
-/// Who runs this: what is written into the output folder must be theirs. Podman without root shows them as root inside.
+/// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
 fn user(engine: ContainerEngine) -> Option<String> {
     match engine {
         ContainerEngine::Docker => Some(format!("{}:{}", getuid().as_raw(), getgid().as_raw())),

@@ -1,5 +1,5 @@
-//! Runs a command in a container to its end, and leaves no container behind: it is told of before it can be there, asked to end
-//! by its name, and removed by its name, whatever became of the program that started it.
+//! Runs a command in a container to its end, and leaves no container behind: it is registered before it can exist, stopped
+//! by its name, and removed by its name, regardless of how the program that started it ended.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop};
 use crate::process::{self, How, ProcessCommand, ProcessExit, Running, SpawnError};
 use crate::runner::Lease;
 
-/// How long a container program may take for one order beyond what it was told to wait.
+/// How long a container program may take for one command beyond the wait that it was given.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// From TERM to KILL of that program itself, once its container is gone.
 const SHORT: Duration = Duration::from_secs(1);
@@ -92,8 +92,8 @@ async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
     }
 }
 
-/// Runs a container program with the surroundings of `order`. What it says is of no use: that there is nothing to stop is most
-/// often good news.
+/// Runs a container program with the surroundings of `order`. Its output is ignored: an error that there is nothing to stop is
+/// usually expected.
 pub async fn obey(order: &ProcessCommand, words: &[String], limit: Duration) {
     let _ = tokio::time::timeout(limit, said(order, words)).await;
 }
@@ -106,7 +106,7 @@ async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, S
     process::run(command, &Stop::new(), |_| {}).await
 }
 
-/// A container whose name is taken would not start, and would be removed in its place.
+/// A container with a taken name would not start, and the existing one would be removed in its place.
 async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
     let words = [program, "container", "inspect", name].map(str::to_owned);
     match said(order, &words).await {
@@ -115,7 +115,7 @@ async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Resu
             Err(Failure::new(FailureKind::System, what)
                 .hint(format!("`{program} rm -f {name}` removes it; or leave `container.name` out")))
         }
-        // That it cannot be asked is told when it cannot be started.
+        // If it cannot be queried, the start fails too and reports it.
         _ => Ok(()),
     }
 }

@@ -19,7 +19,7 @@ const SETTINGS: [&str; 9] = [
     "protocol.version=2",
 ];
 
-/// The same commit ids every time need the same committer and date every time. The author stays who it was.
+/// The same commit ids every time need the same committer and date every time. The author stays unchanged.
 const IDENTITY: [(&str, &str); 3] = [
     ("GIT_COMMITTER_NAME", "Regatta"),
     ("GIT_COMMITTER_EMAIL", "regatta@localhost"),

@@ -1,9 +1,9 @@
 //! `git:` — a clone at a revision; the output folder is the work tree.
 //!
-//! The published tree holds the same bytes for the same revision: the store leaves `.git` out of the digest, because
-//! git's own files hold times, inode numbers and packs that differ from clone to clone. What `.git` would say about
-//! the revision stands in [`REVISION`] instead, so that two commits with the same files still differ.
-//! With `resume`, whatever was fetched before is not fetched again.
+//! The published tree holds the same bytes for the same revision: the store leaves `.git` out of the digest, because git's own
+//! files hold times, inode numbers and packs that differ from clone to clone. The revision is recorded in [`REVISION`] instead
+//! of `.git`, so that two commits with the same files still differ. With `resume`, whatever was fetched before is not fetched
+//! again.
 
 mod command;
 

@@ -17,10 +17,10 @@ use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
 use crate::process::Watchdog;
 use crate::runner::Lease;
 
-/// How long servers may drain when nobody is there any more for whom they would.
+/// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
 
-/// What a guard is given: what its run says, and how it answers.
+/// The input of a guard: the run's messages, and the channel for its answers.
 pub struct AgentInput {
     pub orders: AgentOrders,
     /// Ends when the connection does.
@@ -28,7 +28,7 @@ pub struct AgentInput {
     pub say: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 }
 
-/// The whole of a guard. What became of the stage has been said when it returns.
+/// The whole of a guard. The result of the stage has been sent when it returns.
 pub async fn guard(guarded: AgentInput) {
     let AgentInput { orders, mut heard, say } = guarded;
     let looked = orders.clone();
@@ -79,7 +79,7 @@ fn warden(orders: &AgentOrders) -> Option<Watchdog> {
     Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
 }
 
-/// Its processes are this machine's business; what the run should hear is passed on.
+/// Its processes concern only this machine; messages for the run are passed on.
 fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(warden) = &*warden.lock().unwrap_or_else(PoisonError::into_inner) {
         match &event {
@@ -163,10 +163,10 @@ async fn watch(
     }
 }
 
-/// Nobody is there any more: the servers have a moment to end, and no longer.
+/// No run is left: the servers have a moment to end, and no longer.
 async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
     if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
-        // The log is all that a person will see of it.
+        // The log is all that the user will see of it.
         let _ = writeln!(log, "regatta: {why}, so its servers are ended");
     }
     stop.gently();

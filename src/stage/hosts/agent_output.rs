@@ -1,4 +1,4 @@
-//! What a person is told when a host cannot be used, fails, or is lost.
+//! Messages for the user when a host cannot be used, fails, or is lost.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub fn unusable(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Fail
 pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     let said = lost.words.join("\n");
     let last = lost.words.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
-    // Its words come from our own line for its shell.
+    // This text comes from our own line for its shell.
     if lost.how == Some(How::Code(NO_FOLDER)) && said.contains("there is no folder") {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
         return HostProblem::new(
@@ -57,7 +57,7 @@ pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
-/// A host that was there and is not heard any more.
+/// A host that was there and does not respond any more.
 pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
     let said = lost.words.join("\n");
     let known = place.ssh().and_then(|ssh| process::complaint(ssh, &said));
@@ -81,12 +81,12 @@ pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failu
     }
 }
 
-/// A host's servers failed, as the host itself tells it.
+/// A host's servers failed, as the host itself reports it.
 pub fn failed(place: &HostPlace, failure: Failure) -> Failure {
     Failure { what: format!("host {}: {}", place.name, failure.what), ..failure }
 }
 
-/// Of all logs that a host's servers have: that of the first, unless only others say something.
+/// Of all logs of a host's servers: that of the first, unless only others have content.
 fn last_lines(log: &Path) -> Vec<String> {
     let own = process::tail(log, TAIL);
     if !own.is_empty() {

@@ -1,4 +1,4 @@
-//! One host asked for nothing but whether it could be used: for who looks before a run.
+//! One host, queried only for whether it can be used: for checks before a run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::process::{How, ProbeOutput, ProbeResult, probe};
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);
 
-/// What a host says of itself, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or has
-/// had its time.
+/// The host's facts, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or the
+/// time limit is reached.
 pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
     let host = SshHost::Machine(machine.clone());
     let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;

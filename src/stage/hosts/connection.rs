@@ -1,4 +1,4 @@
-//! The connection to one host: what is said in both directions, and how it is known that it is gone.
+//! The connection to one host: the messages in both directions, and how its loss is detected.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,38 +15,38 @@ use crate::process::{How, LineReader, LineWriter, ProcessCommand, ProcessExit, R
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const GREETING: Duration = Duration::from_secs(40);
-/// What ssh may still have to do when all has been said.
+/// How long ssh may take to end after the last message.
 const LEAVES: Duration = Duration::from_secs(3);
 /// How long a guard may take to kill what it has.
 const KILLS: Duration = Duration::from_secs(15);
-/// How many of a connection's last words are kept.
+/// How many of a connection's last lines are kept.
 const LAST_WORDS: usize = 20;
 
-/// What a host's link tells the crew.
+/// What a host's link reports to the coordinator.
 pub enum HostEvent {
     Hello(Vec<HostProblem>),
     Told(Event),
     Ready(Vec<Endpoint>),
-    /// The last: all is over there.
+    /// The last: all has finished there.
     Ended(Box<Result<Done, Failure>>),
-    /// The last: nobody knows what is there.
+    /// The last: the state of the host is unknown.
     Lost(HostLost),
 }
 
-/// A host that is not heard any more.
+/// A host that does not respond any more.
 #[derive(Clone, Debug)]
 pub struct HostLost {
     pub heard: Timestamp,
     pub since: Instant,
     /// How the connection ended, if it did.
     pub how: Option<How>,
-    /// What ssh or srun said at last.
+    /// The last messages of ssh or srun.
     pub words: Vec<String>,
     /// It had greeted us, so there may be something to end.
     pub was_greeted: bool,
 }
 
-/// What the crew tells a link to pass on.
+/// What the coordinator sends through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     Go,
@@ -60,7 +60,7 @@ pub struct HostConnection {
     pub orders: AgentOrders,
     /// What the guard's environment has beyond that of a login there: secrets, too.
     pub env: BTreeMap<String, String>,
-    /// Of the connection; its log holds its last words.
+    /// Of the connection; its log holds its last messages.
     pub command: ProcessCommand,
     pub task: TaskId,
     pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
@@ -80,7 +80,7 @@ impl HostConnection {
         let pgid = running.pgid();
         (self.emit)(Event::ProcessStarted { task: self.task.clone(), pgid });
         let ending = self.talk(&mut running).await;
-        // Whoever is still there sees the end of its standard input.
+        // A process that is still there sees the end of its standard input.
         let exit = leave(running, &ending).await;
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
         let last = match ending {
@@ -94,7 +94,7 @@ impl HostConnection {
     }
 
     fn tell(&self, news: HostEvent) {
-        // A crew that is gone has no use for it.
+        // A coordinator that is gone has no use for it.
         let _ = self.news.send((self.index, news));
     }
 
@@ -125,7 +125,7 @@ impl HostConnection {
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
                     Some(HostCommand::Go) => drop(mouth.send(spec::GO.to_owned())),
-                    // Nothing has started there, and nothing will without a word from us.
+                    // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !ear.was_greeted => return ear.lost(),
                     Some(HostCommand::Stop) => drop(mouth.send(spec::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
@@ -136,7 +136,7 @@ impl HostConnection {
                 },
                 _ = beat.tick() => {
                     let _ = mouth.send(spec::BEAT.to_owned());
-                    // It may be we who had no time to listen.
+                    // The delay may be on our side: read what has arrived before judging.
                     self.listen(&mut hear, &mut ear);
                     let patience = if ear.was_greeted { SILENT } else { GREETING };
                     if ear.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
@@ -157,7 +157,7 @@ impl HostConnection {
     }
 
     fn hear(&self, line: &str, ear: &mut Ear) {
-        // A shell's own greeting, say.
+        // For example a shell's own greeting.
         let Ok(said) = serde_json::from_str::<AgentMessage>(line) else { return };
         (ear.heard, ear.since) = (Timestamp::now(), Instant::now());
         match said {
@@ -174,13 +174,13 @@ impl HostConnection {
 }
 
 impl HostLost {
-    /// A host that was never heard.
+    /// A host that never responded.
     pub fn new(how: Option<How>, words: Vec<String>) -> Self {
         Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted: false }
     }
 }
 
-/// What was heard so far.
+/// What was received so far.
 struct Ear {
     heard: Timestamp,
     since: Instant,
@@ -206,7 +206,7 @@ enum Ending {
     Lost { heard: Timestamp, since: Instant, was_greeted: bool },
 }
 
-/// Says lines beside everything else: a connection that takes none must not keep us from listening. Ends with its sender.
+/// Writes lines in a task of its own: a connection that takes none must not keep us from reading. Ends with its sender.
 fn speak(mut say: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
     tokio::spawn(async move {

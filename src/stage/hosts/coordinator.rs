@@ -126,7 +126,7 @@ impl<'a> Coordinator<'a> {
         self.until(|hosts| hosts.iter().all(|host| host.ready.is_some()), Heed::AtOnce("before it was ready")).await?;
         let endpoints = self.endpoints().await?;
         if let Some(sender) = send_ready {
-            // Nobody listens any more: then the run is stopping, and says so.
+            // No receiver is left: then the run is stopping, and reports it.
             let _ = sender.send(endpoints);
         }
         match self.until(|_| false, Heed::AtOnce("while it was needed")).await {
@@ -135,7 +135,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Takes news until `enough`. Who asks to stop, and a host that is over, end it.
+    /// Takes news until `enough`. A stop request or a finished host ends it.
     async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, heed: Heed) -> Result<(), Failure> {
         while !enough(&self.hosts) {
             tokio::select! {
@@ -164,7 +164,7 @@ impl<'a> Coordinator<'a> {
             HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
             HostEvent::Ended(how) => one.over = Some(Over::Ended(how)),
             HostEvent::Lost(lost) => {
-                // Whom nobody heard has a problem, and the others are waited for.
+                // A host without a handshake has a problem, and the others are waited for.
                 if !lost.was_greeted {
                     one.problems = Some(vec![agent_output::not_greeted(&self.places[host], &lost)]);
                 }
@@ -197,7 +197,7 @@ impl<'a> Coordinator<'a> {
         if problems.is_empty() { Ok(()) } else { Err(agent_output::unusable(self.places, &problems)) }
     }
 
-    /// The first host that is over although it is needed.
+    /// The first host that has finished although it is needed.
     fn over(&self, when: &str) -> Result<(), Failure> {
         for (host, one) in self.hosts.iter().enumerate() {
             let place = &self.places[host];
@@ -248,8 +248,8 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Stops every host that is still heard, and waits until nothing runs there or it is lost. What is in flight after a failure is of no
-    /// use to anybody, and who needs the servers waits to hear of it.
+    /// Stops every host that still responds, and waits until nothing runs there or it is lost. After a failure, what is in
+    /// flight is useless, and the stages that need the servers wait for this result.
     async fn end(&mut self, has_failed: bool) {
         self.order(HostCommand::Stop);
         let stop = self.errand.lease.stop.clone();
@@ -278,8 +278,8 @@ impl<'a> Coordinator<'a> {
         while self.links.join_next().await.is_some() {}
     }
 
-    /// Asks once more at every host that was lost, and says of each what is known of it. Where nothing came through any more, nothing
-    /// will now.
+    /// Tries every lost host once more, and reports what is known of it. If no message came through until now, none
+    /// will come.
     async fn make_sure(&self) {
         let mut asking = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
@@ -308,19 +308,19 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// Whether a host that is over is a failure at once, or first the others are heard.
+/// Whether a finished host is a failure at once, or only after the others have answered.
 #[derive(Clone, Copy)]
 enum Heed {
     AtOnce(&'static str),
     Later,
 }
 
-/// What a guard is told of its own place: it is elsewhere, and alone.
+/// The `host` setting for a guard: it is the remote place already, and has no other hosts.
 fn alone() -> String {
     r#"{"ssh":[]}"#.to_owned()
 }
 
-/// A connection to a place. What it says beside the conversation goes into a log of its own, which is not the servers'.
+/// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.
 fn command(errand: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
     let mut command = errand.command(place.words(words));
     // What is meant for the servers is none of ssh's business.

@@ -8,13 +8,13 @@ use crate::event::{Failure, FailureKind};
 use crate::manifest::model::{Slurm, SshHost, SshMachine};
 use crate::process::{self, Ssh};
 
-/// For one question to Slurm.
+/// For one query to Slurm.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct HostPlace {
-    /// For people, logs and results.
+    /// For messages, logs and results.
     pub name: String,
     pub way: HostTransport,
     /// This program on it.
@@ -34,7 +34,7 @@ pub enum HostTransport {
 }
 
 impl HostPlace {
-    /// What starts this program there with these words. Its standard input and output are ours.
+    /// What starts this program there with these arguments. Its standard input and output are ours.
     pub fn words(&self, words: &[&str]) -> Vec<OsString> {
         match &self.way {
             HostTransport::Ssh { ssh, .. } => ssh.words(&process::remote(&self.project, &self.program, words)),
@@ -117,7 +117,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     Ok(names.into_iter().map(place).collect())
 }
 
-/// For people: how a guard is started on each machine, with `<project>` for the project folder.
+/// For display: how a guard is started on each machine, with `<project>` for the project folder.
 pub fn typed(hosts: &[SshHost]) -> Vec<String> {
     let line = |machine: SshMachine| {
         let program = machine.program.clone().unwrap_or_else(|| "regatta".to_owned());

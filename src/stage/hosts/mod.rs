@@ -1,20 +1,21 @@
 //! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines at once.
 //!
-//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same program
-//! there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers, what
-//! is removed afterwards, and what a failure means are thereby known where the servers are.
+//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same
+//! program there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers,
+//! what is removed afterwards, and what a failure means are thereby known where the servers are.
 //!
 //! ```text
-//!  here:  crew ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> guard ─ Stages ─ tritonserver …
-//!              └ link ─ ssh node-b <═ hello, told, ready, beat, …, ended ══ guard ─ Stages ─ tritonserver …
+//!  here:  coordinator ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> guard ─ Stages ─ tritonserver …
+//!                     └ link ─ ssh node-b <═ hello, told, ready, beat, …, ended ══ guard ─ Stages ─ tritonserver …
 //! ```
 //!
 //! # What holds, whatever happens
 //!
-//! - Nothing starts anywhere before every host has been greeted; everything that is wrong with any of them is said at once.
-//! - A guard that hears nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard that
-//!   is killed has a warden, as a run has.
-//! - A host that is not heard for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are stopped.
+//! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
+//! - A guard that receives nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
+//! that is killed has a watchdog, as a run has.
+//! - A host that is silent for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
+//! stopped.
 //! - Secrets go over the connection, never onto a command line.
 
 mod address;
@@ -38,11 +39,11 @@ pub use ask::ask_host;
 pub use host_place::typed;
 pub use spec::{AgentMessage, AgentOrders};
 
-/// How often each side says that it is there.
+/// Interval of each side's heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
-/// A host that has said nothing for so long is lost.
+/// A host that has sent nothing for so long is lost.
 const SILENT: Duration = Duration::from_secs(5);
-/// A guard that has heard nothing for so long has lost its run.
+/// A guard that has received nothing for so long has lost its run.
 const DESERTED: Duration = Duration::from_secs(8);
 
 /// Where a task runs when that is not here.

@@ -1,4 +1,4 @@
-//! What run and guard say to each other, a JSON line each.
+//! The protocol between run and guard, a JSON line each.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::event::{Done, Endpoint, Event, Failure, Lowered};
 use crate::plan::Task;
 use crate::runner::{Assignment, Upstream};
 
-/// The second line that a guard hears: everything that it needs. The first is its environment.
+/// The second line that a guard reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentOrders {
     /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
@@ -41,7 +41,7 @@ pub enum AgentMessage {
     Told(Event),
     /// Its servers are up. Names of its machine are those that it has for itself.
     Ready(Vec<Endpoint>),
-    /// All is over there, and nothing runs any more.
+    /// All has finished there, and nothing runs any more.
     Ended(Box<Result<Done, Failure>>),
 }
 
@@ -58,7 +58,7 @@ impl HostProblem {
     }
 }
 
-/// What the run says after the orders, each a line.
+/// The run's messages after the orders, each a line.
 pub const GO: &str = "go";
 pub const BEAT: &str = "beat";
 pub const STOP: &str = "stop";

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository, or
 /// Git is not there.
 pub async fn of(errand: &TaskContext) -> Option<(String, Option<bool>)> {
-    // Asked only where there is one: else Git's complaint would be all that there is.
+    // Queried only where there is a repository: otherwise Git's error would be the only output.
     if !errand.lease.project.ancestors().any(|folder| folder.join(".git").exists()) {
         return None;
     }

@@ -96,7 +96,7 @@ fn real(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// What `config.json` says of an engine; `None` where there is none that can be read.
+/// The engine described by `config.json`; `None` if there is no readable file.
 fn read(folder: &Path) -> Option<EngineIdentity> {
     let path = folder.join("config.json");
     // A pipe or a device would never end.

@@ -13,8 +13,8 @@ use crate::plan::{PlanReference, Task};
 use crate::stage::bench;
 use crate::stage::telemetry::is_here;
 
-/// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task is one whose result is kept
-/// although its servers are not started by the run. Blocks until all of them have answered or had their time.
+/// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
+/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let endpoints = task.external();
     if endpoints.is_empty() || !task.cache {
@@ -32,7 +32,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be asked".to_owned())]))
 }
 
-/// The protocol and model of a benchmark. Other stages are commands; their servers are asked over KServe.
+/// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
 fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");

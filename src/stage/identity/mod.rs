@@ -1,4 +1,4 @@
-//! What a benchmark measures, put together: servers are asked before and after, the rest is known here.
+//! What a benchmark measures: servers are queried before and after, the rest is known locally.
 //!
 //! Of a server on another machine only what it reports itself is written down: engines in folders and GPUs are looked
 //! at where the server is on this machine.
@@ -38,7 +38,7 @@ fn this_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Asks the servers again and writes all that is known of the measurement into its result. `before`: what they reported
+/// Queries the servers again and writes all that is known of the measurement into its result. `before`: what they reported
 /// before the first request.
 pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
     let mut servers = of_servers(spec).await;

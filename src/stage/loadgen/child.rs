@@ -1,4 +1,4 @@
-//! The process that runs LoadGen: started with a job, heard line by line, ended with its task.
+//! The process that runs LoadGen: started with a job, read line by line, ended with its task.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,11 +12,11 @@ use crate::stage::task_context::TaskContext;
 
 /// How often its lines are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Asked to stop, it sums up and writes down what it has seen, which may be hundreds of thousands of requests.
+/// On a stop request, it sums up and writes what it has seen, which may be hundreds of thousands of requests.
 const TO_WRITE: Duration = Duration::from_mins(1);
 
-/// Runs the child to its end and hands on what it says. Asked to stop, it writes what it has seen so far. Dropping this ends
-/// the child at once.
+/// Runs the child to its end and forwards its events. On a stop request, the child writes its results so far. Dropping this
+/// future kills the child immediately.
 pub async fn run(
     errand: &TaskContext,
     program: Option<&Path>,
@@ -62,7 +62,7 @@ pub async fn run(
     }
     match (ended, failed) {
         (Ok(_), _) => Ok(()),
-        // What it said of itself says more than how it ended.
+        // The failure that the child reports is more precise than its exit status.
         (Err(failure), Some((why, is_refused))) => {
             let kind = if is_refused { FailureKind::Refused } else { failure.kind };
             Err(Failure { kind, what: why, ..failure })

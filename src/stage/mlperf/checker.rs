@@ -1,4 +1,4 @@
-//! The official submission checker of mlcommons/inference, where somebody has it.
+//! The official submission checker of mlcommons/inference, where it is installed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::stage::task_context::TaskContext;
 
 /// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
 const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
-/// Runs the official checker on what was packed. Its exit code says whether it found errors; that is not a failure here.
+/// Runs the official checker on what was packed. Its exit code shows whether it found errors; that is not a failure here.
 pub(super) async fn ask(
     errand: &TaskContext,
     step: &MlperfPackage,

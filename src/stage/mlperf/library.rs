@@ -43,7 +43,7 @@ struct LibraryTold {
     sdist: String,
     sdist_sha256: String,
     compiler: String,
-    /// The version of `libloadgen.so`'s door.
+    /// The interface version of `libloadgen.so`.
     shim_sha256: String,
 }
 

@@ -16,7 +16,7 @@ use crate::mlperf::{
 use crate::runner::{Upstream, UpstreamTask};
 use crate::stage::task_context::TaskContext;
 
-/// What makes a rehearsal one. In a rehearsal these are told, and stop nobody.
+/// What makes a rehearsal one. In a rehearsal these are reported, but are no errors.
 const OF_A_REHEARSAL: [&str; 12] = [
     "rehearsal",
     "synthetic data",

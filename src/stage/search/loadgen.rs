@@ -20,7 +20,7 @@ use crate::stage::unfinished::{Servers, start_anew};
 /// `search.json`
 #[derive(Serialize)]
 struct LoadgenSearchReport<'a> {
-    /// Who says whether a probe holds.
+    /// Decides whether a probe holds.
     judge: &'static str,
     rehearsal: bool,
     bounds: RateBounds,
@@ -32,11 +32,11 @@ struct LoadgenSearchReport<'a> {
     found: FoundRate,
 }
 
-/// One test as it is told.
+/// One test as it is shown.
 #[derive(Clone, Debug, Serialize)]
 struct LoadgenProbeReport {
     rate: f64,
-    /// As long as the rules want it.
+    /// As long as the rules require.
     is_whole: bool,
     met: bool,
     /// LoadGen's.
@@ -208,7 +208,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A client that cannot keep up says nothing about the server.
+/// A client that cannot keep up is no evidence about the server.
 fn client(rate: f64, result: &RunResult) -> Failure {
     let what = format!("at {rate} qps it is the client that is measured, not the server");
     let why = result.reasons.first().map(harness::Reason::line).unwrap_or_default();

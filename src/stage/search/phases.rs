@@ -1,7 +1,7 @@
 //! A search by LoadGen's rules in two phases: short tests find a rate, whole ones confirm it. Pure.
 //!
-//! A short test says yes sooner than a whole one, because queues grow slowly. So the rate that short ones found is tried whole.
-//! Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
+//! A short test passes more easily than a whole one, because queues grow slowly. So the rate that short ones found is tried
+//! whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
 use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 
@@ -9,7 +9,7 @@ use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SearchTest {
     pub rate: f64,
-    /// As long as the rules want it.
+    /// As long as the rules require.
     pub is_whole: bool,
     pub met: bool,
 }
@@ -55,7 +55,7 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     }
 }
 
-/// The first phase. The second time that it asks for a rate, it asks for a confirmation.
+/// The first phase. The second time that it requests a rate, it requests a confirmation.
 fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     let probes: Vec<RateProbe> = history.iter().map(|tried| RateProbe { rate: tried.rate, met: tried.met }).collect();
     match bounds.next(&probes) {

@@ -1,6 +1,6 @@
-//! Servers that are to be used as they are: asked about everything that a benchmark needs of them, before it begins.
+//! Servers that are used as they are: queried for everything that a benchmark needs, before it begins.
 //!
-//! All servers are asked at once, and everything that is wrong with any of them is said at once.
+//! All servers are queried at once, and all their problems are reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub struct ExpectedServer {
     pub inputs: Vec<(String, String)>,
     /// Of those that will be read.
     pub outputs: Vec<(String, String)>,
-    /// The server's version, as ServerMetadata tells it: whole, or its beginning (`2.51`).
+    /// The server's version, as ServerMetadata reports it: whole, or its beginning (`2.51`).
     pub version: Option<String>,
 }
 
 impl ExpectedServer {
-    /// What every benchmark needs. The tensors of the words that a request adds are the harness's to ask for.
+    /// What every benchmark needs. The harness itself checks the tensors of the settings that a request adds.
     pub fn of_bench(bench: &Bench) -> Self {
         let int32 = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "INT32".to_owned())).collect();
         let is_asked_for_ids = bench.request.interface == Some(Interface::TokenIds);
@@ -43,7 +43,7 @@ impl ExpectedServer {
         };
         Self {
             models: vec![bench.model.clone()],
-            // Who measures latency wants to see tokens come, unless they say that they do not.
+            // Latency measurements stream by default, unless the manifest disables it.
             streaming: match (bench.scenario, bench.request.streaming) {
                 (_, Some(true)) | (Scenario::Server | Scenario::Interactive | Scenario::SingleStream, None) => {
                     Some(true)
@@ -64,7 +64,7 @@ struct Problem {
     hint: Option<String>,
 }
 
-/// What a server told of itself.
+/// What a server reported about itself.
 #[derive(Debug, Default)]
 struct Told {
     server: Option<ServerMetadataResponse>,
@@ -73,7 +73,7 @@ struct Told {
     problems: Vec<Problem>,
 }
 
-/// Asks all servers. What they are, in words, when all of them can be used; everything that is wrong when not.
+/// Queries all servers. Returns a description of them if all can be used, otherwise everything that is wrong.
 pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<Vec<String>, Failure> {
     let mut asking = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
@@ -119,7 +119,7 @@ async fn ask(endpoint: &Endpoint, expected: &ExpectedServer) -> Told {
     told
 }
 
-/// From the outside to the inside; where one question fails, those behind it make no sense.
+/// From the outside to the inside; where one query fails, those behind it make no sense.
 async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut Told) -> Result<(), Problem> {
     let client = match TritonClient::connect(endpoint).await {
         Ok(client) => client.deadline(PATIENCE),
@@ -247,7 +247,7 @@ fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<Prob
     problems
 }
 
-/// Inputs that the model wants and that will not be sent.
+/// Inputs that the model requires and that will not be sent.
 fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if expected.inputs.is_empty() {
         return None;
@@ -265,7 +265,7 @@ fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Pro
 
 fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_))) {
-        // Its steps decide; the harness asks them.
+        // Its steps decide; the harness queries them.
         return None;
     }
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
@@ -283,7 +283,8 @@ fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Proble
     Some(Problem { what: format!("`{}` {what}", config.name), hint: Some(hint.to_owned()) })
 }
 
-/// All servers must serve the same: each that differs from the first that has the model says in which fields.
+/// All servers must serve the same model: the error lists the fields in which a server differs from the first that has the
+/// model.
 fn compare(endpoints: &[Endpoint], told: &mut [Told]) {
     let mut references: BTreeMap<String, (usize, BTreeMap<String, String>)> = BTreeMap::new();
     for (index, told) in told.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Servers that somebody else started: waited for, watched, never stopped.
+//! Servers that are started outside of regatta: waited for, watched, never stopped.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub async fn perform(errand: &mut TaskContext, asked: &AttachServer) -> Result<D
         errand.lease.notice(notice);
     }
     if let Some(sender) = errand.lease.ready.take() {
-        // Nobody listens any more: then the run is stopping, and says so.
+        // No receiver is left: then the run is stopping, and reports it.
         let _ = sender.send(endpoints.clone());
     }
     tokio::select! {

@@ -52,7 +52,7 @@ fn configs(repository: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The models of a repository that run an engine. A config that cannot be read is the server's to refuse, with its words.
+/// The models of a repository that run an engine. An unreadable config is left for the server to reject with its own message.
 pub fn models(repository: &Path) -> Vec<LaunchModel> {
     configs(repository)
         .into_iter()

@@ -1,4 +1,4 @@
-//! What is told of a server that failed: how it ended, whose last lines count, and what they usually mean.
+//! The report of a failed server: how it ended, which last lines count, and what they usually mean.
 
 use super::plan::{PlannedServer, StopTarget};
 use super::shortage;
@@ -8,7 +8,7 @@ use crate::stage::task_context::{TaskContext, signal_name};
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
-/// How many are read for a reason: a server says why, and then a page of tables.
+/// How many are searched for a cause: a server prints the cause, and then a page of tables.
 const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
@@ -16,7 +16,7 @@ pub fn died(errand: &TaskContext, server: &PlannedServer, what: String, how: How
     died_of(errand, server, what, how, None)
 }
 
-/// The same when it was seen which rank was gone first: mpirun says so itself, but not always.
+/// The same when the first rank to end is known: mpirun reports it, but not always.
 pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
     let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.clone();
@@ -49,8 +49,8 @@ pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: 
     shortage::explain(failure, errand, server, &far, how)
 }
 
-/// The last lines for people: without the tables of options that Triton prints at its start, but for the rows that tell
-/// of a model.
+/// The last lines for the user: without the tables of options that Triton prints at its start, except the rows about
+/// a model.
 fn last(errand: &TaskContext, lines: &[String]) -> Vec<String> {
     let is_option = |line: &str| line.starts_with("+-") || line.starts_with('|') && !line.contains("UNAVAILABLE");
     let telling = lines.iter().rev().filter(|line| !is_option(line)).take(TAIL);

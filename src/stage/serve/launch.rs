@@ -1,4 +1,4 @@
-//! From the manifest's words to a [`LaunchSpec`].
+//! From the manifest's settings to a [`LaunchSpec`].
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::triton::launch::{
     Bases, LaunchSpec, LaunchTuning, Launcher, Mpi, Ports, ServerMode, ServerSpec, Srun, place,
 };
 
-/// What a launch needs beside the manifest's words.
+/// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
     pub gpus: Vec<u32>,
     /// Unique on the host.

@@ -1,4 +1,4 @@
-//! How far a server is with loading: what its log says. A server that loads has no port that could be asked.
+//! How far a server is with loading, from its log. A server that loads has no port to query.
 
 use crate::event::Endpoint;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub struct LoadingProgress {
     loaded: BTreeSet<String>,
     /// The ports that a server chose: `ready grpc=PORT http=PORT metrics=PORT`.
     pub ports: Option<Endpoint>,
-    /// The last line that says something.
+    /// The last line with content.
     pub last: Option<String>,
     /// When the log last grew.
     pub grew: Instant,
@@ -43,7 +43,7 @@ impl LoadingProgress {
         }
     }
 
-    /// Reads what came since. A log that is not there yet says nothing.
+    /// Reads what came since. A log that does not exist yet is no evidence.
     pub fn look(&mut self) {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = File::open(&self.log)?;
@@ -72,7 +72,7 @@ impl LoadingProgress {
             self.ports.get_or_insert(ports);
         }
         if line.contains("error while loading shared libraries: libpython") {
-            // The stub is dead before it could say so to the server, which goes on waiting for it.
+            // The stub died before it could report that to the server, which goes on waiting for it.
             self.hopeless = Some(line.to_owned());
         }
         let text = message(line);

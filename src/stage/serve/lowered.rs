@@ -57,7 +57,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &Lowered) -> std
         let path = to.join(&model.name).join("config.pbtxt");
         let mut document = PbtxtDocument::parse(fs::read_to_string(&path)?).map_err(std::io::Error::other)?;
         document.set_parameter(parameter.key, &lowered.to.to_string()).map_err(std::io::Error::other)?;
-        // Outputs are read-only for who asked for that; a copy keeps the mode.
+        // Outputs can be read-only; a copy keeps the mode.
         fs::remove_file(&path)?;
         fs::write(&path, document.text())?;
     }

@@ -56,7 +56,7 @@ pub async fn perform(mut errand: TaskContext, serve: &Serve, program: Option<&Pa
         Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
     let mut planned: Vec<PlannedServer> = planned;
     let result = servers.live(&mut planned, limit, send_ready).await;
-    // Whoever was dead already when it was asked to stop has not done its duty.
+    // A server that was already dead at the stop request has failed.
     match (result, servers.end(&planned).await) {
         (Ok(_), Some(left)) => Err(servers.death(&planned[left.server], &left, "while it was needed")),
         (result, _) => result,
@@ -90,11 +90,11 @@ impl Servers<'_> {
             endpoints = ready::all(self.errand, &shared, limit) => endpoints?,
         };
         for (watch, up) in self.ups.iter().zip(endpoints.clone()) {
-            // A server that has ended meanwhile is told of below.
+            // A server that has ended meanwhile is reported below.
             let _ = watch.send(Some(up));
         }
         if let Some(sender) = send_ready {
-            // Nobody listens any more: then the run is stopping, and says so.
+            // No receiver is left: then the run is stopping, and reports it.
             let _ = sender.send(endpoints);
         }
         tokio::select! {
@@ -110,7 +110,7 @@ impl Servers<'_> {
         let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.errand.mark);
         outliving.extend(stop::outliving(&server.world));
         if matches!(server.world, StopTarget::Mpi { .. }) {
-            // So that each line says which rank it comes from.
+            // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
         stop::refuse_taken_name(self.errand, server).await?;

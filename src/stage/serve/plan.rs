@@ -23,11 +23,11 @@ pub(super) const HOST: &str = "127.0.0.1";
 /// One server process to be.
 #[derive(Clone)]
 pub struct PlannedServer {
-    /// For people: `server 0`.
+    /// For display: `server 0`.
     pub name: String,
     pub argv: Vec<OsString>,
     pub log: PathBuf,
-    /// `None`: the server chooses its port and says so in its log.
+    /// `None`: the server chooses its port and prints it in its log.
     pub endpoint: Option<Endpoint>,
     pub gpus: Vec<u32>,
     /// What its environment has beyond the stage's own.
@@ -52,12 +52,13 @@ pub enum StopTarget {
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` asks them.
+    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
+    /// gracefully.
     Slurm { ranks: u32 },
 }
 
 impl StopTarget {
-    /// What there is to stop when these words start a server: `mpirun` and `docker run --name "{name}"` are known.
+    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are known.
     fn of(words: &[String], name: String) -> Self {
         let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
         let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
@@ -66,7 +67,7 @@ impl StopTarget {
                 let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
                 Self::Mpi { ranks }
             }
-            // A name that somebody else chose may be somebody else's container.
+            // A name that the user chose may belong to an unrelated container.
             "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
                 Self::Container { program: words[0].clone(), name }
             }
@@ -75,7 +76,7 @@ impl StopTarget {
     }
 }
 
-/// How readiness is asked for.
+/// How readiness is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadinessProbe {
     /// ServerReady over gRPC.
@@ -128,7 +129,7 @@ fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) 
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
         if errand.lease.assignment.host.is_some() {
-            // Who asks it is on another machine.
+            // Its client is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
         }
         PlannedServer {
@@ -236,7 +237,7 @@ fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
     all
 }
 
-/// A failure with all that speaks against a plan.
+/// A failure with all objections to a plan.
 fn refused(problems: &[SpecProblem]) -> Failure {
     let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
@@ -345,7 +346,7 @@ fn command(errand: &TaskContext, server: &CommandServer) -> Result<PlannedServer
         name: "the server".to_owned(),
         argv,
         log: errand.lease.log.clone(),
-        // Who has `/health` is asked over HTTP.
+        // Servers with `/health` are probed over HTTP.
         endpoint: Some(Endpoint {
             host: HOST.to_owned(),
             grpc: port,
@@ -363,7 +364,7 @@ fn command(errand: &TaskContext, server: &CommandServer) -> Result<PlannedServer
     })
 }
 
-/// A server's words as they are started.
+/// A server's command line as it is started.
 pub(super) struct ServerCommand {
     pub argv: Vec<OsString>,
     /// In a container: its command, and what there is to stop.
@@ -382,7 +383,7 @@ pub(super) fn placed(errand: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) ->
     Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
 }
 
-/// Ports that nobody listens on now, all different.
+/// Ports without a listener, all different.
 pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
     taken

@@ -17,7 +17,7 @@ use crate::triton::launch::{
 };
 use crate::triton::{EngineConfig, SpecProblem};
 
-/// The backend of TensorRT-LLM's model, unless a parameter says otherwise.
+/// The default backend of TensorRT-LLM's model; a parameter can change it.
 const BACKEND: &str = "tensorrtllm";
 
 /// What one `serve` task will start.
@@ -332,7 +332,7 @@ impl Look<'_> {
         Meant::There(self.project.join(self.shown(text)))
     }
 
-    /// A text for people, or JSON: what is not there yet is `<task>`.
+    /// Text for display, or JSON: what is not there yet is `<task>`.
     fn shown(&self, text: &str) -> String {
         let shown = PlanReference::replace_in(text, |reference| {
             Some(match reference {

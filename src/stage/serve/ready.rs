@@ -1,4 +1,4 @@
-//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that a person sees
+//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that the user sees
 //! how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,27 +19,27 @@ use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often a person is told.
+/// Interval between progress messages to the user.
 const TELL: Duration = Duration::from_millis(250);
-/// No single question may take longer: a server that accepts and never answers is not ready.
+/// Time limit of a single probe: a server that accepts and never answers is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where a server stands.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Started; nobody knows its port yet.
+    /// Started; its port is not known yet.
     Started,
     /// No connection to its port.
     NoPort(Endpoint, String),
     /// It accepts connections.
     NotLive(Endpoint, String),
     Live(Endpoint, String),
-    /// It says that it is ready; some models are not.
+    /// It reports ready; some models are not.
     Ready(Endpoint, String),
     Up,
 }
 
-/// What everybody can see of one server.
+/// The state of one server that all tasks share.
 struct Board {
     step: Step,
     loading: LoadingProgress,
@@ -136,7 +136,7 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     }
 }
 
-/// One look at a server that speaks KServe, with a new connection: while it starts it often closes the first ones.
+/// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
 async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
     let at = || endpoint.clone();
     let late = || "no answer".to_owned();
@@ -154,7 +154,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     let ready = matches!(timeout(PATIENCE, client.is_ready()).await, Ok(Ok(true)));
     let index = match timeout(PATIENCE, client.repository_index(false)).await {
         Ok(Ok(index)) => index,
-        // Not every server that speaks the protocol has a repository.
+        // Not every KServe server has a repository.
         Ok(Err(error)) if error.code().is_some() => Vec::new(),
         Ok(Err(error)) => return Ok((Step::Live(at(), error.why.to_string()), None)),
         Err(_) => return Ok((Step::Live(at(), late()), None)),
@@ -228,7 +228,7 @@ fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared],
     errand.lease.say(text, done, total);
 }
 
-/// The failure when the time is over: who was not ready, and the step at which it hung.
+/// The failure after the time limit: which servers were not ready, and the step at which each one hung.
 fn late(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
     let mut first = None;

@@ -30,7 +30,7 @@ pub struct ServerExit {
 pub enum ExitCause {
     /// It ended by itself.
     Itself,
-    /// We asked.
+    /// We requested it.
     Asked,
     /// Its process was there and it was of no use any more, so it was ended.
     Ill(ServerFault),
@@ -41,7 +41,7 @@ pub struct RunningServer {
     pub index: usize,
     pub server: Arc<PlannedServer>,
     pub running: Running,
-    /// A command with the server's surroundings, for what has to be said to its container program.
+    /// A command with the server's surroundings, for commands to its container program.
     pub order: ProcessCommand,
     pub outliving: Vec<ExternalResource>,
     pub quit: Stop,

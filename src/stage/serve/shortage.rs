@@ -13,7 +13,7 @@ use crate::stage::{memory, options};
 use crate::triton::EngineConfig;
 use crate::triton::memory::{Fit, KvShare, advise};
 
-/// Says in a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
+/// Adds to a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
 pub fn explain(
     mut failure: Failure,
     errand: &TaskContext,

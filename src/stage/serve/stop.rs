@@ -1,8 +1,8 @@
-//! Stopping a server whole, each kind of world by its own means, and removing what outlives it.
+//! Stopping a server completely, each kind of world by its own means, and removing what outlives it.
 //!
-//! | world | asked to end | for certain |
+//! | world | graceful | for certain |
 //! |---|---|---|
-//! | a process | TERM to its group | KILL to its group, then to who carries its mark |
+//! | a process | TERM to its group | KILL to its group, then to each process that carries its mark |
 //! | MPI | TERM to rank 0, which drains; the others leave with it; TERM to mpirun | the same: ranks carry the mark |
 //! | container | `PROGRAM stop -t SECONDS NAME` | `PROGRAM kill NAME`, `PROGRAM rm -f NAME` |
 
@@ -25,7 +25,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub const SHORT: Duration = Duration::from_secs(1);
 /// How long the other ranks and mpirun may take once rank 0 has left.
 const WORLD_LEAVES: Duration = Duration::from_secs(3);
-/// How long a container program may take for one order beyond what it was told to wait.
+/// How long a container program may take for one command beyond the wait that it was given.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -40,7 +40,7 @@ pub fn grace(argv: &[OsString]) -> Duration {
     joined.or_else(apart).map_or(EXIT_TIMEOUT, Duration::from_secs) + MARGIN
 }
 
-/// Gives the regions of Python models names that nobody else has: then what a killed server leaves in `/dev/shm` can be
+/// Gives the regions of Python models unique names, so that what a killed server leaves in `/dev/shm` can be
 /// removed. `…,shm-region-prefix-name=prefix0_` → `…=prefix0_MARK_`, wherever in a command line that stands.
 pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalResource> {
     const OPTION: &str = "shm-region-prefix-name=";
@@ -64,7 +64,7 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalReso
     marked
 }
 
-/// A container whose name is taken would not start, and would be removed in its place.
+/// A container with a taken name would not start, and the existing one would be removed in its place.
 pub async fn refuse_taken_name(errand: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
     let StopTarget::Container { program, name } = &server.world else { return Ok(()) };
     let mut look = server.command(errand);
@@ -89,7 +89,7 @@ pub fn outliving(world: &StopTarget) -> Option<ExternalResource> {
     }
 }
 
-/// Ends a server: asks it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
+/// Ends a server: requests it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
 pub async fn stop(
     mut running: Running,
     server: &PlannedServer,
@@ -134,7 +134,7 @@ pub async fn stop(
     }
 }
 
-/// After the server's own process ended without being asked: who made it may be gone, and it may still be there.
+/// After the server's own process ended unexpectedly: only the client process may be gone, and the server may still run.
 pub async fn after_death(mut running: Running, server: &PlannedServer, order: &ProcessCommand) -> ProcessExit {
     running.ended().await;
     remove_container(server, order).await;

@@ -34,7 +34,7 @@ pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, SpecP
     Ok(gpus.chunks(ranks).map(<[u32]>::to_vec).collect())
 }
 
-/// The words of one server. `options` is the file of its options, if there are any.
+/// The arguments of one server. `options` is the file of its options, if there are any.
 pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>) -> Vec<String> {
     let mut argv = match &server.python {
         Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.serve".to_owned()],

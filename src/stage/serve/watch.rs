@@ -1,5 +1,5 @@
-//! Watching a server while it is needed. Its own process tells when it ends; here is what it does not tell: it answers
-//! no more, one of its ranks is gone, or a Python model's process is gone while the server goes on saying "ready".
+//! Watching a server while it is needed. Its own process shows when it ends; this module finds what it does not show: it no
+//! longer answers, one of its ranks is gone, or a Python model's process is gone while the server still reports "ready".
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,19 +14,20 @@ use crate::process::{self, ProcessRef};
 use crate::stage::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
 use crate::triton::TritonClient;
 
-/// The program that runs a Python model, and what a rank knows itself by.
+/// The program that runs a Python model, and the variable with a rank's number.
 const STUB: &str = "triton_python_backend_stub";
 const RANK: &str = "OMPI_COMM_WORLD_RANK";
-/// How long mpirun has to notice by itself that a rank is gone, to end the others and to say why: it knows more than we.
+/// How long mpirun has to notice that a rank is gone, to end the others and to report the cause: its report is more precise
+/// than ours.
 const MPIRUN_NOTICES: Duration = Duration::from_secs(3);
-/// No single question waits longer.
+/// Time limit of a single probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is wrong with a server whose process is there.
+/// What is wrong with a server while its process is still there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerFault {
     Silent(UnresponsiveServer),
-    /// The process of a Python model is gone: its streams hang, and the server says that it is ready.
+    /// The process of a Python model is gone: its streams hang, and the server reports that it is ready.
     Stub {
         model: String,
         pid: i32,
@@ -50,7 +51,7 @@ impl std::fmt::Display for ServerFault {
     }
 }
 
-/// What a watch has seen, for who tells of the end.
+/// What a watch has seen, for the report of the end.
 #[derive(Debug, Default)]
 pub struct WatchReport {
     /// When the server last answered.
@@ -59,7 +60,7 @@ pub struct WatchReport {
     pub first_gone: Option<u32>,
 }
 
-/// Resolves when a server is ill: a rank may be missed from the start, the rest is asked for once it was up.
+/// Resolves when a server has failed: ranks are checked from the start, the rest once it was up.
 pub async fn ill(
     server: &PlannedServer,
     pid: i32,
@@ -72,7 +73,7 @@ pub async fn ill(
             Ok(up) => up.clone(),
             Err(_) => None,
         };
-        // Nobody waits for it any more.
+        // The watch is not needed any more.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.by {
             ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
@@ -111,7 +112,7 @@ async fn rank_missing(
     let mut gone_since: Option<Instant> = None;
     let mut is_up = false;
     loop {
-        // Whoever leaves right after the server came up must be known by then.
+        // A process that leaves right after the server came up must be known by then.
         tokio::select! {
             _ = tick.tick() => {}
             _ = up.wait_for(Option::is_some), if !is_up => is_up = true,
@@ -143,14 +144,14 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
         tick.tick().await;
         for stub in known.iter().filter(|stub| !stub.is_alive()) {
             let model = model_of(&stub.command);
-            // A model that somebody unloads ends its process too, and is not ready then.
+            // Unloading a model ends its process too, and then it is not ready.
             if is_ready(endpoint, &model).await {
                 return ServerFault::Stub { model, pid: stub.pid };
             }
         }
         known.retain(ProcessRef::is_alive);
         if round.is_multiple_of(LOOKS) {
-            // One look may miss somebody: who is known stays known.
+            // One look may miss a process: known ones stay known.
             known.extend(stubs().into_iter().filter(|stub| !known.contains(stub)).collect::<Vec<_>>());
         }
     }

@@ -14,7 +14,7 @@ use crate::store::JobFolder;
 pub struct Allocation {
     /// The same for the same command.
     pub name: String,
-    /// What `regatta` is told on the job's first node.
+    /// The arguments of `regatta` on the job's first node.
     pub words: Vec<String>,
     pub slurm: Slurm,
     /// A folder that has this allocation's name.

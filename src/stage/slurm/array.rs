@@ -1,8 +1,8 @@
 //! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
 //!
-//! Who takes part is known without a clock: the run loop gives seats to the tasks that it starts in one moment, and each says
-//! whether it comes ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt that is submitted
-//! again later is a job of its own, or an element of another array.
+//! The members are known without a clock: the run loop gives seats to the tasks that it starts at the same moment, and each
+//! reports whether it takes part ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
+//! that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::process::slurm::{QueueView, SlurmJob, Submission, Submitted, ranges, 
 use crate::runner::BatchSlot;
 use crate::store::{JobFolder, PathError};
 
-/// What became of an element: it is in the queue, somebody asked to stop first, or it never will be there.
+/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
 type Brought = Result<bool, Failure>;
 
 /// One element to be.
@@ -39,7 +39,7 @@ pub struct Member {
     reply: oneshot::Sender<Brought>,
 }
 
-/// Who has come so far: party → members.
+/// The members so far: party → members.
 #[derive(Clone, Default)]
 pub struct Gathering(Arc<Mutex<BTreeMap<String, Vec<Member>>>>);
 
@@ -54,7 +54,7 @@ impl Gathering {
         self.open().entry(party.to_owned()).or_default().push(member);
     }
 
-    /// The first who asks gets all; the others nobody.
+    /// The first caller gets all members; later callers get none.
     fn take(&self, party: &str) -> Vec<Member> {
         self.open().remove(party).unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl Gathering {
     }
 }
 
-/// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: somebody asked to stop
+/// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.
 pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> Brought {
     let (reply, hears) = oneshot::channel();
@@ -92,7 +92,7 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
     let brought = tokio::select! {
         biased;
         brought = hears => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
-        // Who is in a hurry does not wait for a submission that is under way.
+        // A hurried stop does not wait for a submission that is under way.
         () = attempt.lease.stop.asked_now() => Ok(false),
     };
     if brought.is_err() {
@@ -127,7 +127,7 @@ impl Member {
     }
 
     fn say(self, brought: Brought) {
-        // Nobody hears when its attempt did not want to wait.
+        // The receiver is gone when its attempt did not wait.
         let _ = self.reply.send(brought);
     }
 }
@@ -136,7 +136,7 @@ impl Member {
 struct Array {
     cluster: SlurmContext,
     rest: Vec<Member>,
-    /// As many as one submission may have: fewer than there are when somebody may not have so many jobs.
+    /// As many as one submission may have: fewer than there are if the user's job limit is lower.
     piece: usize,
     told: String,
 }
@@ -173,7 +173,7 @@ impl Array {
                     // Slurm has its own copy of it.
                     self.forget_script();
                     for member in self.rest.drain(..n) {
-                        // Only a help for people: the name finds it too.
+                        // For display only: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
                         member.say(Ok(true));
                     }
@@ -217,7 +217,7 @@ impl Array {
         }
     }
 
-    /// Those that nobody wants any more.
+    /// Removes the elements that are no longer needed.
     fn let_stopped_go(&mut self) {
         for member in self.rest.extract_if(.., |member| member.stop.is_asked()) {
             member.say(Ok(false));
@@ -281,7 +281,7 @@ impl Array {
         }
     }
 
-    /// To the person once, in the name of the first: it is one submission.
+    /// One message for the user, in the name of the first: it is one submission.
     fn tell(&mut self, text: &str) {
         if self.told == text {
             return;

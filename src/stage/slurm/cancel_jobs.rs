@@ -13,15 +13,15 @@ use crate::store::JobFolder;
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);
-/// How long a cancelled job may take to be gone: Slurm's `KillWait` is 30 s unless a cluster says otherwise.
+/// How long a cancelled job may take to end: Slurm's `KillWait` is 30 s by default.
 const GONE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(200);
-/// How often the queue is asked for who only wants to look once.
+/// Interval between queue queries for a caller that needs a single view.
 const LONGEST: Duration = Duration::from_mins(1);
 /// Between tries to reach the controller.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Waits until a service that was asked to end has told its end; `None` when it did not, or somebody is in a hurry.
+/// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
 pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
     attempt.folder.claimant()?;
@@ -34,7 +34,7 @@ pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     None
 }
 
-/// Asks for its end: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
+/// Cancels it: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
 pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, String> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
@@ -45,7 +45,7 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
     attempt.cluster.cancelling.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
-/// Cancels, and waits until the queue shows nothing of it that is not over. The error says why that is not certain.
+/// Cancels, and waits until the queue shows no unfinished job of it. The error is the reason why that is not certain.
 pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), String> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
@@ -94,13 +94,13 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), String> {
     }
 }
 
-/// Ends jobs that earlier runs left and nobody can go on with. What cannot be ended stays for the next run. What was done, for
-/// people.
+/// Ends jobs of earlier runs that no run can resume. Jobs that cannot be ended stay for the next run. Returns messages for
+/// the user.
 pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
     end_abandoned_by(folders, &SlurmContext::default()).await
 }
 
-/// The same by a run that asks the queue already.
+/// The same by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
     let mut told = Vec::new();

@@ -1,15 +1,15 @@
-//! Cancelling elements of arrays: by number, since their name is that of all, and with one question for all who come together.
+//! Cancelling elements of arrays: by number, since all share one name, and with one query for all concurrent requests.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::process::slurm::{CancelCommand, Environment, QueueEntry, cancel};
 
-/// Whose elements are to be cancelled. Who comes while a question is under way is in the next one.
+/// The elements to be cancelled. A request that arrives while a query is under way is in the next one.
 #[derive(Debug, Default)]
 pub struct Cancelling {
     wanted: Mutex<Wanted>,
-    /// What became of the last question.
+    /// The result of the last query.
     turn: tokio::sync::Mutex<Option<String>>,
 }
 
@@ -20,7 +20,7 @@ struct Wanted {
 }
 
 impl Cancelling {
-    /// `Ok` when the controller has heard it. `hard`: KILL at once.
+    /// `Ok` when the controller has received it. `hard`: KILL at once.
     pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), String> {
         if numbers.is_empty() {
             return Ok(());
@@ -39,7 +39,7 @@ impl Cancelling {
             let what = if all.hard { CancelCommand::NumbersNow(&list) } else { CancelCommand::Numbers(&list) };
             *complaint = cancel(what, env).await.err();
         }
-        // Empty: somebody took ours along.
+        // Empty: another caller has cancelled ours with its own.
         complaint.clone().map_or(Ok(()), Err)
     }
 

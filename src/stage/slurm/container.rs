@@ -1,4 +1,4 @@
-//! A command in a container through pyxis: words of `srun` in front of it.
+//! A command in a container through pyxis: options of `srun` in front of it.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use crate::manifest::model::{HostOn, SlurmContainer};
 use crate::runner::Lease;
 
 /// The command as it runs in the job: as it is, or inside the container that `host` names. `env` are the names of the
-/// variables that must reach it whatever its image says.
+/// variables that must reach it regardless of its image.
 pub fn around(lease: &Lease, argv: Vec<OsString>, env: &[String]) -> Vec<OsString> {
     let host = lease.assignment.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
     match host {

@@ -1,4 +1,4 @@
-//! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but a person
+//! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but the user
 //! should know of it before the queue does.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::manifest::model::Slurm;
 /// How often the job counts up at the most, and at the least.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// How often a job says that it is alive, so that several signs fit into what would be silence.
+/// Interval of a job's heartbeats: several fit into the time after which it counts as silent.
 pub fn every(slurm: &Slurm) -> Duration {
     silence(slurm).map_or(EVERY.1, |silence| (silence / 4).clamp(EVERY.0, EVERY.1))
 }
@@ -18,7 +18,7 @@ fn silence(slurm: &Slurm) -> Option<Duration> {
     duration(&slurm.silence).ok()
 }
 
-/// What the run hears of one job.
+/// The heartbeats of one job.
 #[derive(Debug)]
 pub struct JobHeartbeat {
     silence: Duration,
@@ -32,8 +32,8 @@ impl JobHeartbeat {
         Self { silence: silence(slurm).unwrap_or(Duration::MAX), last: None, is_silent: false }
     }
 
-    /// `life` is what the file says now; `None` before the job has begun, and of an older program on the node. What a person
-    /// should hear.
+    /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the node.
+    /// Returns a message for the user.
     pub fn look(&mut self, life: Option<String>, now: Instant) -> Option<String> {
         let life = life?;
         match &self.last {

@@ -27,7 +27,7 @@ use crate::store::{JobFolder, PathError, point, superseded};
 
 /// How often the folder is looked at.
 pub const LOOK: Duration = Duration::from_millis(500);
-/// How often a service hears that somebody needs it.
+/// How often the run signals to a service that it is still needed.
 const BEAT: Duration = Duration::from_secs(5);
 
 /// One attempt at a stage.
@@ -57,7 +57,7 @@ pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Slur
     result
 }
 
-/// One attempt, of a task or of a whole run (`words`). The second value: whether its end was seen.
+/// One attempt, of a task or of a whole run (`words`: its arguments). The second value: whether its end was seen.
 pub async fn through(
     lease: &Lease,
     slurm: Slurm,
@@ -111,7 +111,7 @@ impl JobAttempt<'_> {
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
         seat: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
-        // A person looks at the log of a stage that has not begun, too.
+        // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Perhaps } else { JobExistence::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
@@ -234,7 +234,7 @@ impl JobAttempt<'_> {
         }
     }
 
-    /// Somebody asked to stop: a service is asked to end in its own way, anything else is cancelled.
+    /// On a stop request: a service is shut down gracefully, anything else is cancelled.
     async fn stop(&mut self, service: bool, judge: &JobMonitor) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = cancel_jobs::gently(self).await {

@@ -1,4 +1,4 @@
-//! How an attempt ends: by its own word, or by the queue's where that knows better.
+//! How an attempt ends: by its own record, or by the queue's state where that is more precise.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::process::slurm::JobState;
 
 /// How long the files of an output may need to reach us.
 const FILES: Duration = Duration::from_mins(2);
-/// How long the queue may need to say why a job was ended that has told its end.
+/// How long the queue may need to report why a job was ended that has recorded its end.
 const WHY: Duration = Duration::from_mins(1);
 const TAIL: usize = 20;
 
 impl JobAttempt<'_> {
-    /// It told its end.
+    /// The job recorded its end.
     pub async fn conclude(&mut self, ended: JobEnd, judge: &JobMonitor) -> Result<Done, Failure> {
         match ended.how {
             Ok(done) => {
@@ -37,7 +37,7 @@ impl JobAttempt<'_> {
         }
     }
 
-    /// It was stopped, and not by us: the queue knows by whom.
+    /// It was stopped, but not by this run: the queue reports the cause.
     async fn why_stopped(&mut self, failure: Failure, judge: &JobMonitor) -> Failure {
         let deadline = Instant::now() + WHY;
         let claimant = self.folder.claimant();

@@ -1,4 +1,4 @@
-//! What a job has to know is written down before it is submitted: who finds it later finds all of it.
+//! Everything a job needs is written before it is submitted, so that a later reader finds all of it.
 
 use tokio::task::spawn_blocking;
 
@@ -34,7 +34,7 @@ pub async fn write_down(
     place: Option<(String, u32)>,
 ) -> Result<JobSpec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
-    // Only a package tells what it was made from, and working that out reads many records.
+    // Only a package records its origins, and computing them reads many records.
     let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
     let origins = if writes_them { (lease.origins)() } else { Upstream::default() };
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,25 +1,25 @@
-//! What the queue's word means for an attempt that has not told its end itself. Decides; does nothing.
+//! What the queue's state means for an attempt that has not recorded its end. Decides, without side effects.
 
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
 use crate::process::slurm::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
 
-/// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
+/// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
 const RECORD: Duration = Duration::from_mins(1);
 /// The same for a job that was cut off: it has most likely left none.
 const CUT_OFF: Duration = Duration::from_secs(5);
 /// How long a job may be missing in the queue. A controller that restarts from an older state may not know it at first.
 const MISSING: Duration = Duration::from_mins(2);
-/// Complaints in a row until a person hears of them.
+/// Consecutive query errors until the user gets a message.
 const SILENT: u32 = 3;
 
 /// What to make of a look at the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueObservation {
-    /// Where it stands, for people.
+    /// The current state, for display.
     Wait(String),
-    /// The same, and something that they should know; said once.
+    /// The same, with a message for the user, sent once.
     Tell(String),
     /// It has ended, or never will: give it up.
     Over(Box<Failure>),
@@ -41,7 +41,7 @@ pub struct JobMonitor {
     claimed: Option<Instant>,
     /// Views in a row that showed it waiting after that.
     back: u64,
-    /// Views in a row that said that it never starts.
+    /// Consecutive views according to which it never starts.
     never: u64,
     last_view: u64,
     told: Vec<String>,
@@ -83,7 +83,7 @@ impl JobMonitor {
         let number = &job.number;
         match &job.state {
             JobState::Pending if claimant.is_some() => {
-                // A view from before the claim says nothing.
+                // A view from before the claim is no evidence.
                 self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
                 if self.back < 2 {
                     return QueueObservation::Wait(format!("job {number} has begun"));
@@ -111,7 +111,7 @@ impl JobMonitor {
     }
 
     fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
-        // Seen before it was submitted: says nothing.
+        // Seen before it was submitted: no evidence.
         if view.at.is_none_or(|at| at < self.since) {
             return QueueObservation::Wait("submitted".to_owned());
         }
@@ -170,7 +170,7 @@ impl JobMonitor {
         QueueObservation::Over(Box::new(self.failure(job)))
     }
 
-    /// What the queue knows better than the job.
+    /// What the queue reports more precisely than the job.
     pub fn failure(&self, job: &QueueEntry) -> Failure {
         let QueueEntry { number, nodes, state, .. } = job;
         let on = if nodes.is_empty() { String::new() } else { format!(" on {nodes}") };

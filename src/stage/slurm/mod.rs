@@ -1,17 +1,17 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
-//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`order`]), and
-//! follows it ([`follow`]): by the folder that both share, which says what the stage does and how it ended, and by the queue,
-//! which knows what a job cannot tell by itself (that its time was up, that its node is gone). On the node the same code does
+//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`order`]),
+//! and follows it ([`follow`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
+//! knows what a job cannot report itself (that its time limit was reached, that its node is gone). On the node the same code
 //! the stage that does it here ([`work()`]).
 //!
 //! # What holds, whatever happens
 //!
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
-//! - Each attempt has its own output folder, log and job name. What a cut-off attempt still writes, nobody reads.
-//! - The end is what the job wrote down. The queue's word counts only where there is no such record, and its silence never.
-//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with it its
-//!   own claim, log and end.
+//! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not read.
+//! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry never.
+//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with
+//!   it its own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
 mod allocation;
@@ -56,7 +56,7 @@ pub struct SlurmContext {
     submitting: Arc<Semaphore>,
     gathering: array::Gathering,
     cancelling: Arc<cancelling::Cancelling>,
-    /// The cluster's `MaxArraySize`, once somebody has asked.
+    /// The cluster's `MaxArraySize`, once it was queried.
     max_array_size: Arc<OnceCell<u32>>,
 }
 

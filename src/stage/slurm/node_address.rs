@@ -11,7 +11,7 @@ use crate::process::slurm::{Environment, addresses};
 /// For one address.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The endpoints with the first address of their node at which somebody answers.
+/// The endpoints with the first address of their node that answers.
 pub async fn reachable(endpoints: Vec<Endpoint>, env: &Environment) -> Vec<Endpoint> {
     let mut all = Vec::new();
     for endpoint in endpoints {

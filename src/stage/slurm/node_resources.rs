@@ -1,6 +1,6 @@
 //! What a job started on its node and would outlive it: containers of docker and podman, which are children of no process of
-//! the job, and shared memory. The job removes them when it ends in any way that lets it; if it was killed, nobody here can
-//! reach that node, and a person is told what may be there.
+//! the job, and shared memory. The job removes them at every end that lets it; if it was killed, this machine cannot
+//! reach that node, and the user gets a message about what may be left there.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ impl OnNode {
         }
     }
 
-    /// For a person, once the attempt is over.
+    /// Message for the user after the attempt has finished.
     pub fn left(&self) -> Vec<String> {
         let node = &self.node;
         let tell = |thing: &ExternalResource| match thing {

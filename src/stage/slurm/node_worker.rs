@@ -20,10 +20,10 @@ use crate::store::{JobFolder, PathError};
 
 /// How often the job looks whether it is to end.
 const LOOK: Duration = Duration::from_secs(1);
-/// A server that nobody has needed for so long has lost its run.
+/// A server that no run has needed for this long has lost its run.
 const DESERTED: Duration = Duration::from_mins(2);
 
-/// Why a job did nothing. Not a failure of the stage: another job does it, or nobody wants it any more.
+/// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDone {
     #[error("{0}: nobody waits for this job any more")]
@@ -36,7 +36,7 @@ pub enum NotDone {
     Deaf(#[from] std::io::Error),
 }
 
-/// The whole of a job. What the stage itself says of its end is in `ended.json`, and is no error here.
+/// The whole of a job. The result of the stage itself is in `ended.json`, and is no error here.
 pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NotDone> {
     let signals = Signals::new()?;
     let stop = Stop::new();
@@ -56,7 +56,7 @@ pub struct AttemptClaim {
 }
 
 impl AttemptClaim {
-    /// Takes it, if nobody has and somebody wants the work done.
+    /// Takes it, if it is unclaimed and the work is still wanted.
     pub fn take(folder: &JobFolder) -> Result<Self, NotDone> {
         let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
         let spec: JobSpec = folder.read().ok_or_else(gone)?;
@@ -79,7 +79,7 @@ impl AttemptClaim {
         let (folder, every) = (folder.clone(), heartbeat::every(&self.spec.slurm));
         std::thread::spawn(move || {
             let mut count = 0;
-            // A folder that is gone is nobody's to be told; it may also be a filesystem that comes back.
+            // There is no run to notify of a missing folder; it may also be a filesystem that comes back.
             loop {
                 count += 1;
                 let _ = folder.live(count);
@@ -156,7 +156,7 @@ fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
     if local { Endpoint { host: node.to_owned(), ..endpoint } } else { endpoint }
 }
 
-/// The GPUs that Slurm gave: as it numbers them, or the first ones where it does not say.
+/// The GPUs that Slurm gave: as it numbers them, or the first ones if it does not list them.
 pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
     let given: Vec<u32> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
     if given.is_empty() { (0..wanted).collect() } else { given.into_iter().take(wanted as usize).collect() }
@@ -228,11 +228,11 @@ impl Teller {
     fn tell(&self, line: &JobEvent) {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
-        // One write for a line. That nobody may be there to read it, or no room, is no reason to stop working.
+        // One write per line. A missing reader or a full disk is no reason to stop working.
         let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&text);
     }
 
-    /// What the run should hear: its processes are this node's business.
+    /// The messages for the run: its processes concern only this node.
     fn event(&self, event: Event) {
         match event {
             Event::Notice { .. } | Event::Progress { .. } => self.tell(&JobEvent::Told(event)),

@@ -31,7 +31,7 @@ pub struct JobSpec {
     pub project: PathBuf,
     pub origins: Upstream,
     pub slurm: Slurm,
-    /// A whole run instead of the one task: the words of its command line.
+    /// A whole run instead of the one task: the arguments of its command line.
     #[serde(default)]
     pub words: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! From the manifest's words to the words of `sbatch`, and the script that it runs.
+//! From the manifest's settings to the options of `sbatch`, and the script that it runs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::event::Digest;
 use crate::manifest::model::Slurm;
 use crate::process::slurm::PREFIX;
 
-/// The person's flags. `gpus` is what the stage asks for altogether.
+/// The user's flags. `gpus` is the total that the stage requests.
 pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     let mut flags = Vec::new();
     let mut flag = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name}={value}")));
@@ -34,8 +34,8 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     flags
 }
 
-/// What runs on the first node. Everything that it needs may be missing there, and then it says so: it is all that a person
-/// would have.
+/// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
+/// is the only information the user gets.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
     around(program, &format!("folder={}", quoted(&folder.to_string_lossy())), comment)
 }
@@ -73,7 +73,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A name that nothing else has, and that tells a person what it is: a task, or a stage.
+/// A unique name that shows what the job is: a task, or a stage.
 pub fn name(what: &str, salt: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let what: String = what.chars().map(plain).take(60).collect();

@@ -11,7 +11,7 @@ use crate::process::slurm::{QueueView, Submission, Submitted, submit};
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const PAUSE: Duration = Duration::from_secs(2);
 pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// A submission whose answer was lost may still be on its way into the queue when it is looked for.
+/// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
 /// Whether there is a job.
@@ -23,7 +23,7 @@ pub enum JobExistence {
     Perhaps,
 }
 
-/// Submits until there is a job. `Ok(false)`: somebody asked to stop meanwhile, and a job may be there or not.
+/// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
     order: &Submission,
@@ -56,14 +56,14 @@ pub async fn until_submitted(
             };
             tokio::select! {
                 biased;
-                // It goes on by itself; what becomes of it is looked for by name.
+                // It goes on by itself; its result is looked up by name.
                 () = stop.asked() => return Ok(false),
                 submitted = submit(order) => submitted,
             }
         };
         match submitted {
             Submitted::Number(number) => {
-                // Only a help for people: the name finds it too.
+                // For display only: the name finds it too.
                 let _ = attempt.folder.note_number(&number);
                 return Ok(true);
             }

@@ -43,7 +43,7 @@ mod tests {
     #[tokio::test]
     async fn this_host_is_known_by_its_addresses() {
         assert!(is_here("127.0.0.1").await && is_here("localhost").await && is_here("::1").await);
-        // Documentation addresses (RFC 5737) are nobody's.
+        // Documentation addresses (RFC 5737) belong to no host.
         assert!(!is_here("192.0.2.7").await);
         assert!(!is_here("no-such-host.invalid").await);
         assert!(!all_here(&[]).await);

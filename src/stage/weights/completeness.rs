@@ -26,7 +26,7 @@ pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), String> {
     Err(lacking(&missing))
 }
 
-/// The same for a folder that somebody else filled: here all of them must be there.
+/// The same for a folder that was filled elsewhere: here all of them must be there.
 pub(super) fn check_strictly(folder: &Path) -> Result<(), String> {
     let index = folder.join(SHARDS);
     if !index.is_file() {
@@ -49,7 +49,7 @@ fn shards(index: &Path) -> Result<BTreeSet<String>, String> {
     Ok(map.values().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Whether a safetensors file has as many bytes as its header says. It reads the header only.
+/// Whether a safetensors file has as many bytes as its header states. It reads the header only.
 pub(super) fn is_cut_off(path: &Path) -> Result<(), String> {
     /// A header is some KB for each thousand tensors.
     const LARGEST: u64 = 256 << 20;

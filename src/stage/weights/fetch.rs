@@ -158,7 +158,7 @@ impl Fetching {
     async fn some(&self, file: &mut File, have: &mut u64, sum: &mut FileHasher) -> Result<(), FetchError> {
         let (mut response, is_rest) = self.hub.file(&self.commit, &self.one, *have).await?;
         if *have > 0 && !is_rest {
-            // A server that knows no ranges begins again.
+            // A server without support for ranges begins again.
             file.set_len(0).map_err(|error| lost(&self.path, &error))?;
             self.done.fetch_sub(*have, Ordering::Relaxed);
             *have = 0;

@@ -1,4 +1,4 @@
-//! One repository of a Hugging Face hub, asked over HTTP.
+//! One repository of a Hugging Face hub, queried over HTTP.
 
 use std::env;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for so long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// A repository and how it is asked.
+/// A repository and how to query it.
 #[derive(Clone, Debug)]
 pub(super) struct Hub {
     client: Client,
@@ -34,11 +34,11 @@ pub(super) enum FetchError {
 }
 
 impl Hub {
-    /// Where `HF_ENDPOINT` says, else the public one.
+    /// `HF_ENDPOINT` if set, else the public hub.
     pub(super) fn new(name: &str, token: Option<String>) -> Result<Self, Failure> {
         let endpoint = env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty()).unwrap_or_else(|| USUAL.to_owned());
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        // Another part of the program may have said so before; there is only one.
+        // Another part of the program may have set it before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         if let Some(token) = &token {
@@ -100,7 +100,7 @@ impl Hub {
         Ok((response, is_rest))
     }
 
-    /// The response, if it is one that was asked for.
+    /// The response, if it is the requested one.
     fn good(&self, response: Response, what: &str) -> Result<Response, FetchError> {
         let status = response.status();
         if status.is_success() {
@@ -115,7 +115,7 @@ impl Hub {
         Err(FetchError::Final(Box::new(self.refusal(status, &code, &message, what))))
     }
 
-    /// What the hub's words mean for the person.
+    /// What the hub's messages mean for the user.
     fn refusal(&self, status: StatusCode, code: &str, message: &str, what: &str) -> Failure {
         let Self { endpoint, name, .. } = self;
         let page = format!("{endpoint}/{name}");

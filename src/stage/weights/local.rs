@@ -48,7 +48,7 @@ pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str)
     write_list(&errand.lease.out, None, &files)
 }
 
-/// Names of the files, sorted; what begins with a dot is somebody's own.
+/// Names of the files, sorted; names that begin with a dot are not part of the weights.
 fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
     if !folder.is_dir() {
         return Err(refused(format!("{} is no folder", folder.display())));

@@ -1,4 +1,4 @@
-//! `weights:` — a checkpoint in the output folder, every file held against its size and digest.
+//! `weights:` — a checkpoint in the output folder, every file checked against its size and digest.
 //!
 //! ```text
 //!  hf:    index of the repository ─→ fetch (hf, or we) ─→ hold each file against it ─→ weights.json
@@ -155,7 +155,7 @@ async fn with_hf(
     errand.run(command).await.map(drop)
 }
 
-/// Holds files that somebody else fetched against the index.
+/// Checks files that were fetched elsewhere against the index.
 async fn check_all(
     errand: &TaskContext,
     wanted: &[ExpectedFile],
@@ -188,7 +188,7 @@ async fn check_all(
     Ok(files)
 }
 
-/// A file whose bytes are not those of the index. It has been taken away, so that the next try fetches it.
+/// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
 fn differs(one: &ExpectedFile, found: &file_digest::FileDigest) -> Failure {
     let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)

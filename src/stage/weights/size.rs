@@ -7,11 +7,11 @@ use super::{chosen, refused, token};
 use crate::event::Failure;
 use crate::manifest::model::Weights;
 
-/// Bytes of the files that are wanted of a repository, as its hub's index says; `None` for a folder that is there already, of which
-/// the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
+/// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already, of
+/// which the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
 ///
 /// # Errors
-/// The hub does not answer, or not as it should: what it says, and what to do about it.
+/// The hub does not answer, or not as expected: its message, and what to do about it.
 pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, Failure> {
     let Some(name) = &weights.hf else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
