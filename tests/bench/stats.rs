@@ -7,7 +7,7 @@
 //!
 //! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
 //! law as if all requests were independent, and requests drawn again in blocks of ⌈N^⅓⌉ neighbours. *After* is the product's own
-//! code: `stats::Series`, and requests → `Sheet` → `RunSet` → `Comparison`.
+//! code: `stats::RunSeries`, and requests → `ComparedResult` → `RunSet` → `Comparison`.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
@@ -16,7 +16,7 @@
 mod queue;
 mod systems;
 
-use queue::{Noise, Passage, Queue, Service};
+use queue::{Noise, Passage, ServiceTime, SimulatedQueue};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::report::Tool;
@@ -42,7 +42,7 @@ fn main() {
 /// What a run is made on.
 enum Source {
     Independent,
-    Queue(Queue),
+    Queue(SimulatedQueue),
     /// No threshold was set on these.
     Other(System),
 }
@@ -56,11 +56,11 @@ fn sources() -> Vec<(String, Source)> {
 }
 
 /// The systems, with a name; `None` are independent values.
-fn systems() -> Vec<(String, Option<Queue>)> {
+fn systems() -> Vec<(String, Option<SimulatedQueue>)> {
     let mut all = vec![("independent".to_owned(), None)];
-    for (name, servers, service) in [("M/M/4", 4, Service::Exponential), ("M/D/8", 8, Service::Fixed)] {
+    for (name, servers, service) in [("M/M/4", 4, ServiceTime::Exponential), ("M/D/8", 8, ServiceTime::Fixed)] {
         for utilisation in [0.5, 0.8, 0.9] {
-            all.push((format!("{name} at {utilisation}"), Some(Queue::new(servers, service, utilisation))));
+            all.push((format!("{name} at {utilisation}"), Some(SimulatedQueue::new(servers, service, utilisation))));
         }
     }
     all
@@ -153,7 +153,7 @@ fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
 }
 
 /// A run as the harness has it: requests with their arrivals, chunks and lengths. `own` is of the server's noise.
-fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> MeasuredRun {
+fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) -> MeasuredRun {
     const UNIT_MS: f64 = 100.0;
     let passages = queue.noisy_requests(REQUESTS, seed, noise, own);
     let seen = passages.into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
@@ -182,7 +182,7 @@ fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> Measured
 }
 
 /// Runs with the seeds from `seed` on.
-fn side(name: &str, queue: &Queue, noise: Noise, runs: u64, seed: u64, own: u64) -> RunSet {
+fn side(name: &str, queue: &SimulatedQueue, noise: Noise, runs: u64, seed: u64, own: u64) -> RunSet {
     let sheets = (0..runs).map(|number| {
         let told = run(name, queue, noise, seed + number, own + number);
         ComparedResult::as_tool(&told, Tool::Regatta).expect("its requests are known")
@@ -212,11 +212,11 @@ struct Campaign {
     noise: Noise,
 }
 
-fn compare(pairs: u64, queue: &Queue, campaign: Campaign) -> Tally {
+fn compare(pairs: u64, queue: &SimulatedQueue, campaign: Campaign) -> Tally {
     let Campaign { runs, slower, is_paired, noise } = campaign;
     let mut tally = Tally { pairs, ..Tally::default() };
     for pair in 0..pairs {
-        let b = Queue { service_time: queue.service_time * slower, ..*queue };
+        let b = SimulatedQueue { service_time: queue.service_time * slower, ..*queue };
         let seed = 1_000 * pair;
         let (own_a, own_b) = (10_000_000 + seed, 20_000_000 + seed);
         let a = side("A", queue, noise, runs, seed, own_a);

@@ -13,9 +13,9 @@
 //!
 //! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
 //! - A guard that receives nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
-//! that is killed has a watchdog, as a run has.
+//!   that is killed has a watchdog, as a run has.
 //! - A host that is silent for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
-//! stopped.
+//!   stopped.
 //! - Secrets go over the connection, never onto a command line.
 
 mod address;
