@@ -110,7 +110,7 @@ impl NvidiaSmi {
         text.lines().filter_map(identity).collect()
     }
 
-    /// Why the probe had no answer; with [`Refusal::Column`] the next query leaves that column out.
+    /// Why the probe had no answer; with [`SmiError::Column`] the next query leaves that column out.
     pub fn refusal(&mut self, text: &str) -> SmiError {
         let unknown = text.lines().find_map(|line| {
             let (before, _) = line.split_once("is not a valid field to query")?;

@@ -1,7 +1,7 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
-//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`order`]),
-//! and follows it ([`follow`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
+//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`submission`]),
+//! and follows it ([`job_attempt`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
 //! knows what a job cannot report itself (that its time limit was reached, that its node is gone). On the node the same code
 //! the stage that does it here ([`work()`]).
 //!
