@@ -75,3 +75,19 @@ impl ResponseLimits {
 fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
     (FailureClass::TooLarge, format!("{what} is longer than {limit} bytes, the limit `request.response_limits.{key}`"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_messages_of_an_answer_together_are_bounded() {
+        let limits = ResponseLimits { body: 10, frame: 5, ..ResponseLimits::default() };
+        assert_eq!(limits.check_messages(10), Ok(()));
+        let (class, text) = limits.check_messages(11).unwrap_err();
+        assert_eq!(class, FailureClass::TooLarge);
+        assert!(text.contains("`request.response_limits.body`"), "{text}");
+        // One message alone may have as much as its own limit.
+        assert_eq!(ResponseLimits { body: 10, frame: 50, ..limits }.check_messages(50), Ok(()));
+    }
+}

@@ -142,3 +142,32 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn digest(config: &Value, behind: &[ModelFacts]) -> Option<String> {
+        let mut identity = ServerIdentity::default();
+        ModelFacts::of_http(None, Some(config)).put(behind, &mut identity);
+        identity.metadata_digest
+    }
+
+    #[test]
+    fn all_of_a_configuration_identifies_its_model_and_so_do_the_models_behind_it() {
+        let config = |delay: u64, engine: &str| {
+            json!({
+                "name": "m", "backend": "tensorrtllm",
+                "dynamic_batching": { "max_queue_delay_microseconds": delay },
+                "parameters": { "gpt_model_path": { "string_value": engine } },
+            })
+        };
+        let one = digest(&config(0, "/a"), &[]);
+        assert_eq!(one, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
+        assert_ne!(one, digest(&config(100, "/a"), &[]));
+        let behind = |delay| [ModelFacts::of_http(None, Some(&config(delay, "/a")))];
+        assert_ne!(digest(&config(0, "/a"), &behind(0)), digest(&config(0, "/a"), &behind(100)));
+    }
+}
