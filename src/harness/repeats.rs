@@ -145,12 +145,12 @@ mod tests {
     fn runs_of_different_servers_are_not_pooled() {
         let text = include_str!("../../tests/golden/results/race/result.json");
         let one: RunResult = serde_json::from_str(text).unwrap();
-        let alike = result_of_repeats(&[one.clone(), one.clone()]).unwrap();
+        let alike = result_of_repeats(&std::iter::repeat_n(one.clone(), 2).collect::<Vec<_>>()).unwrap();
         assert!(alike.reasons.iter().all(|reason| reason.check != "identity"), "{:?}", alike.reasons);
         assert!(alike.headline().contains("SIMULATED"), "{}", alike.headline());
         let mut other = one.clone();
         other.identity.as_mut().unwrap().servers[0].version = Some("99".to_owned());
-        let pooled = result_of_repeats(&[one, other]).unwrap();
+        let pooled = result_of_repeats(&std::iter::once(one).chain([other]).collect::<Vec<_>>()).unwrap();
         assert_eq!(pooled.verdict, Verdict::InvalidServer);
         let text = &pooled.reasons[0].text;
         assert!(text.starts_with("run 2 measured another server than run 1"), "{text}");
