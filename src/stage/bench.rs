@@ -18,36 +18,36 @@ use crate::manifest::{Targets, duration, targets};
 use crate::plan::REPEATED_RUNS;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
-pub async fn perform(errand: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     if bench.turn == Some(Turn::Sum) {
-        let runs = errand.lease.assignment.inputs.get(REPEATED_RUNS);
-        return repeat::sum_up(errand, runs.map_or(&[], Vec::as_slice));
+        let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
+        return repeat::sum_up(context, runs.map_or(&[], Vec::as_slice));
     }
-    let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
-    know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
-    for lowered in &errand.lease.assignment.lowered {
-        errand.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
+    let mut spec = spec(bench, &context.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    know_all_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
+    for lowered in &context.lease.assignment.lowered {
+        context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
     }
     match spec.protocol {
-        harness::Protocol::Kserve => greet(errand, bench, &spec).await?,
-        harness::Protocol::Http(_) => have_http(errand, &spec)?,
+        harness::Protocol::Kserve => greet(context, bench, &spec).await?,
+        harness::Protocol::Http(_) => have_http(context, &spec)?,
     }
     if let Some(loadgen) = &bench.loadgen {
-        return Box::pin(loadgen::perform(errand, bench, loadgen, spec, program)).await;
+        return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
     }
     if let Some(asked) = bench.search {
-        return Box::pin(search::perform(errand, spec, asked, bench.telemetry)).await;
+        return Box::pin(search::perform(context, spec, asked, bench.telemetry)).await;
     }
-    let before = Box::pin(preflight::preflight(errand, &spec, bench.preflight, program)).await;
+    let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
     if bench.repeat > 1 {
-        return Box::pin(repeat::perform(errand, &spec, bench.repeat, bench.telemetry, before)).await;
+        return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
     }
-    let mut measured = Box::pin(measure(errand, &spec, bench.telemetry, "")).await?;
+    let mut measured = Box::pin(measure(context, &spec, bench.telemetry, "")).await?;
     if let Some(before) = before {
         measured.after(before);
     }
-    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
+    harness::write(&context.lease.out, &measured).map_err(|error| failure(&error))?;
+    if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
     if bench.turn == Some(Turn::Run) { repeat::kept(&measured.result) } else { judged(&measured.result) }
@@ -74,8 +74,8 @@ pub fn below(result: &RunResult) -> Vec<(String, String)> {
 }
 
 /// A service of ours without an HTTP port cannot be queried over HTTP.
-fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
-    let ours = &errand.lease.assignment.endpoints;
+fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
+    let ours = &context.lease.assignment.endpoints;
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
         None => Ok(()),
         Some(endpoint) => {
@@ -86,18 +86,18 @@ fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
 }
 
 /// Queries the servers whether they are what the benchmark needs, before anything is sent.
-async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
+async fn greet(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
     let expected = attach::ExpectedServer::of_bench(bench);
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked?,
-        () = errand.lease.stop.asked() => {
+        () = context.lease.stop.asked() => {
             return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
         }
     };
     // Ours were started from a known configuration; others are described for the user.
-    if errand.lease.assignment.endpoints.is_empty() {
+    if context.lease.assignment.endpoints.is_empty() {
         for notice in notices {
-            errand.lease.notice(notice);
+            context.lease.notice(notice);
         }
     }
     Ok(())
@@ -105,14 +105,14 @@ async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<
 
 /// One measurement, with its progress reported under a name, and ended at the task's own time limit.
 pub async fn measure(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     watched: model::Telemetry,
     name: &str,
 ) -> Result<Measured, Failure> {
-    let stop = errand.lease.stop.child();
+    let stop = context.lease.stop.child();
     let before = identity::of_servers(spec).await;
-    let telemetry = Box::pin(telemetry::start(errand, spec, &before, watched)).await;
+    let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
     let scraper = scrape::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
@@ -124,10 +124,10 @@ pub async fn measure(
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
-        errand.lease.say(text, progress.ended, Some(progress.scheduled));
+        context.lease.say(text, progress.ended, Some(progress.scheduled));
     }));
     let late = async {
-        match errand.lease.task.timeout {
+        match context.lease.task.timeout {
             Some(limit) => {
                 tokio::time::sleep(limit).await;
                 limit
@@ -148,13 +148,13 @@ pub async fn measure(
             stop.gently();
             measuring.await
         }
-        () = errand.lease.stop.asked() => {
-            lost = errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
+        () = context.lease.stop.asked() => {
+            lost = context.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
             measuring.await
         }
     };
     // The measurement may have received the stop before we did.
-    let lost = lost.or_else(|| errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
+    let lost = lost.or_else(|| context.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,
@@ -163,14 +163,14 @@ pub async fn measure(
         scrape::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
-        telemetry.finish(errand, &mut measured).await;
+        telemetry.finish(context, &mut measured).await;
     }
     telemetry::of_servers(watched, &mut measured);
     if let Some(why) = lost {
         measured.server_failed(why);
     }
-    measured.lowered(&errand.lease.assignment.lowered);
-    identity::identify(errand, spec, &before, &mut measured).await;
+    measured.lowered(&context.lease.assignment.lowered);
+    identity::identify(context, spec, &before, &mut measured).await;
     Ok(measured)
 }
 

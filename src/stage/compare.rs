@@ -14,9 +14,9 @@ use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet};
 use crate::report::compat::RequestTrace;
 use crate::report::{MeasuredRun, Styler};
 
-pub fn perform(errand: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
+pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();
-    let told = read(errand, compare)?;
+    let told = read(context, compare)?;
     let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
     for (index, row) in told.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
@@ -39,14 +39,14 @@ pub fn perform(errand: &TaskContext, compare: &CompareResults) -> Result<Done, F
     }
     let text = ratios.text(Styler::OFF);
     for line in text.lines() {
-        errand.lease.notice(line.to_owned());
+        context.lease.notice(line.to_owned());
     }
     let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
     let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     for (name, text) in
         [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
     {
-        let path = errand.lease.out.join(name);
+        let path = context.lease.out.join(name);
         fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
     }
     Ok(Done { headline: ratios.headline(), ..Done::default() })
@@ -57,7 +57,7 @@ fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Row by row, in the order of the columns, the runs of each result.
-fn read(errand: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<MeasuredRun>>>, Failure> {
+fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<MeasuredRun>>>, Failure> {
     let rows = compare.results.values().map(|paths| paths.all().len()).max().unwrap_or_default();
     let counts: Vec<String> =
         compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
@@ -70,7 +70,7 @@ fn read(errand: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<Me
     }
     (0..rows)
         .map(|row| {
-            let row = compare.results.iter().map(|(name, paths)| runs(name, &errand.path(&paths.all()[row])));
+            let row = compare.results.iter().map(|(name, paths)| runs(name, &context.path(&paths.all()[row])));
             row.collect::<Result<Vec<_>, _>>()
         })
         .collect()

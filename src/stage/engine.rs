@@ -14,16 +14,16 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
 
-pub async fn perform(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
-    let lowered = errand.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
+pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
+    let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
     let engine = lowered.as_ref().unwrap_or(engine);
     match engine.backend {
-        EngineBackend::TensorrtLlm => build(errand, engine).await,
-        EngineBackend::Simulator => simulate(errand, engine),
+        EngineBackend::TensorrtLlm => build(context, engine).await,
+        EngineBackend::Simulator => simulate(context, engine),
     }
 }
 
-fn simulate(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
+fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
         return Err(Failure::new(FailureKind::Refused, "the simulator has no checkpoints")
             .hint("take `only` and `trtllm_checkpoint` away"));
@@ -65,23 +65,23 @@ fn simulate(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
             ),
         ));
     }
-    sim::write_engine(&spec, &errand.lease.out)
+    sim::write_engine(&spec, &context.lease.out)
         .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     Ok(Done::default())
 }
 
-async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
+async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     // In the output folder, so that a cleanup after a crash finds it; removed before the engine is published.
-    let scratch = errand.lease.out.join(".checkpoint");
+    let scratch = context.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
-    let found = |path: &Option<String>| path.as_deref().map(|path| errand.path(path).to_string_lossy().into_owned());
+    let found = |path: &Option<String>| path.as_deref().map(|path| context.path(path).to_string_lossy().into_owned());
     let engine = Engine {
         checkpoint: found(&engine.checkpoint),
         trtllm: found(&engine.trtllm),
         trtllm_checkpoint: found(&engine.trtllm_checkpoint),
         ..engine.clone()
     };
-    let commands = engine_commands(&engine, &scratch, &errand.lease.out).map_err(refused)?;
+    let commands = engine_commands(&engine, &scratch, &context.lease.out).map_err(refused)?;
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
@@ -90,9 +90,9 @@ async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
             argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
         let name = Path::new(named.unwrap_or(&argv[0])).file_name();
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
-        errand.lease.say(name, index as u64, Some(total));
-        outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
-        outcome = outcome.map_err(|failure| memory::explain(failure, errand, &engine, is_first(&engine, index)));
+        context.lease.say(name, index as u64, Some(total));
+        outcome = context.run(context.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        outcome = outcome.map_err(|failure| memory::explain(failure, context, &engine, is_first(&engine, index)));
         if outcome.is_err() {
             break;
         }
@@ -103,9 +103,9 @@ async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
             Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
         })?;
     }
-    engine_files::check(&errand.lease.out, &engine).map_err(|what| {
+    engine_files::check(&context.lease.out, &engine).map_err(|what| {
         let failure = Failure::new(FailureKind::Files, format!("its commands ended well, but {what}"));
-        Failure { log: Some(errand.lease.log.clone()), ..failure }
+        Failure { log: Some(context.lease.log.clone()), ..failure }
             .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
     })?;
     Ok(Done::default())

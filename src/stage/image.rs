@@ -20,7 +20,7 @@ const IMAGE: &str = "image";
 /// For display.
 pub const TOLD: &str = "image.json";
 
-pub async fn perform(errand: &TaskContext, image: &Image) -> Result<Done, Failure> {
+pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, Failure> {
     let (engine, program) = program(image);
     let file = match engine {
         ContainerEngine::Enroot => Some("image.sqsh"),
@@ -29,36 +29,36 @@ pub async fn perform(errand: &TaskContext, image: &Image) -> Result<Done, Failur
     };
     match (&image.build, &image.pull, file) {
         (Some(build), _, None) => {
-            errand.lease.say("building", 0, None);
-            let ids = errand.lease.out.join(".iid");
-            let argv = build_words(errand, image, build, &program, &ids);
+            task_context.lease.say("building", 0, None);
+            let ids = task_context.lease.out.join(".iid");
+            let argv = build_words(task_context, image, build, &program, &ids);
             // Its default attestations hold the time: every build would have another id.
-            errand.run(errand.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
+            task_context.run(task_context.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
             let id = fs::read_to_string(&ids);
             let _ = fs::remove_file(&ids);
             let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
-            remember(errand, &program, id.trim(), build.tag.as_deref())
+            remember(task_context, &program, id.trim(), build.tag.as_deref())
         }
         (None, Some(name), None) => {
             if !name.contains("@sha256:") {
-                errand.lease.notice(format!(
+                task_context.lease.notice(format!(
                     "`pull: {name}` is a tag: what it means can change, and an image that was fetched is not fetched again because of that; `@sha256:…` names one for good"
                 ));
             }
-            errand.lease.say(format!("fetching {name}"), 0, None);
+            task_context.lease.say(format!("fetching {name}"), 0, None);
             let mut argv = vec![program.clone(), "pull".to_owned()];
             argv.extend(image.platform.iter().map(|platform| format!("--platform={platform}")));
             argv.extend(image.args.iter().cloned());
             argv.push(name.clone());
-            errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await?;
-            remember(errand, &program, name, Some(name))
+            task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
+            remember(task_context, &program, name, Some(name))
         }
         (None, Some(name), Some(file)) => {
-            errand.lease.say(format!("fetching {name}"), 0, None);
-            let argv = file_words(engine, &program, image, name, &errand.lease.out.join(file));
-            errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await?;
-            write(errand, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
-            write(errand, IMAGE, &format!("./{file}\n"))?;
+            task_context.lease.say(format!("fetching {name}"), 0, None);
+            let argv = file_words(engine, &program, image, name, &task_context.lease.out.join(file));
+            task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
+            write(task_context, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
+            write(task_context, IMAGE, &format!("./{file}\n"))?;
             Ok(Done { headline: Some(file.to_owned()), ..Done::default() })
         }
         _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an image"))
@@ -98,9 +98,15 @@ pub fn image_program(image: &Image) -> (String, String) {
     (word(engine).to_owned(), program)
 }
 
-fn build_words(errand: &TaskContext, image: &Image, build: &ImageBuild, program: &str, ids: &Path) -> Vec<OsString> {
+fn build_words(
+    task_context: &TaskContext,
+    image: &Image,
+    build: &ImageBuild,
+    program: &str,
+    ids: &Path,
+) -> Vec<OsString> {
     let path = |written: &str| {
-        if written.contains("://") { written.into() } else { errand.path(written).into_os_string() }
+        if written.contains("://") { written.into() } else { task_context.path(written).into_os_string() }
     };
     let with = |option: &str, value: OsString| {
         let mut word = OsString::from(option);
@@ -112,7 +118,7 @@ fn build_words(errand: &TaskContext, image: &Image, build: &ImageBuild, program:
     argv.extend(build.target.iter().map(|target| with("--target=", target.into())));
     argv.extend(image.platform.iter().map(|platform| with("--platform=", platform.into())));
     argv.extend(build.args.iter().map(|(name, value)| format!("--build-arg={name}={value}").into()));
-    let secrets = errand.lease.task.secrets.iter().filter(|name| std::env::var_os(name).is_some());
+    let secrets = task_context.lease.task.secrets.iter().filter(|name| std::env::var_os(name).is_some());
     argv.extend(secrets.map(|name| format!("--secret=id={name},env={name}").into()));
     argv.extend(build.tag.iter().map(|tag| with("--tag=", tag.into())));
     argv.extend(image.args.iter().map(OsString::from));
@@ -156,11 +162,11 @@ fn address(engine: ContainerEngine, name: &str) -> String {
     }
 }
 
-fn remember(errand: &TaskContext, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
+fn remember(task_context: &TaskContext, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
     let FoundImage { id, digests } = look(program, image)?;
     let told = json!({ "name": name, "id": id, "digests": digests });
-    write(errand, TOLD, &format!("{told:#}\n"))?;
-    write(errand, IMAGE, &format!("{id}\n"))?;
+    write(task_context, TOLD, &format!("{told:#}\n"))?;
+    write(task_context, IMAGE, &format!("{id}\n"))?;
     Ok(Done { headline: Some(short(&id).to_owned()), ..Done::default() })
 }
 
@@ -169,8 +175,9 @@ fn short(id: &str) -> &str {
     id.get(..19).unwrap_or(id)
 }
 
-fn write(errand: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
-    fs::write(errand.lease.out.join(name), text).map_err(|error| system(format!("{name} cannot be written: {error}")))
+fn write(task_context: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
+    fs::write(task_context.lease.out.join(name), text)
+        .map_err(|error| system(format!("{name} cannot be written: {error}")))
 }
 
 fn system(what: String) -> Failure {

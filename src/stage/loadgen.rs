@@ -23,7 +23,7 @@ use crate::plan::loadgen::ask;
 
 /// One test, or a search for the highest rate by many.
 pub async fn perform(
-    errand: &TaskContext,
+    context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
     spec: BenchSpec,
@@ -31,10 +31,10 @@ pub async fn perform(
 ) -> Result<Done, Failure> {
     if let Some(model::RateSearch { low, high, precision, .. }) = bench.search {
         let bounds = harness::RateBounds { low, high, precision };
-        return Box::pin(search::loadgen::perform(errand, bench, bounds, &spec, program)).await;
+        return Box::pin(search::loadgen::perform(context, bench, bounds, &spec, program)).await;
     }
-    let out = &errand.lease.out;
-    let result = Box::pin(once(errand, bench, loadgen, spec, program, out)).await?;
+    let out = &context.lease.out;
+    let result = Box::pin(once(context, bench, loadgen, spec, program, out)).await?;
     judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict == Verdict::InvalidLoad) {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -50,20 +50,20 @@ fn hint(out: &Path) -> Option<String> {
 
 /// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
 pub async fn once(
-    errand: &TaskContext,
+    context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
     spec: BenchSpec,
     program: Option<&Path>,
     out: &Path,
 ) -> Result<RunResult, Failure> {
-    let test = test(errand, bench, loadgen, spec, out)?;
+    let test = test(context, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
     let job = ChildJob::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
-    let telemetry = Box::pin(telemetry::start(errand, &spec, &before, bench.telemetry)).await;
+    let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
     let scraper = scrape::start(&spec.endpoints)?;
-    let Raced { ran, lost, zero } = Box::pin(race(errand, program, &job, &spec)).await?;
+    let Raced { ran, lost, zero } = Box::pin(race(context, program, &job, &spec)).await?;
     let path = out.join("result.json");
     let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
     let result = match (ran, &lost) {
@@ -80,14 +80,14 @@ pub async fn once(
         scrape::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
-        telemetry.finish(errand, &mut measured).await;
+        telemetry.finish(context, &mut measured).await;
     }
     telemetry::of_servers(bench.telemetry, &mut measured);
     if let Some(why) = lost {
         measured.server_failed(why);
     }
-    measured.lowered(&errand.lease.assignment.lowered);
-    identity::identify(errand, &spec, &before, &mut measured).await;
+    measured.lowered(&context.lease.assignment.lowered);
+    identity::identify(context, &spec, &before, &mut measured).await;
     harness::amend(out, &measured).map_err(system)?;
     Ok(measured.result)
 }
@@ -102,27 +102,27 @@ struct Raced {
 
 /// Runs the test. Err: it took longer than its task may.
 async fn race(
-    errand: &TaskContext,
+    context: &TaskContext,
     program: Option<&Path>,
     job: &ChildJob,
     spec: &BenchSpec,
 ) -> Result<Raced, Failure> {
     let begun = Instant::now();
-    let stop = errand.lease.stop.child();
+    let stop = context.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
-        let mut running = std::pin::pin!(run(errand, program, job, &stop, |line| match line {
-            ChildMessage::Phase(phase) => errand.lease.say(phase, 0, None),
+        let mut running = std::pin::pin!(run(context, program, job, &stop, |line| match line {
+            ChildMessage::Phase(phase) => context.lease.say(phase, 0, None),
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
                 let minutes = begun.elapsed().as_secs_f64() / 60.0;
-                errand.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
+                context.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
             }
             ChildMessage::Zero(at) => zero = Some(at),
             ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
         }));
-        let limit = errand.lease.task.timeout.unwrap_or(Duration::MAX);
+        let limit = context.lease.task.timeout.unwrap_or(Duration::MAX);
         tokio::select! {
             ran = &mut running => ran,
             // A server of ours that is lost stops this task by itself; of others we see it here.
@@ -138,19 +138,19 @@ async fn race(
         }
     };
     let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
-    let lost = lost.or_else(|| errand.lease.stop.why().map(str::to_owned)).map(|why| format!("{why}{when}"));
+    let lost = lost.or_else(|| context.lease.stop.why().map(str::to_owned)).map(|why| format!("{why}{when}"));
     Ok(Raced { ran, lost, zero })
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
 fn test(
-    errand: &TaskContext,
+    context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
     mut spec: BenchSpec,
     out: &Path,
 ) -> Result<LoadgenTest, Failure> {
-    let folder = errand.path(&loadgen.dataset);
+    let folder = context.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
     let asked = ask(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
@@ -159,9 +159,9 @@ fn test(
     let found = asked.find().map_err(|wrong| forbidden(&wrong))?;
     if asked.rehearsal {
         let (ms, samples) = (conf.settings.min_duration_ms, conf.settings.performance_samples);
-        errand.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
+        context.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
     }
-    errand.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
+    context.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
     settle(&mut spec, &bench, &found.benchmark, asked.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
@@ -171,7 +171,7 @@ fn test(
     let user_conf = write("user.conf", &conf.text)?;
     let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
     Ok(LoadgenTest {
-        library: errand.path(&loadgen.library).join(LIBRARY),
+        library: context.path(&loadgen.library).join(LIBRARY),
         samples: folder.join("dataset.jsonl"),
         dataset,
         out: out.to_owned(),

@@ -24,11 +24,11 @@ pub const fn is_killed(how: How) -> bool {
 }
 
 /// What a command's end shows about memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
-pub fn ran_out(errand: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
+pub fn ran_out(context: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
     if matches!(how, How::Stopped | How::Code(0)) {
         return None;
     }
-    let far = process::tail(&errand.lease.log, FAR);
+    let far = process::tail(&context.lease.log, FAR);
     let found = process::shortage(&far, is_killed(how))?;
     Some(OutOfMemory { of: found.of, value })
 }
@@ -61,14 +61,14 @@ pub fn lower(engine: &Engine, lowered: &Lowered) -> Engine {
 }
 
 /// Adds to the failure of an engine's build what to lower. `quantized`: it was the first command that failed.
-pub fn explain(mut failure: Failure, errand: &TaskContext, engine: &Engine, quantized: bool) -> Failure {
+pub fn explain(mut failure: Failure, context: &TaskContext, engine: &Engine, quantized: bool) -> Failure {
     let Some(memory) = &mut failure.out_of_memory else { return failure };
-    let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+    let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     memory.value = rule.and_then(|rule| flag(engine, &rule.knob));
     if memory.of == MemoryKind::Host || engine.backend != EngineBackend::TensorrtLlm {
         return failure;
     }
-    failure.hint = Some(if quantized { loading(engine, errand.lease.gpus.len()) } else { building(engine, errand) });
+    failure.hint = Some(if quantized { loading(engine, context.lease.gpus.len()) } else { building(engine, context) });
     failure
 }
 
@@ -85,7 +85,7 @@ fn loading(engine: &Engine, gpus: usize) -> String {
     )
 }
 
-fn building(engine: &Engine, errand: &TaskContext) -> String {
+fn building(engine: &Engine, context: &TaskContext) -> String {
     let (model, tp) = (&engine.model, f64::from(engine.tensor_parallelism.max(1)));
     let pp = f64::from(engine.pipeline_parallelism.max(1));
     let weight = bytes_of(&engine.precision).unwrap_or(2.0);
@@ -109,7 +109,7 @@ fn building(engine: &Engine, errand: &TaskContext) -> String {
         max_seq_len: flag(engine, "max_seq_len"),
         ..Fit::default()
     };
-    let far = process::tail(&errand.lease.log, FAR);
+    let far = process::tail(&context.lease.log, FAR);
     let missing = process::shortage(&far, false).and_then(|found| found.missing()).map(bytes);
     advise(&fit, missing).text()
 }

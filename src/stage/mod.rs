@@ -165,21 +165,21 @@ impl StageExecutor {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")
         })?;
-        let mut errand = TaskContext::new(lease, &self.home, &self.run);
-        errand.place = container::TaskContainer::of(&errand.lease, &errand.mark, &self.images).await?;
+        let mut context = TaskContext::new(lease, &self.home, &self.run);
+        context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
         match action {
-            Action::Shell(script) => shell::perform(&errand, &script).await,
-            Action::Git(git) => git::perform(errand, &git).await,
-            Action::Image(image) => image::perform(&errand, &image).await,
-            Action::Template(template) => template::perform(&errand, &template),
-            Action::Engine(engine) => engine::perform(&errand, &engine).await,
-            Action::Repository(repository) => repository::perform(&errand, &repository),
-            Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
-            Action::Compare(compare) => compare::perform(&errand, &compare),
-            Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
-            Action::Weights(weights) => Box::pin(weights::perform(errand, &weights)).await,
-            Action::TrtllmBench(bench) => trtllm_bench::perform(&errand, &bench).await,
-            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
+            Action::Shell(script) => shell::perform(&context, &script).await,
+            Action::Git(git) => git::perform(context, &git).await,
+            Action::Image(image) => image::perform(&context, &image).await,
+            Action::Template(template) => template::perform(&context, &template),
+            Action::Engine(engine) => engine::perform(&context, &engine).await,
+            Action::Repository(repository) => repository::perform(&context, &repository),
+            Action::Serve(serve) => Box::pin(serve::perform(context, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&context, &compare),
+            Action::Mlperf(step) => Box::pin(mlperf::perform(&context, &step, self.program.as_deref())).await,
+            Action::Weights(weights) => Box::pin(weights::perform(context, &weights)).await,
+            Action::TrtllmBench(bench) => trtllm_bench::perform(&context, &bench).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&context, &bench, self.program.as_deref())).await,
         }
     }
 }

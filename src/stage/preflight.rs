@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the trial if it is requested or worthwhile. Anything that prevents it is a notice.
 pub async fn preflight(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     wanted: Wanted,
     program: Option<&Path>,
@@ -28,16 +28,16 @@ pub async fn preflight(
     if wanted == Wanted::Off {
         return None;
     }
-    match attempt(errand, spec, wanted == Wanted::On, program).await {
+    match attempt(context, spec, wanted == Wanted::On, program).await {
         Ok(told) => {
             for reason in told.iter().flat_map(PreflightResult::reasons) {
-                errand.lease.notice(format!("preflight: {}; it is measured all the same", reason.text));
+                context.lease.notice(format!("preflight: {}; it is measured all the same", reason.text));
             }
             told
         }
         Err(why) => {
-            if !errand.lease.stop.is_asked() {
-                errand.lease.notice(format!("no preflight: {why}"));
+            if !context.lease.stop.is_asked() {
+                context.lease.notice(format!("no preflight: {why}"));
             }
             None
         }
@@ -45,7 +45,7 @@ pub async fn preflight(
 }
 
 async fn attempt(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     is_asked: bool,
     program: Option<&Path>,
@@ -57,13 +57,13 @@ async fn attempt(
             Ok(None)
         };
     };
-    errand.lease.say("trying the load against a server that does no work", 0, None);
-    let mut server = start(errand, &trial, program)?;
-    let endpoint = endpoint(errand, &mut server).await?;
-    let told = run(errand, &trial, &endpoint).await?;
-    let told = if told.outcome == "good" { told } else { told.better(run(errand, &trial, &endpoint).await?) };
+    context.lease.say("trying the load against a server that does no work", 0, None);
+    let mut server = start(context, &trial, program)?;
+    let endpoint = endpoint(context, &mut server).await?;
+    let told = run(context, &trial, &endpoint).await?;
+    let told = if told.outcome == "good" { told } else { told.better(run(context, &trial, &endpoint).await?) };
     // Gone before the measurement begins.
-    server.stop(errand, GRACE).await;
+    server.stop(context, GRACE).await;
     Ok(Some(told))
 }
 
@@ -87,26 +87,26 @@ async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
     planned.await.ok().flatten()
 }
 
-async fn run(errand: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, String> {
+async fn run(context: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, String> {
     let spec = trial.at(endpoint.clone());
-    let stop = errand.lease.stop.child();
+    let stop = context.lease.stop.child();
     let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
     let measured = measured.await.map_err(|_| format!("it was not over within {PATIENCE:?}"))?;
     trial.told(&measured.map_err(|error| error.to_string())?)
 }
 
 /// The server, as a process of its own.
-fn start(errand: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, String> {
+fn start(context: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, String> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
     let program = program.map_err(|error| format!("our own program cannot be found: {error}"))?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
-    Sidecar::start(errand, argv, &[], "null")
+    Sidecar::start(context, argv, &[], "null")
 }
 
 /// The server's endpoint, once it reports it.
-async fn endpoint(errand: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, String> {
+async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, String> {
     let file = server.file().to_owned();
     let says = async {
         loop {
@@ -122,7 +122,7 @@ async fn endpoint(errand: &TaskContext, server: &mut Sidecar) -> Result<Endpoint
         endpoint = says => return Ok(endpoint),
         how = server.ended() => how,
         () = sleep(PATIENCE) => return Err(format!("the null server did not open its port within {PATIENCE:?}")),
-        () = errand.lease.stop.asked() => return Err("stopped".to_owned()),
+        () = context.lease.stop.asked() => return Err("stopped".to_owned()),
     };
     Err(format!("the null server ended at once ({how:?}): {}", server.written().trim()))
 }

@@ -19,27 +19,27 @@ use crate::manifest::model::Telemetry;
 const FILES: [&str; 4] = ["requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"];
 
 pub async fn perform(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     times: u32,
     watched: Telemetry,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
-    start_anew(&errand.lease.out, &errand.lease.out.join("result.json"), harness::REPEATS)?;
-    let servers = Servers::now(errand, spec).await;
+    start_anew(&context.lease.out, &context.lease.out.join("result.json"), harness::REPEATS)?;
+    let servers = Servers::now(context, spec).await;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
-        let folder = errand.lease.out.join(repeat_folder(number));
+        let folder = context.lease.out.join(repeat_folder(number));
         let result = if let Some(result) = before(&folder, &spec, &servers) {
             result
         } else {
             let name = format!("run {number} of {times}");
-            let mut measured = Box::pin(measure(errand, &spec, watched, &name)).await?;
+            let mut measured = Box::pin(measure(context, &spec, watched, &name)).await?;
             if let Some(preflight) = preflight.take() {
                 measured.after(preflight);
             }
-            if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
+            if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
             keep(&folder, &measured)?;
@@ -52,14 +52,14 @@ pub async fn perform(
             break;
         }
     }
-    summed_up(errand, &results)
+    summed_up(context, &results)
 }
 
 /// The result of runs that are in these folders, in order.
-pub fn sum_up(errand: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub fn sum_up(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
-        let folder = errand.lease.out.join(repeat_folder(number));
+        let folder = context.lease.out.join(repeat_folder(number));
         fs::create_dir_all(&folder).map_err(|error| unwritten(&folder, &error))?;
         for name in FILES.into_iter().chain(["result.json"]).filter(|name| run.join(name).is_file()) {
             let to = folder.join(name);
@@ -67,23 +67,23 @@ pub fn sum_up(errand: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
         }
         results.push(harness::read_result(&run.join("result.json")).map_err(|error| failure(&error))?);
     }
-    summed_up(errand, &results).map_err(|failure| {
-        let stage = &errand.lease.task.stage;
+    summed_up(context, &results).map_err(|failure| {
+        let stage = &context.lease.task.stage;
         let hint = format!("the runs are kept as they are, so that no good ones are picked; `--force {stage}` measures all of them again");
         failure.hint(hint)
     })
 }
 
-fn summed_up(errand: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
+fn summed_up(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };
-    let first = errand.lease.out.join(repeat_folder(1));
+    let first = context.lease.out.join(repeat_folder(1));
     for name in FILES.into_iter().filter(|name| first.join(name).is_file()) {
-        let to = errand.lease.out.join(name);
+        let to = context.lease.out.join(name);
         fs::copy(first.join(name), &to).map_err(|error| unwritten(&to, &error))?;
     }
-    harness::write_result(&errand.lease.out, &result).map_err(|error| failure(&error))?;
+    harness::write_result(&context.lease.out, &result).map_err(|error| failure(&error))?;
     judged(&result)
 }
 
@@ -94,7 +94,7 @@ pub fn kept(result: &RunResult) -> Result<Done, Failure> {
     match judged {
         Err(failure) if is_lost => Err(failure),
         Err(failure) => {
-            let warnings = result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+            let warnings = result.reasons.iter().map(harness::Reason::line).collect();
             Ok(Done { headline: Some(failure.what), below: below(result), warnings })
         }
         done => done,

@@ -10,14 +10,14 @@ use crate::sim;
 use crate::triton::repository::{Layout, RepositoryError, write};
 use crate::triton::{RepositorySpec, pbtxt};
 
-pub fn perform(errand: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
-    let leased = errand.lease.gpus.len() as u32;
+pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
+    let leased = context.lease.gpus.len() as u32;
     let spec = RepositorySpec {
-        engine: errand.path(&repository.engine),
+        engine: context.path(&repository.engine),
         triton_num_servers: repository.triton_num_servers,
         gpus: repository.gpus.or((leased > 0).then_some(leased)),
         streaming: repository.streaming,
-        tokenizer: repository.tokenizer.as_ref().map(|tokenizer| errand.path(tokenizer)),
+        tokenizer: repository.tokenizer.as_ref().map(|tokenizer| context.path(tokenizer)),
         layout: match repository.layout {
             RepositoryLayout::Five => Layout::Five,
             RepositoryLayout::Harness => {
@@ -25,11 +25,11 @@ pub fn perform(errand: &TaskContext, repository: &Repository) -> Result<Done, Fa
             }
         },
         models: repository.models.clone(),
-        files: repository.files.as_ref().map(|files| errand.path(files)),
+        files: repository.files.as_ref().map(|files| context.path(files)),
         runtime_flags: repository.runtime_flags.clone(),
         parameters: repository.parameters.clone(),
     };
-    let written = write(&spec, &errand.lease.out).map_err(|error| match error {
+    let written = write(&spec, &context.lease.out).map_err(|error| match error {
         RepositoryError::Invalid { problems } => {
             let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
             let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
@@ -45,7 +45,7 @@ pub fn perform(errand: &TaskContext, repository: &Repository) -> Result<Done, Fa
     // What a real Triton would miss does not concern the simulator.
     if !sim::simulated(&spec.engine) {
         for note in &written.notes {
-            errand.lease.notice(note.clone());
+            context.lease.notice(note.clone());
         }
     }
     let count = written.repositories.len();

@@ -61,7 +61,7 @@ struct ProbeReport {
 }
 
 pub async fn perform(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: BenchSpec,
     asked: model::RateSearch,
     watched: Telemetry,
@@ -71,16 +71,16 @@ pub async fn perform(
     if let Some(wrong) = bounds.wrong() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
-    errand.lease.notice(foretold(&spec, &bounds));
-    start_anew(&errand.lease.out, &errand.lease.out.join(FILE), PROBES)?;
-    let servers = Servers::now(errand, &spec).await;
+    context.lease.notice(foretold(&spec, &bounds));
+    start_anew(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
+    let servers = Servers::now(context, &spec).await;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
     let mut tried: Vec<ProbeReport> = Vec::new();
     let estimate = loop {
         let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
-                tried.push(Box::pin(attempt(errand, &spec, rate, tried.len(), watched, &servers)).await?);
+                tried.push(Box::pin(attempt(context, &spec, rate, tried.len(), watched, &servers)).await?);
             }
             RateStep::Estimated(estimate) => break Some(estimate),
             RateStep::HeldAtHighest => break None,
@@ -95,7 +95,7 @@ pub async fn perform(
     let found = found(estimate.as_ref(), &bounds);
     let mut warnings = Vec::new();
     if estimate.is_some() {
-        let last = Box::pin(attempt(errand, &spec, found.at_least, tried.len(), watched, &servers)).await?;
+        let last = Box::pin(attempt(context, &spec, found.at_least, tried.len(), watched, &servers)).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(
@@ -118,17 +118,17 @@ pub async fn perform(
             |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
         fs::write(&path, bytes).map_err(error)
     };
-    write(errand.lease.out.join(FILE), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
+    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
-            if let Ok(bytes) = fs::read(errand.lease.out.join(&best.folder).join(name)) {
-                write(errand.lease.out.join(name), bytes)?;
+            if let Ok(bytes) = fs::read(context.lease.out.join(&best.folder).join(name)) {
+                write(context.lease.out.join(name), bytes)?;
             }
         }
     }
     warnings.extend(warnings_of(&tried, found.at_least));
-    let done = with_identity(&errand.lease.out, headline(&found, &spec, tried.len()));
+    let done = with_identity(&context.lease.out, headline(&found, &spec, tried.len()));
     Ok(Done { warnings, ..done })
 }
 
@@ -197,7 +197,7 @@ fn foretold(spec: &BenchSpec, bounds: &RateBounds) -> String {
 
 /// Measures at one rate, or reads what an earlier try of this stage measured there.
 async fn attempt(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     rate: f64,
     number: usize,
@@ -208,13 +208,13 @@ async fn attempt(
     let seed = spec.seed.wrapping_add(number as u64);
     let spec = BenchSpec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
     let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
-    let path = errand.lease.out.join(&folder);
+    let path = context.lease.out.join(&folder);
     let (result, margin) = if let Some(earlier) = probe_before(&path, &spec, servers) {
         earlier
     } else {
         let measured =
-            Box::pin(measure(errand, &spec, watched, &format!("probe {} at {rate} req/s", number + 1))).await?;
-        if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
+            Box::pin(measure(context, &spec, watched, &format!("probe {} at {rate} req/s", number + 1))).await?;
+        if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
         if let Some(lost) = measured.result.reasons.first().filter(|reason| reason.check == "server") {

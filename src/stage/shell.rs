@@ -11,21 +11,21 @@ use crate::manifest::model::ShellScript;
 /// option, so a subshell tries it first. On the line of the text, so that the line numbers of messages stay true.
 const PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
 
-pub async fn perform(errand: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {
+pub async fn perform(context: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {
     let argv: Vec<OsString> = match script {
-        ShellScript::Text(text) if errand.lease.task.strict => {
+        ShellScript::Text(text) if context.lease.task.strict => {
             vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{PIPEFAIL}{text}").into()]
         }
         ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
         ShellScript::Words(words) => {
             let mut words = words.clone();
-            if let Some(lowered) = &errand.lease.lowered {
+            if let Some(lowered) = &context.lease.lowered {
                 options::lower(&mut words, lowered);
             }
             words.into_iter().map(OsString::from).collect()
         }
     };
-    errand.warn_of_undeclared(&argv);
-    errand.run(errand.command(argv)).await?;
+    context.warn_of_undeclared(&argv);
+    context.run(context.command(argv)).await?;
     Ok(Done::default())
 }

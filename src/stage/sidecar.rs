@@ -25,17 +25,17 @@ impl Drop for Sidecar {
 
 impl Sidecar {
     /// Starts a command in the task's environment plus these variables. `name` distinguishes its log file from those of others.
-    pub fn start(errand: &TaskContext, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
-        let file = errand.lease.log.with_extension(name);
+    pub fn start(context: &TaskContext, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
+        let file = context.lease.log.with_extension(name);
         let _ = std::fs::remove_file(&file);
         // Written directly to the file: the command has no secrets, and nothing would forward its output.
-        let mut command = errand.command(argv.into_iter().map(Into::into).collect()).secrets(Vec::new());
+        let mut command = context.command(argv.into_iter().map(Into::into).collect()).secrets(Vec::new());
         for (name, value) in env {
             command = command.set(*name, *value);
         }
         command.log.clone_from(&file);
         let running = Running::start(command).map_err(|error| error.to_string())?;
-        let (task, emit, pgid) = (errand.lease.task.id.clone(), errand.lease.emit.clone(), running.pgid());
+        let (task, emit, pgid) = (context.lease.task.id.clone(), context.lease.emit.clone(), running.pgid());
         emit(Event::ProcessStarted { task: task.clone(), pgid });
         let ended = Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid }));
         Ok(Self { running: Some(running), file, ended })
@@ -63,9 +63,9 @@ impl Sidecar {
     }
 
     /// Ends it; what it wrote can still be read. Its own end, if it came first.
-    pub async fn stop(&mut self, errand: &TaskContext, grace: Duration) -> How {
+    pub async fn stop(&mut self, context: &TaskContext, grace: Duration) -> How {
         match self.running.take() {
-            Some(running) => running.stop(grace, &errand.lease.stop).await.how,
+            Some(running) => running.stop(grace, &context.lease.stop).await.how,
             None => How::Stopped,
         }
     }

@@ -49,7 +49,7 @@ pub struct TelemetrySampler {
 
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
 pub async fn start(
-    errand: &TaskContext,
+    context: &TaskContext,
     spec: &BenchSpec,
     servers: &[ServerIdentity],
     wanted: Wanted,
@@ -61,11 +61,11 @@ pub async fn start(
     };
     let gone = |why: &str| {
         if is_asked {
-            errand.lease.notice(format!("no GPU telemetry: {why}"));
+            context.lease.notice(format!("no GPU telemetry: {why}"));
         }
         None::<TelemetrySampler>
     };
-    if !errand.command(vec!["nvidia-smi".into()]).is_found() {
+    if !context.command(vec!["nvidia-smi".into()]).is_found() {
         return gone("`nvidia-smi` is not in PATH");
     }
     if !place::all_here(&spec.endpoints).await {
@@ -74,22 +74,22 @@ pub async fn start(
     if servers.iter().any(ServerIdentity::is_simulated) {
         return gone("the server is the simulator, which uses no GPU");
     }
-    let leased = errand.lease.assignment.gpus.clone();
-    match watch(errand, &leased).await {
+    let leased = context.lease.assignment.gpus.clone();
+    match watch(context, &leased).await {
         Ok(telemetry) => Some(telemetry),
         Err(why) => {
-            if !errand.lease.stop.is_asked() {
-                errand.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` does not ask"));
+            if !context.lease.stop.is_asked() {
+                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` does not ask"));
             }
             None
         }
     }
 }
 
-async fn watch(errand: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, String> {
+async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, String> {
     let mut smi = NvidiaSmi::default();
     let gpus = loop {
-        let (how, text) = ask(errand, smi.probe(leased)).await?;
+        let (how, text) = ask(context, smi.probe(leased)).await?;
         let gpus = smi.identities(&text);
         if how.is_success() && !gpus.is_empty() {
             break gpus;
@@ -103,38 +103,38 @@ async fn watch(errand: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler,
     } else {
         "the GPUs leased to the servers under test".to_owned()
     };
-    let cuda = match ask(errand, gpu::asking_for_versions()).await {
+    let cuda = match ask(context, gpu::asking_for_versions()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
         // One from before this query; the rest goes on.
         _ => None,
     };
     let anchor = (Instant::now(), Timestamp::now());
-    let sampler = launch(errand, smi.sampler(leased, EVERY.as_millis() as u64))?;
+    let sampler = launch(context, smi.sampler(leased, EVERY.as_millis() as u64))?;
     let mut telemetry = TelemetrySampler { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
-    telemetry.lines(errand, 1, FIRST).await;
+    telemetry.lines(context, 1, FIRST).await;
     Ok(telemetry)
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn ask(errand: &TaskContext, argv: Vec<String>) -> Result<(How, String), String> {
-    let mut probe = launch(errand, argv)?;
+async fn ask(context: &TaskContext, argv: Vec<String>) -> Result<(How, String), String> {
+    let mut probe = launch(context, argv)?;
     let how = tokio::select! {
         ended = timeout(PATIENCE, probe.ended()) => {
             ended.map_err(|_| format!("nvidia-smi did not answer within {PATIENCE:?}"))?
         }
-        () = errand.lease.stop.asked() => return Err("stopped".to_owned()),
+        () = context.lease.stop.asked() => return Err("stopped".to_owned()),
     };
     Ok((how, probe.written()))
 }
 
-fn launch(errand: &TaskContext, argv: Vec<String>) -> Result<Sidecar, String> {
+fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, String> {
     // It stamps local time without its zone.
-    Sidecar::start(errand, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
+    Sidecar::start(context, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
 }
 
 impl TelemetrySampler {
     /// Waits until so many lines have come, as long as they can.
-    async fn lines(&mut self, errand: &TaskContext, count: usize, limit: Duration) {
+    async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
         let enough = async {
             while self.sampler.written().matches('\n').count() < count {
                 sleep(LOOK).await;
@@ -143,7 +143,7 @@ impl TelemetrySampler {
         tokio::select! {
             () = enough => {}
             () = sleep(limit) => {}
-            () = errand.lease.stop.asked() => {}
+            () = context.lease.stop.asked() => {}
         }
     }
 
@@ -158,17 +158,17 @@ impl TelemetrySampler {
     }
 
     /// Ends it; all readings are written beside the measurement, and their summary into the result.
-    pub async fn finish(mut self, errand: &TaskContext, measured: &mut Measured) {
+    pub async fn finish(mut self, context: &TaskContext, measured: &mut Measured) {
         let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
         if early.is_none() {
             // One line of each that is later than the end, so that the end lies between two.
             let before = self.sampler.written().matches('\n').count();
-            self.lines(errand, before + self.gpus.len(), LAST).await;
+            self.lines(context, before + self.gpus.len(), LAST).await;
         }
         let apart =
             self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
-        let how = self.sampler.stop(errand, GRACE).await;
+        let how = self.sampler.stop(context, GRACE).await;
         early = early.or_else(|| is_its_own(how).then_some(how));
         let (trace, malformed) = self.read(measured.zero);
         if let Some(how) = early {
@@ -186,7 +186,7 @@ impl TelemetrySampler {
             ));
         }
         for note in &self.notes {
-            errand.lease.notice(format!("GPU telemetry: {note}"));
+            context.lease.notice(format!("GPU telemetry: {note}"));
         }
         let told = GpuContext {
             source: "nvidia-smi".to_owned(),

@@ -16,8 +16,8 @@ use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Template;
 
-pub fn perform(errand: &TaskContext, template: &Template) -> Result<Done, Failure> {
-    let from = errand.path(&template.from);
+pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failure> {
+    let from = context.path(&template.from);
     if !from.is_dir() {
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
             .hint("`from` is a path relative to the current folder"));
@@ -29,7 +29,7 @@ pub fn perform(errand: &TaskContext, template: &Template) -> Result<Done, Failur
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
         let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
-        let mut target = errand.lease.out.join(name);
+        let mut target = context.lease.out.join(name);
         let is_template = entry.path().extension().is_some_and(|extension| extension == "j2");
         if is_template && !entry.file_type().is_dir() {
             target.set_extension("");

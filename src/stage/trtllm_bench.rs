@@ -16,9 +16,9 @@ use crate::report::import::{self, ImportSource, Imported};
 
 const RESULT: &str = "result.json";
 
-pub async fn perform(errand: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
-    let out = &errand.lease.out;
-    let path = |written: &String| errand.path(written).to_string_lossy().into_owned();
+pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
+    let out = &context.lease.out;
+    let path = |written: &String| context.path(written).to_string_lossy().into_owned();
     let bench = TrtllmBench {
         dataset: path(&bench.dataset),
         model_path: bench.model_path.as_ref().map(path),
@@ -35,19 +35,19 @@ pub async fn perform(errand: &TaskContext, bench: &TrtllmBench) -> Result<Done, 
     }
     let report = out.join(format!("{}.json", bench.name));
     let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
-    errand.lease.say("trtllm-bench", 0, None);
-    let begin = fs::metadata(&errand.lease.log).map_or(0, |log| log.len() as usize);
-    errand.run(errand.command(argv.clone())).await?;
+    context.lease.say("trtllm-bench", 0, None);
+    let begin = fs::metadata(&context.lease.log).map_or(0, |log| log.len() as usize);
+    context.run(context.command(argv.clone())).await?;
 
-    let log = fs::read(&errand.lease.log)
+    let log = fs::read(&context.lease.log)
         .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
     let printed = log.get(begin..).unwrap_or_default();
     write(&out.join(format!("{}.out", bench.name)), printed)?;
-    let imported = told(&bench, &report, printed).map_err(|why| errand.failure(FailureKind::Files, why, &argv))?;
-    measured_something(&imported.told.result).map_err(|why| errand.failure(FailureKind::Files, why, &argv))?;
+    let imported = told(&bench, &report, printed).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
+    measured_something(&imported.told.result).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
     write(&out.join(RESULT), format!("{:#}\n", imported.told.result).as_bytes())?;
     for doubt in doubts(&bench, &imported.told.result) {
-        errand.lease.notice(doubt);
+        context.lease.notice(doubt);
     }
     Ok(Done { headline: Some(headline(&imported.told.result)), ..Done::default() })
 }

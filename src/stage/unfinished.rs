@@ -16,8 +16,8 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub async fn now(errand: &TaskContext, spec: &BenchSpec) -> Self {
-        Self { now: identity::of_servers(spec).await, is_ours: errand.lease.task.external().is_empty() }
+    pub async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
+        Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external().is_empty() }
     }
 
     /// Whether a finished part measured these servers, as far as they report what they are. Of servers that others start a

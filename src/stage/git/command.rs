@@ -39,17 +39,17 @@ const ELSEWHERE: [&str; 7] = [
 
 /// Calls git in the output folder.
 pub struct GitCommand<'a> {
-    pub errand: &'a TaskContext,
+    pub context: &'a TaskContext,
 }
 
 impl GitCommand<'_> {
     pub async fn run(&self, words: &[&str]) -> Result<(), Failure> {
-        self.errand.run(self.command(words)).await.map(drop)
+        self.context.run(self.command(words)).await.map(drop)
     }
 
     /// What git answers on its standard output.
     pub async fn ask(&self, words: &[&str]) -> Result<String, Failure> {
-        self.errand.ask(self.command(words)).await
+        self.context.ask(self.command(words)).await
     }
 
     fn command(&self, words: &[&str]) -> ProcessCommand {
@@ -57,7 +57,7 @@ impl GitCommand<'_> {
         argv.extend(SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]));
         argv.extend(words.iter().map(OsString::from));
         let mut command = self
-            .errand
+            .context
             .command(argv)
             .set("GIT_TERMINAL_PROMPT", "0")
             .set("GIT_ASKPASS", "")

@@ -17,24 +17,24 @@ use command::{GitCommand, credentials, userinfo, without_credentials};
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
 
-pub async fn perform(mut errand: TaskContext, git: &Git) -> Result<Done, Failure> {
+pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failure> {
     let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
         CherryPick::From { url, .. } => Some(url),
         CherryPick::Commit(_) => None,
     }));
     let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
-    errand.hide(hidden);
-    let errand = &errand;
-    let ask = GitCommand { errand };
-    let url = local(errand, &git.url);
+    context.hide(hidden);
+    let context = &context;
+    let ask = GitCommand { context };
+    let url = local(context, &git.url);
 
     // A lock that a killed git left behind would stop this one.
     for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
-        let _ = std::fs::remove_file(errand.lease.out.join(".git").join(lock));
+        let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
     }
     ask.run(&["init", "--quiet", "--template=", "."]).await?;
     let commit = find(&ask, &url, &git.rev).await?;
-    errand.lease.say(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+    context.lease.say(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
     ask.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
     // Force twice: also what an earlier try left of submodules.
     ask.run(&["clean", "--quiet", "-ffdx"]).await?;
@@ -42,7 +42,7 @@ pub async fn perform(mut errand: TaskContext, git: &Git) -> Result<Done, Failure
         cherry_pick(&ask, &url, pick).await?;
     }
     if git.submodules {
-        errand.lease.say("fetching submodules", 0, None);
+        context.lease.say("fetching submodules", 0, None);
         // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
         ask.run(&["config", "remote.origin.url", &url]).await?;
         let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
@@ -51,10 +51,10 @@ pub async fn perform(mut errand: TaskContext, git: &Git) -> Result<Done, Failure
     fetch_lfs(&ask, git, &url).await?;
 
     ask.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
-    scrub(&errand.lease.out.join(".git"), &git.url)?;
+    scrub(&context.lease.out.join(".git"), &git.url)?;
     let head = ask.ask(&["rev-parse", "HEAD"]).await?;
-    write(&errand.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
-    write(&errand.lease.out, REVISION, &format!("{head}\n"))?;
+    write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
+    write(&context.lease.out, REVISION, &format!("{head}\n"))?;
     Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
 }
 
@@ -79,8 +79,8 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// A path in the project becomes absolute; everything else stays.
-fn local(errand: &TaskContext, url: &str) -> String {
-    let path = errand.path(url);
+fn local(context: &TaskContext, url: &str) -> String {
+    let path = context.path(url);
     if !url.contains("://") && path.exists() { path.display().to_string() } else { url.to_owned() }
 }
 
@@ -100,14 +100,14 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
     if is_hex(rev, 40) {
         return fetch_commit(ask, url, rev, "1").await;
     }
-    ask.errand.lease.say(format!("looking for {rev}"), 0, None);
+    ask.context.lease.say(format!("looking for {rev}"), 0, None);
     let listed = ask.ask(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
     let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
     let name = if has(&tag) {
         tag
     } else if has(&branch) {
-        ask.errand.lease.notice(format!(
+        ask.context.lease.notice(format!(
             "`rev: {rev}` is a branch: what it means can change, and a finished clone is not made again because of that; name a commit or a tag"
         ));
         branch
@@ -123,7 +123,7 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
         )
         .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
     };
-    ask.errand.lease.say(format!("fetching {rev}"), 0, None);
+    ask.context.lease.say(format!("fetching {rev}"), 0, None);
     ask.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
     ask.ask(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
 }
@@ -136,14 +136,14 @@ async fn fetch_commit(ask: &GitCommand<'_>, url: &str, commit: &str, depth: &str
     {
         return Ok(found);
     }
-    ask.errand.lease.say(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    ask.context.lease.say(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
     let alone =
         is_hex(commit, 40) && ask.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
     if !alone {
         fetch_all(ask, url).await?;
     }
     ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
-        if ask.errand.lease.stop.is_asked() {
+        if ask.context.lease.stop.is_asked() {
             return failure;
         }
         Failure::new(FailureKind::Refused, format!("there is no commit `{commit}` in {}", without_credentials(url)))
@@ -163,7 +163,7 @@ async fn fetch_all(ask: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
 async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
     let (from, commit) = match pick {
         CherryPick::Commit(commit) => (url.to_owned(), commit),
-        CherryPick::From { url, commit } => (local(ask.errand, url), commit),
+        CherryPick::From { url, commit } => (local(ask.context, url), commit),
     };
     // With its parent: a cherry-pick applies the difference to it.
     let commit = fetch_commit(ask, &from, commit, "2").await?;
@@ -171,7 +171,7 @@ async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Resu
         Ok(()) => return Ok(()),
         Err(failure) => failure,
     };
-    if ask.errand.lease.stop.is_asked() {
+    if ask.context.lease.stop.is_asked() {
         return Err(failure);
     }
     let conflicts = ask.ask(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
@@ -192,23 +192,23 @@ async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Fai
     let required = git.lfs == Some(true);
     let attributes = ask.ask(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
     let used = attributes.lines().any(|file| {
-        std::fs::read_to_string(ask.errand.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
+        std::fs::read_to_string(ask.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
     });
     if !used && !required {
         return Ok(());
     }
     if let Err(failure) = ask.ask(&["lfs", "version"]).await {
-        if ask.errand.lease.stop.is_asked() {
+        if ask.context.lease.stop.is_asked() {
             return Err(failure);
         }
         if required {
             return Err(Failure::new(FailureKind::Refused, "git lfs is not installed")
                 .hint("install git-lfs, or say `lfs: false` to leave the pointers as they are"));
         }
-        ask.errand.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
+        ask.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
         return Ok(());
     }
-    ask.errand.lease.say("fetching large files", 0, None);
+    ask.context.lease.say("fetching large files", 0, None);
     ask.run(&["config", "remote.origin.url", url]).await?;
     ask.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
     ask.run(&["lfs", "pull", "origin"]).await

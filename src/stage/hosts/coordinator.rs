@@ -38,7 +38,7 @@ enum Over {
 }
 
 struct Coordinator<'a> {
-    errand: &'a TaskContext,
+    context: &'a TaskContext,
     places: &'a [HostPlace],
     hosts: Vec<Host>,
     orders: Vec<UnboundedSender<HostCommand>>,
@@ -53,8 +53,8 @@ struct Coordinator<'a> {
 /// Does a `serve` stage on all places.
 pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run: &RunId) -> Result<Done, Failure> {
     let send_ready = lease.ready.take();
-    let errand = TaskContext::new(lease, home, run);
-    let mut crew = Coordinator::start(&errand, &places)?;
+    let context = TaskContext::new(lease, home, run);
+    let mut crew = Coordinator::start(&context, &places)?;
     let result = crew.work(send_ready).await;
     crew.end(result.is_err()).await;
     crew.make_sure().await;
@@ -63,8 +63,8 @@ pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run:
 
 impl<'a> Coordinator<'a> {
     /// Connects to all hosts. Nothing starts there yet.
-    fn start(errand: &'a TaskContext, places: &'a [HostPlace]) -> Result<Self, Failure> {
-        let lease = &errand.lease;
+    fn start(context: &'a TaskContext, places: &'a [HostPlace]) -> Result<Self, Failure> {
+        let lease = &context.lease;
         let (tell, news) = unbounded_channel();
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
@@ -72,7 +72,7 @@ impl<'a> Coordinator<'a> {
         let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
         let origins = if writes_origins { (lease.origins)() } else { crate::runner::Upstream::default() };
         let mut crew = Coordinator {
-            errand,
+            context,
             places,
             hosts: places.iter().map(|_| Host::default()).collect(),
             orders: Vec::new(),
@@ -87,7 +87,7 @@ impl<'a> Coordinator<'a> {
             let log = lease.log.with_extension(format!("{}.log", place.name));
             std::fs::create_dir_all(&out)
                 .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
-            let name = format!("{}.{}", errand.mark, place.name);
+            let name = format!("{}.{}", context.mark, place.name);
             let (order, heeds) = unbounded_channel();
             let link = HostConnection {
                 index,
@@ -104,7 +104,7 @@ impl<'a> Coordinator<'a> {
                     programs: programs.clone(),
                 },
                 env: env.clone(),
-                command: command(errand, place, &["__host"], &place.name).talking(),
+                command: command(context, place, &["__host"], &place.name).talking(),
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
                 heeds,
@@ -140,7 +140,7 @@ impl<'a> Coordinator<'a> {
         while !enough(&self.hosts) {
             tokio::select! {
                 biased;
-                () = self.errand.lease.stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
+                () = self.context.lease.stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
                 news = self.news.recv() => match news {
                     Some((host, news)) => self.take(host, news),
                     None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),
@@ -158,9 +158,9 @@ impl<'a> Coordinator<'a> {
         let one = &mut self.hosts[host];
         match news {
             HostEvent::Hello(problems) => one.problems = Some(problems),
-            HostEvent::Told(Event::Notice { text, .. }) => self.errand.lease.notice(format!("{name}: {text}")),
+            HostEvent::Told(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
             HostEvent::Told(Event::Progress { text, .. }) => self.stands = format!("{name}: {text}"),
-            HostEvent::Told(event) => (self.errand.lease.emit)(event),
+            HostEvent::Told(event) => (self.context.lease.emit)(event),
             HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
             HostEvent::Ended(how) => one.over = Some(Over::Ended(how)),
             HostEvent::Lost(lost) => {
@@ -186,7 +186,7 @@ impl<'a> Coordinator<'a> {
             true if self.stands.is_empty() => format!("{ready} of {all} hosts ready"),
             true => format!("{ready} of {all} hosts ready; {}", self.stands),
         };
-        self.errand.lease.say(text, ready as u64, Some(all as u64));
+        self.context.lease.say(text, ready as u64, Some(all as u64));
     }
 
     fn refuse(&self) -> Result<(), Failure> {
@@ -252,7 +252,7 @@ impl<'a> Coordinator<'a> {
     /// flight is useless, and the stages that need the servers wait for this result.
     async fn end(&mut self, has_failed: bool) {
         self.order(HostCommand::Stop);
-        let stop = self.errand.lease.stop.clone();
+        let stop = self.context.lease.stop.clone();
         let enough = async {
             if has_failed && !stop.is_asked() {
                 tokio::time::sleep(HURRY).await;
@@ -287,7 +287,7 @@ impl<'a> Coordinator<'a> {
             if lost.was_greeted {
                 let place = &self.places[host];
                 let of = format!("{}.again", place.name);
-                let command = command(self.errand, place, &["__warden", &self.names[host]], &of);
+                let command = command(self.context, place, &["__warden", &self.names[host]], &of);
                 let may_answer = lost.how.is_some() && matches!(place.way, HostTransport::Ssh { .. });
                 asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
@@ -303,7 +303,7 @@ impl<'a> Coordinator<'a> {
                     "{name}: cannot be reached, so nobody here knows whether its servers run; if the machine does, they end by themselves {seconds} s after it has heard the last of us"
                 )
             };
-            self.errand.lease.notice(text);
+            self.context.lease.notice(text);
         }
     }
 }
@@ -321,11 +321,11 @@ fn alone() -> String {
 }
 
 /// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.
-fn command(errand: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
-    let mut command = errand.command(place.words(words));
+fn command(context: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
+    let mut command = context.command(place.words(words));
     // What is meant for the servers is none of ssh's business.
     command.env.retain(|(name, _)| [process::HOME, process::RUN, process::TASK].contains(&name.as_str()));
-    command.log = errand.lease.log.with_extension(format!("{of}.connection"));
+    command.log = context.lease.log.with_extension(format!("{of}.connection"));
     command
 }
 

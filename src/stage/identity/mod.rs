@@ -40,7 +40,7 @@ fn this_host() -> String {
 
 /// Queries the servers again and writes all that is known of the measurement into its result. `before`: what they reported
 /// before the first request.
-pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
+pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
     let mut servers = of_servers(spec).await;
     for (now, before) in servers.iter_mut().zip(before) {
         // One that was lost meanwhile is what it was.
@@ -52,7 +52,7 @@ pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerId
         let this = this_host();
         servers.iter().map(|server| server.host.as_ref() == Some(&this)).collect()
     };
-    let origins = (errand.lease.origins)();
+    let origins = (context.lease.origins)();
     let versions = &measured.result.versions;
     let identity = RunIdentity {
         engines: engines::of(&origins, servers.iter().zip(&here).filter(|(_, here)| **here).map(|(server, _)| server)),
@@ -63,29 +63,29 @@ pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerId
             arch: versions.arch.clone(),
             cores: available_parallelism().map_or(1, |cores| cores.get() as u64),
         },
-        manifest: (!origins.manifest.is_empty()).then(|| manifest(errand, &origins)),
+        manifest: (!origins.manifest.is_empty()).then(|| manifest(context, &origins)),
         ..RunIdentity::of_servers(servers)
     };
-    let identity = RunIdentity { manifest: with_commit(errand, identity.manifest).await, ..identity };
+    let identity = RunIdentity { manifest: with_commit(context, identity.manifest).await, ..identity };
     measured.identify(before, identity);
 }
 
-fn manifest(errand: &TaskContext, origins: &crate::runner::Upstream) -> ManifestIdentity {
+fn manifest(context: &TaskContext, origins: &crate::runner::Upstream) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
-        origins.params.iter().map(|(name, value)| (name.clone(), errand.redacted(value))).collect();
+        origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
     ManifestIdentity {
         name: origins.manifest.clone(),
         digest: origins.manifest_digest.map(|digest| digest.to_string()),
-        task: errand.lease.task.id.to_string(),
+        task: context.lease.task.id.to_string(),
         system: parameters.get("system").cloned(),
         parameters,
         ..ManifestIdentity::default()
     }
 }
 
-async fn with_commit(errand: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
+async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
     let mut manifest = manifest?;
-    if let Some((commit, dirty)) = commit::of(errand).await {
+    if let Some((commit, dirty)) = commit::of(context).await {
         (manifest.commit, manifest.dirty) = (Some(commit), dirty);
     }
     Some(manifest)

@@ -18,7 +18,7 @@ const TO_WRITE: Duration = Duration::from_mins(1);
 /// Runs the child to its end and forwards its events. On a stop request, the child writes its results so far. Dropping this
 /// future kills the child immediately.
 pub async fn run(
-    errand: &TaskContext,
+    context: &TaskContext,
     program: Option<&Path>,
     job: &ChildJob,
     stop: &Stop,
@@ -26,7 +26,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let system =
         |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
-    let job_file = errand.lease.log.with_extension("job.json");
+    let job_file = context.lease.log.with_extension("job.json");
     let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     fs::write(&job_file, text).map_err(|error| system(&job_file, &error))?;
     let program = match program {
@@ -34,7 +34,7 @@ pub async fn run(
         None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
     };
     let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), job_file.clone().into()];
-    let answer = errand.lease.log.with_extension("lines");
+    let answer = context.lease.log.with_extension("lines");
     let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
     let mut failed = None;
     let mut hand_on = |lines: &mut Lines| {
@@ -46,7 +46,8 @@ pub async fn run(
         }
     };
     let ended = {
-        let mut running = std::pin::pin!(errand.run_until(errand.command(argv).answer(&answer).grace(TO_WRITE), stop));
+        let mut running =
+            std::pin::pin!(context.run_until(context.command(argv).answer(&answer).grace(TO_WRITE), stop));
         let mut tick = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {

@@ -13,7 +13,7 @@ use crate::stage::task_context::TaskContext;
 const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
 /// Runs the official checker on what was packed. Its exit code shows whether it found errors; that is not a failure here.
 pub(super) async fn ask(
-    errand: &TaskContext,
+    context: &TaskContext,
     step: &MlperfPackage,
     clone: &Path,
     round: &str,
@@ -22,12 +22,12 @@ pub(super) async fn ask(
         let what = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
         return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));
     };
-    errand.lease.say("asking the official checker", 0, None);
-    let told = errand.lease.out.join("official.log");
+    context.lease.say("asking the official checker", 0, None);
+    let told = context.lease.out.join("official.log");
     let line = "exec \"$1\" \"$2\" --input . --version \"$3\" --csv official.csv >official.log 2>&1";
     let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
     argv.extend([step.python.clone().into(), script.into_os_string(), round.into()]);
-    let ran = errand.run(errand.command(argv)).await;
+    let ran = context.run(context.command(argv)).await;
     let text = fs::read_to_string(&told).unwrap_or_default();
     match ran {
         Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),

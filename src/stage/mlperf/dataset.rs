@@ -7,11 +7,11 @@ use crate::mlperf::dataset::{DatasetError, DatasetRequest, make, read};
 use crate::stage::task_context::TaskContext;
 
 /// Fills the output with `dataset.jsonl` and `dataset.json`.
-pub fn perform(errand: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {
+pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {
     let round = round(&step.round)?;
-    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: errand.lease.out() };
+    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: context.lease.out() };
     let file = match (&step.from, &step.synthetic) {
-        (Some(from), None) => read(&wanted, &errand.path(from)),
+        (Some(from), None) => read(&wanted, &context.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples),
         _ => {
             let what = "a data set is either read, `from: PATH`, or made up, `synthetic: {}`";
@@ -36,7 +36,7 @@ pub fn perform(errand: &TaskContext, step: &MlperfDataset) -> Result<Done, Failu
     let told = &file.told;
     if file.references < told.samples {
         let without = told.samples - file.references;
-        errand.lease.notice(format!(
+        context.lease.notice(format!(
             "{without} of {} samples have no reference: no answer to them can be scored",
             told.samples
         ));

@@ -47,24 +47,24 @@ struct LibraryTold {
     shim_sha256: String,
 }
 
-pub async fn perform(errand: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
     let round = Round::named(&step.round).ok_or_else(|| {
         let known = Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`; known are {known}", step.round))
     })?;
-    let out = &errand.lease.out;
-    errand.lease.say("getting LoadGen's sources", 0, None);
-    let (sources, sdist, digest) = sources(errand, step, &round.loadgen.version).await?;
+    let out = &context.lease.out;
+    context.lease.say("getting LoadGen's sources", 0, None);
+    let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
     let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
     if !missing.is_empty() {
         let what = format!("{sdist} is no source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
         return Err(Failure::new(FailureKind::Refused, what));
     }
-    let compiler = compiler(errand, &step.cxx).await?;
-    errand.lease.say(format!("compiling with {compiler}"), 0, None);
-    compile(errand, &step.cxx, &sources).await?;
-    errand.lease.say("asking the library for its version and seeds", 0, None);
-    let probed = probe(errand, program).await?;
+    let compiler = compiler(context, &step.cxx).await?;
+    context.lease.say(format!("compiling with {compiler}"), 0, None);
+    compile(context, &step.cxx, &sources).await?;
+    context.lease.say("asking the library for its version and seeds", 0, None);
+    let probed = probe(context, program).await?;
     let mismatches = probed.mismatches(&round);
     if !mismatches.is_empty() {
         let failure = Failure::new(FailureKind::Refused, format!("this is not the LoadGen of {}", round.name));
@@ -104,14 +104,14 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
 async fn sources(
-    errand: &TaskContext,
+    context: &TaskContext,
     step: &LoadgenLibrary,
     version: &str,
 ) -> Result<(PathBuf, String, String), Failure> {
-    let out = &errand.lease.out;
+    let out = &context.lease.out;
     let archive = match &step.sdist {
         Some(given) => {
-            let path = errand.path(given);
+            let path = context.path(given);
             if path.is_dir() {
                 let mut all = Sha256::new();
                 for name in SOURCES {
@@ -121,7 +121,7 @@ async fn sources(
             }
             path
         }
-        None => fetched(errand, &step.python, version).await?,
+        None => fetched(context, &step.python, version).await?,
     };
     let bytes = fs::read(&archive).map_err(|error| system(&archive, &error))?;
     let digest = hex(&Sha256::digest(&bytes));
@@ -129,7 +129,7 @@ async fn sources(
     fs::create_dir_all(&unpacked).map_err(|error| system(&unpacked, &error))?;
     let mut argv: Vec<OsString> = ["tar", "-xzf"].map(OsString::from).to_vec();
     argv.extend([archive.clone().into(), "-C".into(), unpacked.clone().into(), "--strip-components=1".into()]);
-    errand.run(errand.command(argv)).await?;
+    context.run(context.command(argv)).await?;
     Ok((unpacked, name_of(&archive), digest))
 }
 
@@ -138,14 +138,14 @@ fn name_of(path: &Path) -> String {
 }
 
 /// With pip, which knows where packages come from on this machine.
-async fn fetched(errand: &TaskContext, python: &str, version: &str) -> Result<PathBuf, Failure> {
-    let folder = errand.lease.out.join("sdist");
+async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<PathBuf, Failure> {
+    let folder = context.lease.out.join("sdist");
     fs::create_dir_all(&folder).map_err(|error| system(&folder, &error))?;
     let words = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--dest"];
     let mut argv: Vec<OsString> = vec![python.into()];
     argv.extend(words.map(OsString::from));
     argv.extend([folder.clone().into(), format!("mlcommons-loadgen=={version}").into()]);
-    errand.run(errand.command(argv)).await.map_err(|failure| explained(failure, python))?;
+    context.run(context.command(argv)).await.map_err(|failure| explained(failure, python))?;
     let archives = fs::read_dir(&folder).map_err(|error| system(&folder, &error))?;
     let mut archives = archives.flatten().map(|entry| entry.path());
     archives.find(|path| path.to_string_lossy().ends_with(".tar.gz")).ok_or_else(|| {
@@ -172,9 +172,9 @@ fn explained(failure: Failure, python: &str) -> Failure {
 }
 
 /// Its first line about itself.
-async fn compiler(errand: &TaskContext, cxx: &str) -> Result<String, Failure> {
+async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
     let argv: Vec<OsString> = vec![cxx.into(), "--version".into()];
-    let told = errand.ask(errand.command(argv)).await.map_err(|failure| {
+    let told = context.ask(context.command(argv)).await.map_err(|failure| {
         let is_missing = failure.kind == FailureKind::Spawn;
         let failure = failure.hint("install a C++ compiler (g++), or name another with `cxx:`");
         if is_missing { failure.cause(format!("there is no C++ compiler called `{cxx}`")) } else { failure }
@@ -183,8 +183,8 @@ async fn compiler(errand: &TaskContext, cxx: &str) -> Result<String, Failure> {
 }
 
 /// All of LoadGen and the shim, half of it at a time, and then the library. Objects do not stay.
-async fn compile(errand: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
-    let objects = errand.lease.out.join("objects");
+async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
+    let objects = context.lease.out.join("objects");
     fs::create_dir_all(&objects).map_err(|error| system(&objects, &error))?;
     for (name, text) in loadgen::SHIM {
         fs::write(objects.join(name), text).map_err(|error| system(&objects.join(name), &error))?;
@@ -203,31 +203,31 @@ async fn compile(errand: &TaskContext, cxx: &str, sources: &Path) -> Result<(), 
         if odd == 1 {
             argv.push(objects.join("shim.cc").into());
         }
-        let mut command = errand.command(argv);
+        let mut command = context.command(argv);
         command.dir.clone_from(&objects);
         command
     };
-    tokio::try_join!(errand.run(half(0)), errand.run(half(1))).map_err(|failure| {
+    tokio::try_join!(context.run(half(0)), context.run(half(1))).map_err(|failure| {
         failure.hint("LoadGen needs a compiler with C++14 and its standard library's headers (g++, libstdc++-dev)")
     })?;
     let mut argv: Vec<OsString> = vec![cxx.into(), "-shared".into(), "-o".into()];
-    argv.push(errand.lease.out.join(LIBRARY).into());
+    argv.push(context.lease.out.join(LIBRARY).into());
     let names = SOURCES.into_iter().chain(["shim.cc"]).map(|name| Path::new(name).with_extension("o"));
     argv.extend(names.filter_map(|name| Some(objects.join(name.file_name()?).into())));
     let map = format!("-Wl,--version-script={}", objects.join("shim.map").display());
     argv.extend([map.into(), "-pthread".into()]);
-    errand.run(errand.command(argv)).await?;
+    context.run(context.command(argv)).await?;
     fs::remove_dir_all(&objects).map_err(|error| system(&objects, &error))
 }
 
 /// The library is loaded in a process of its own: what it does at loading is C++'s.
-async fn probe(errand: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
-    let conf = errand.lease.out.join("probe.conf");
+async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
+    let conf = context.lease.out.join("probe.conf");
     fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
     let job =
-        loadgen::ChildJob::Probe(LibraryProbe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
+        loadgen::ChildJob::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    child::run(errand, program, &job, &errand.lease.stop, |line| {
+    child::run(context, program, &job, &context.lease.stop, |line| {
         if let ChildMessage::Probed(told) = line {
             probed = Some(told);
         }

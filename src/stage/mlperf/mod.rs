@@ -16,13 +16,13 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Mlperf;
 use crate::mlperf::Round;
 
-pub async fn perform(errand: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(context: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
     match step {
-        Mlperf::Loadgen(step) => library::perform(errand, step, program).await,
-        Mlperf::Dataset(step) => dataset::perform(errand, step),
-        Mlperf::Score(step) => score::perform(errand, step),
-        Mlperf::Verify(step) => verify::perform(errand, step),
-        Mlperf::Package(step) => package::perform(errand, step).await,
+        Mlperf::Loadgen(step) => library::perform(context, step, program).await,
+        Mlperf::Dataset(step) => dataset::perform(context, step),
+        Mlperf::Score(step) => score::perform(context, step),
+        Mlperf::Verify(step) => verify::perform(context, step),
+        Mlperf::Package(step) => package::perform(context, step).await,
     }
 }
 

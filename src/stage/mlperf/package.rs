@@ -32,22 +32,22 @@ const OF_A_REHEARSAL: [&str; 12] = [
     "equal issue",
 ];
 
-pub async fn perform(errand: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
-    let order = order(errand, step)?;
-    let out = &errand.lease.out;
-    errand.lease.say("packing", 0, None);
+pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
+    let order = order(context, step)?;
+    let out = &context.lease.out;
+    context.lease.say("packing", 0, None);
     let packed = mlperf::pack(&order, out).map_err(|error| unpacked(out, error))?;
-    errand.lease.say("examining", 0, None);
+    context.lease.say("examining", 0, None);
     let examined = mlperf::examine(out, &order.round);
     let official = match &step.checker {
-        Some(clone) => Some(checker::ask(errand, step, &errand.path(clone), &order.round.name).await?),
+        Some(clone) => Some(checker::ask(context, step, &context.path(clone), &order.round.name).await?),
         None => None,
     };
     write(out, &packed, &examined, official.as_ref())?;
     judged(step, &packed, &examined, official.as_ref())
 }
 
-fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
+fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
     let round = mlperf::Round::named(&step.round).ok_or_else(|| {
         let known = mlperf::Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
@@ -55,7 +55,7 @@ fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, F
     })?;
     let gpus = match &step.nvidia_smi {
         Some(path) => {
-            let path = errand.path(path);
+            let path = context.path(path);
             let text = fs::read_to_string(&path).map_err(|error| {
                 Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
             })?;
@@ -63,8 +63,8 @@ fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, F
         }
         None => Vec::new(),
     };
-    let origins = (errand.lease.origins)();
-    let results = step.entries().iter().map(|entry| result(errand, entry)).collect::<Result<_, _>>()?;
+    let origins = (context.lease.origins)();
+    let results = step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
     Ok(PackageRequest {
         round,
         division: match step.division {
@@ -78,8 +78,8 @@ fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, F
         machine: PathBuf::from("/"),
         gpus,
         results,
-        source: step.source.as_ref().map(|path| errand.path(path)),
-        documentation: step.documentation.as_ref().map(|path| errand.path(path)),
+        source: step.source.as_ref().map(|path| context.path(path)),
+        documentation: step.documentation.as_ref().map(|path| context.path(path)),
         rehearse: step.rehearse,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: command(&origins),
@@ -87,7 +87,7 @@ fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, F
     })
 }
 
-fn result(errand: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
+fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
     let scenario = match entry.scenario {
         model::Scenario::Offline => MlperfScenario::Offline,
         model::Scenario::Server => MlperfScenario::Server,
@@ -111,16 +111,16 @@ fn result(errand: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::Pa
                         return Err(Failure::new(FailureKind::Refused, what).hint("test06, test07, test09"));
                     }
                 };
-                Ok((mode, errand.path(path)))
+                Ok((mode, context.path(path)))
             })
             .collect::<Result<_, _>>()
     };
     Ok(mlperf::PackageEntry {
         benchmark: entry.benchmark.clone(),
         scenario,
-        performance: errand.path(&entry.performance),
-        accuracy: errand.path(&entry.accuracy),
-        score: errand.path(&entry.score),
+        performance: context.path(&entry.performance),
+        accuracy: context.path(&entry.accuracy),
+        score: context.path(&entry.score),
         audits: modes(&entry.audits)?,
         verified: modes(&entry.verified)?,
     })

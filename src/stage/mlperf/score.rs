@@ -14,28 +14,28 @@ use crate::stage::task_context::TaskContext;
 const LOG: &str = "mlperf_log_accuracy.json";
 
 /// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
-pub fn perform(errand: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
+pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
     let round = round(&step.round)?;
-    let dataset = errand.path(&step.dataset);
+    let dataset = context.path(&step.dataset);
     let told = dataset_told(&dataset.join(DATASET_FILE))?;
     let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
-    let (tokenizer, sentences) = (tokenizer.map(|path| errand.path(path)), sentences.map(|path| errand.path(path)));
+    let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
     let scoring = Scoring {
         round: &round,
         benchmark: &step.benchmark,
-        log: &errand.path(&step.accuracy).join(LOG),
+        log: &context.path(&step.accuracy).join(LOG),
         dataset: &dataset.join(SAMPLES_FILE),
         dataset_told: &told,
         tokenizer: tokenizer.as_deref(),
         sentences: sentences.as_deref(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let scored = score(&scoring, &mut |done| errand.lease.say("answers scored", done, Some(told.samples)));
+    let scored = score(&scoring, &mut |done| context.lease.say("answers scored", done, Some(told.samples)));
     let scored = scored.map_err(|error| failure(&error))?;
     for missing in &scored.told.unscored {
-        errand.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
+        context.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
     }
-    let out = errand.lease.out();
+    let out = context.lease.out();
     write(&out.join(ACCURACY_TEXT), &scored.text)?;
     let json = serde_json::to_string_pretty(&scored.told).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;

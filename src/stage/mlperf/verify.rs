@@ -14,7 +14,7 @@ use crate::stage::task_context::TaskContext;
 /// The output of a `score` stage that holds the numbers.
 const ACCURACY_FILE: &str = "accuracy.json";
 
-pub fn perform(errand: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
+pub fn perform(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let none = indexmap::IndexMap::new();
     let named = TestRequest {
         round: &step.round,
@@ -32,10 +32,10 @@ pub fn perform(errand: &TaskContext, step: &MlperfVerify) -> Result<Done, Failur
         Failure::new(FailureKind::Refused, told.join("; "))
     })?;
     let end_ids = if step.end_ids.is_empty() { &found.benchmark.end_ids } else { &step.end_ids };
-    let score = step.score.as_deref().map(|score| exact_match(&errand.path(score))).transpose()?;
-    let verified = audit::verify(&errand.path(&step.audit), &found, &step.benchmark, end_ids, score)
+    let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
+    let verified = audit::verify(&context.path(&step.audit), &found, &step.benchmark, end_ids, score)
         .map_err(|error| refused(&error))?;
-    let path = errand.lease.out.join(verified.file);
+    let path = context.lease.out.join(verified.file);
     fs::write(&path, &verified.text).map_err(|error| {
         Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
     })?;

@@ -50,7 +50,7 @@ struct LoadgenProbeReport {
 
 /// Searches. `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(
-    errand: &TaskContext,
+    context: &TaskContext,
     bench: &Bench,
     bounds: RateBounds,
     spec: &BenchSpec,
@@ -61,9 +61,9 @@ pub async fn perform(
         return Err(refused(&format!("`bench.search`: {wrong}")));
     }
     let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
-    errand.lease.notice(cost.to_string());
-    start_anew(&errand.lease.out, &errand.lease.out.join(super::FILE), super::PROBES)?;
-    let servers = Servers::now(errand, spec).await;
+    context.lease.notice(cost.to_string());
+    start_anew(&context.lease.out, &context.lease.out.join(super::FILE), super::PROBES)?;
+    let servers = Servers::now(context, spec).await;
     let mut probes: Vec<LoadgenProbeReport> = Vec::new();
     let found = loop {
         let history: Vec<SearchTest> =
@@ -80,9 +80,9 @@ pub async fn perform(
             }
         };
         let probe =
-            Box::pin(attempt(errand, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
+            Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
                 .await?;
-        errand.lease.notice(probe.told());
+        context.lease.notice(probe.told());
         probes.push(probe);
     };
     let limits = limits(bench);
@@ -99,9 +99,9 @@ pub async fn perform(
     // The output of this stage is that of the whole test at the rate that was found.
     let best = probes.iter().rev().find(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq());
     if let Some(best) = best {
-        copy(&errand.lease.out.join(&best.folder), &errand.lease.out)?;
+        copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
-    let path = errand.lease.out.join(super::FILE);
+    let path = context.lease.out.join(super::FILE);
     fs::write(&path, told).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.is_whole).count();
@@ -111,12 +111,12 @@ pub async fn perform(
         found.at_least,
         probes.len() - whole
     );
-    Ok(super::with_identity(&errand.lease.out, headline))
+    Ok(super::with_identity(&context.lease.out, headline))
 }
 
 /// Runs one test, or reads what an earlier try of this stage found.
 async fn attempt(
-    errand: &TaskContext,
+    context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
     (spec, servers): (&BenchSpec, &Servers),
@@ -125,13 +125,13 @@ async fn attempt(
 ) -> Result<LoadgenProbeReport, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
     let folder = Path::new(super::PROBES).join(format!("{number:02}-{rate}{kind}"));
-    let path = errand.lease.out.join(&folder);
+    let path = context.lease.out.join(&folder);
     if let Some(detail) = before(&path, rate, servers) {
         return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
     }
     let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
     empty(&path)?;
-    let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
+    let result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
     if result.verdict == Verdict::InvalidClient {
         return Err(client(rate, &result));
     }

@@ -11,26 +11,26 @@ use crate::stage::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
-pub async fn perform(errand: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {
+pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let endpoints = asked.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
     let limit = duration(&asked.ready.timeout).map_err(refused)?;
     let begun = Instant::now();
     for (index, endpoint) in endpoints.iter().enumerate() {
-        errand.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
-        await_one(errand, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
+        context.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
+        await_one(context, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
     }
     let expected = ExpectedServer { models: asked.models.clone(), ..ExpectedServer::default() };
     for notice in attach::check(&endpoints, &expected).await? {
-        errand.lease.notice(notice);
+        context.lease.notice(notice);
     }
-    if let Some(sender) = errand.lease.ready.take() {
+    if let Some(sender) = context.lease.ready.take() {
         // No receiver is left: then the run is stopping, and reports it.
         let _ = sender.send(endpoints.clone());
     }
     tokio::select! {
         biased;
-        () = errand.lease.stop.asked() => Ok(Done::default()),
+        () = context.lease.stop.asked() => Ok(Done::default()),
         silent = health::any_silent(endpoints, HealthProbe::Kserve(asked.models.clone()), SILENCE) => {
             let failure = Failure::new(FailureKind::Service, silent.to_string());
             Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its process live?"))
@@ -38,11 +38,11 @@ pub async fn perform(errand: &mut TaskContext, asked: &AttachServer) -> Result<D
     }
 }
 
-async fn await_one(errand: &TaskContext, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
+async fn await_one(context: &TaskContext, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
     let progress = |waited: Duration, said: &str| {
-        errand.lease.say(format!("{endpoint}: waiting, {} s ({said})", waited.as_secs()), 0, None);
+        context.lease.say(format!("{endpoint}: waiting, {} s ({said})", waited.as_secs()), 0, None);
     };
-    match await_ready(endpoint, left, progress, errand.lease.stop.asked()).await {
+    match await_ready(endpoint, left, progress, context.lease.stop.asked()).await {
         Ok(()) => Ok(()),
         Err(AwaitError::Timeout { last, .. }) => Err(Failure::new(
             FailureKind::Service,

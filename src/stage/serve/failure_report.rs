@@ -12,13 +12,13 @@ const TAIL: usize = 20;
 const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
-pub fn died(errand: &TaskContext, server: &PlannedServer, what: String, how: How) -> Failure {
-    died_of(errand, server, what, how, None)
+pub fn died(context: &TaskContext, server: &PlannedServer, what: String, how: How) -> Failure {
+    died_of(context, server, what, how, None)
 }
 
 /// The same when the first rank to end is known: mpirun reports it, but not always.
-pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
-    let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
+pub fn died_of(context: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
+    let mut failure = context.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.clone();
     let mut far = process::tail(&log, FAR);
     if matches!(server.world, StopTarget::Mpi { .. })
@@ -28,7 +28,7 @@ pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: 
         let own = Splitter::path(&server.log, rank);
         if own.exists() {
             let said = process::tail(&own, FAR);
-            failure.tail = last(errand, &said);
+            failure.tail = last(context, &said);
             log = own;
             far.extend(said);
         }
@@ -36,25 +36,25 @@ pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: 
         if matches!(server.world, StopTarget::Mpi { .. }) {
             failure.what = format!("{}; each rank has its own log beside the whole one", failure.what);
         }
-        failure.tail = last(errand, &far);
+        failure.tail = last(context, &far);
     }
     failure.log = Some(log);
     // A server that leaves with code 0 while it is needed has failed all the same.
     let how = if how == How::Code(0) { How::Code(1) } else { how };
-    let far: Vec<String> = far.iter().map(|line| process::untagged(&errand.redacted(line)).1.to_owned()).collect();
+    let far: Vec<String> = far.iter().map(|line| process::untagged(&context.redacted(line)).1.to_owned()).collect();
     let diagnosis = process::diagnose_server(&far).or_else(|| process::diagnose(&failure.tail, how));
     if let Some(diagnosis) = diagnosis {
         failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
     }
-    shortage::explain(failure, errand, server, &far, how)
+    shortage::explain(failure, context, server, &far, how)
 }
 
 /// The last lines for the user: without the tables of options that Triton prints at its start, except the rows about
 /// a model.
-fn last(errand: &TaskContext, lines: &[String]) -> Vec<String> {
+fn last(context: &TaskContext, lines: &[String]) -> Vec<String> {
     let is_option = |line: &str| line.starts_with("+-") || line.starts_with('|') && !line.contains("UNAVAILABLE");
     let telling = lines.iter().rev().filter(|line| !is_option(line)).take(TAIL);
-    let mut last: Vec<String> = telling.map(|line| errand.redacted(line)).collect();
+    let mut last: Vec<String> = telling.map(|line| context.redacted(line)).collect();
     last.reverse();
     last
 }

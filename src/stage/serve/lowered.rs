@@ -24,12 +24,12 @@ impl Drop for Copies<'_> {
 const FOLDER: &str = "lowered";
 
 /// The repositories to serve: these, or copies of them.
-pub fn repositories(errand: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    let Some(lowered) = &errand.lease.lowered else { return Ok(all) };
+pub fn repositories(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    let Some(lowered) = &context.lease.lowered else { return Ok(all) };
     let parameter = knob(&lowered.knob).ok_or_else(|| {
         Failure::new(FailureKind::Refused, format!("`{}` is no number of an engine's model", lowered.knob))
     })?;
-    let folder = errand.lease.out.join(FOLDER);
+    let folder = context.lease.out.join(FOLDER);
     all.iter()
         .enumerate()
         .map(|(index, repository)| {

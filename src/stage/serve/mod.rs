@@ -37,9 +37,9 @@ use running_server::{ExitCause, RunningServer, ServerExit};
 /// signal(7)
 const SIGKILL: i32 = 9;
 
-pub async fn perform(mut errand: TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
     if let Some(attach) = serve.attached() {
-        return attached::perform(&mut errand, &attach).await;
+        return attached::perform(&mut context, &attach).await;
     }
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
@@ -49,11 +49,11 @@ pub async fn perform(mut errand: TaskContext, serve: &Serve, program: Option<&Pa
         Serve::Attach(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
-    let send_ready = errand.lease.ready.take();
-    let _copies = lowered::Copies(&errand.lease.out);
-    let planned = plan::plan(&errand, serve, program)?;
+    let send_ready = context.lease.ready.take();
+    let _copies = lowered::Copies(&context.lease.out);
+    let planned = plan::plan(&context, serve, program)?;
     let mut servers =
-        Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
+        Servers { context: &context, set: JoinSet::new(), ups: Vec::new(), quit: context.lease.stop.child() };
     let mut planned: Vec<PlannedServer> = planned;
     let result = servers.live(&mut planned, limit, send_ready).await;
     // A server that was already dead at the stop request has failed.
@@ -64,7 +64,7 @@ pub async fn perform(mut errand: TaskContext, serve: &Serve, program: Option<&Pa
 }
 
 struct Servers<'a> {
-    errand: &'a TaskContext,
+    context: &'a TaskContext,
     set: JoinSet<ServerExit>,
     /// To each server's watch: it is up.
     ups: Vec<channel::Sender<Option<Endpoint>>>,
@@ -82,12 +82,12 @@ impl Servers<'_> {
         for (index, server) in planned.iter_mut().enumerate() {
             shared.push(self.start(index, server).await?);
         }
-        let stop = &self.errand.lease.stop;
+        let stop = &self.context.lease.stop;
         let endpoints = tokio::select! {
             biased;
             () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
             Some(left) = self.set.join_next() => return Err(self.gone(planned, left, "before it was ready")),
-            endpoints = ready::all(self.errand, &shared, limit) => endpoints?,
+            endpoints = ready::all(self.context, &shared, limit) => endpoints?,
         };
         for (watch, up) in self.ups.iter().zip(endpoints.clone()) {
             // A server that has ended meanwhile is reported below.
@@ -106,19 +106,19 @@ impl Servers<'_> {
 
     /// Starts a server. What outlives it is written down before it can be there.
     async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
-        let (task, emit) = (self.errand.lease.task.id.clone(), self.errand.lease.emit.clone());
-        let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.errand.mark);
+        let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
+        let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
         outliving.extend(stop::outliving(&server.world));
         if matches!(server.world, StopTarget::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
-        stop::refuse_taken_name(self.errand, server).await?;
+        stop::refuse_taken_name(self.context, server).await?;
         for outliving in &outliving {
             emit(Event::OutlivingStarted { task: task.clone(), outliving: outliving.clone() });
         }
-        let order = server.command(self.errand);
-        let running = Running::start(order.clone()).map_err(|error| self.errand.not_started(&server.argv, &error))?;
+        let order = server.command(self.context);
+        let running = Running::start(order.clone()).map_err(|error| self.context.not_started(&server.argv, &error))?;
         emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
         let server = Arc::new(server.clone());
         let (tell, up) = channel::channel(None);
@@ -141,7 +141,7 @@ impl Servers<'_> {
             } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
                 let PlannedServer { name, argv, .. } = &planned[left.server];
                 let grace = stop::grace(argv).as_secs();
-                self.errand.lease.notice(format!(
+                self.context.lease.notice(format!(
                     "{name} did not end when it was asked to (it has {grace} s while it answers), and was killed"
                 ));
             }
@@ -162,20 +162,20 @@ impl Servers<'_> {
             ExitCause::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
             ExitCause::Itself => {
                 let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
-                died_of(self.errand, server, what, left.exit.how, left.first_gone)
+                died_of(self.context, server, what, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
             ExitCause::Ill(ill) => {
                 let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
-                died_of(self.errand, server, what, How::Code(1), left.first_gone)
+                died_of(self.context, server, what, How::Code(1), left.first_gone)
             }
         }
     }
 }
 
 /// One log for each server; the task's own when there is only one.
-fn log_of(errand: &TaskContext, index: usize, servers: usize) -> PathBuf {
-    if servers == 1 { errand.lease.log.clone() } else { errand.lease.log.with_extension(format!("{index}.log")) }
+fn log_of(context: &TaskContext, index: usize, servers: usize) -> PathBuf {
+    if servers == 1 { context.lease.log.clone() } else { context.lease.log.with_extension(format!("{index}.log")) }
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {

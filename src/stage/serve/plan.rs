@@ -88,10 +88,10 @@ pub enum ReadinessProbe {
 }
 
 impl PlannedServer {
-    pub fn command(&self, errand: &TaskContext) -> ProcessCommand {
+    pub fn command(&self, context: &TaskContext) -> ProcessCommand {
         let mut command = match &self.wrapped {
             Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
-            None => errand.command(self.argv.clone()),
+            None => context.command(self.argv.clone()),
         };
         command.log.clone_from(&self.log);
         for name in &self.unset {
@@ -104,22 +104,26 @@ impl PlannedServer {
     }
 }
 
-pub fn plan(errand: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
+pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
     match serve {
-        Serve::Simulator(server) => simulators(errand, server, program),
-        Serve::Triton(server) => tritons(errand, server),
-        Serve::TrtllmServe(server) => trtllm::plan(errand, server),
-        Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
+        Serve::Simulator(server) => simulators(context, server, program),
+        Serve::Triton(server) => tritons(context, server),
+        Serve::TrtllmServe(server) => trtllm::plan(context, server),
+        Serve::Command(server) => command(context, server).map(|planned| vec![planned]),
         // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),
     }
 }
 
-fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
+fn simulators(
+    context: &TaskContext,
+    server: &SimServer,
+    program: Option<&Path>,
+) -> Result<Vec<PlannedServer>, Failure> {
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
-    let repositories = lowered::repositories(errand, repositories(&errand.path(&server.repository))?)?;
+    let repositories = lowered::repositories(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
@@ -128,14 +132,14 @@ fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) 
         argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
-        if errand.lease.assignment.host.is_some() {
+        if context.lease.assignment.host.is_some() {
             // Its client is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
         }
         PlannedServer {
             name: format!("server {index}"),
             argv,
-            log: log_of(errand, index, count),
+            log: log_of(context, index, count),
             endpoint: None,
             gpus: Vec::new(),
             env: Vec::new(),
@@ -149,11 +153,11 @@ fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) 
     Ok(planned.collect())
 }
 
-fn tritons(errand: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedServer>, Failure> {
+fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedServer>, Failure> {
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
-    let repositories = lowered::repositories(errand, repositories(&errand.path(repository))?)?;
+    let repositories = lowered::repositories(context, repositories(&context.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -161,16 +165,16 @@ fn tritons(errand: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSer
         repository: repository.display().to_string(),
         models: facts::models(repository),
         ports: *ports,
-        rank_logs: log_of(errand, index, count).with_extension("ranks").display().to_string(),
+        rank_logs: log_of(context, index, count).with_extension("ranks").display().to_string(),
     });
     let place = LaunchContext {
-        gpus: errand.lease.gpus.clone(),
-        container_name: container::name(&errand.mark),
-        stage_env: errand.lease.assignment.env.keys().cloned().collect(),
-        path: &|path| errand.path(path).display().to_string(),
+        gpus: context.lease.gpus.clone(),
+        container_name: container::name(&context.mark),
+        stage_env: context.lease.assignment.env.keys().cloned().collect(),
+        path: &|path| context.path(path).display().to_string(),
     };
     let mut spec = launch::spec(server, servers.collect(), place);
-    if let (Some(place), Some(container)) = (&errand.place, &mut spec.container) {
+    if let (Some(place), Some(container)) = (&context.place, &mut spec.container) {
         place.image().clone_into(&mut container.image);
     }
     let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
@@ -183,19 +187,19 @@ fn tritons(errand: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSer
             .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", folder.display())))?;
     }
     for note in plan.notes {
-        errand.lease.notice(note);
+        context.lease.notice(note);
     }
     let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| {
-        PlannedServer { repository: Some(repository), ..triton(errand, server, index, count) }
+        PlannedServer { repository: Some(repository), ..triton(context, server, index, count) }
     });
     Ok(planned.collect())
 }
 
-fn triton(errand: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
+fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
     let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
     PlannedServer {
         argv: server.argv().into_iter().map(OsString::from).collect(),
-        log: log_of(errand, index, count),
+        log: log_of(context, index, count),
         endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
             host: server.host.clone(),
             grpc,
@@ -205,7 +209,7 @@ fn triton(errand: &TaskContext, server: LaunchedServer, index: usize, count: usi
         }),
         // What sees the GPUs is in `env`: inside a container they are counted anew.
         gpus: Vec::new(),
-        unset: leaving(&server.unset, &errand.lease.assignment.env),
+        unset: leaving(&server.unset, &context.lease.assignment.env),
         env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
         world: match server.world {
             launched::LaunchWorld::Process => StopTarget::Process,
@@ -314,7 +318,7 @@ fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn command(errand: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
+fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
     let port = match server.port {
         Some(port) => {
             check_free(port, "port")?;
@@ -333,19 +337,19 @@ fn command(errand: &TaskContext, server: &CommandServer) -> Result<PlannedServer
             ));
         }
     };
-    let (port_text, name) = (port.to_string(), container::name(&errand.mark));
+    let (port_text, name) = (port.to_string(), container::name(&context.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
     let mut words = server.words.clone();
-    if let Some(lowered) = &errand.lease.lowered {
+    if let Some(lowered) = &context.lease.lowered {
         options::lower(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
-    let ServerCommand { argv, wrapped, world } = placed(errand, argv, &errand.lease.gpus)?;
+    let ServerCommand { argv, wrapped, world } = placed(context, argv, &context.lease.gpus)?;
     let world = world.unwrap_or_else(|| StopTarget::of(&server.words, name));
     Ok(PlannedServer {
         name: "the server".to_owned(),
         argv,
-        log: errand.lease.log.clone(),
+        log: context.lease.log.clone(),
         // Servers with `/health` are probed over HTTP.
         endpoint: Some(Endpoint {
             host: HOST.to_owned(),
@@ -373,9 +377,9 @@ pub(super) struct ServerCommand {
 }
 
 /// In the stage's container, if it has one, with these GPUs.
-pub(super) fn placed(errand: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
-    let Some(place) = &errand.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
-    let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
+pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
+    let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
+    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
     let world = match inside.outliving {
         Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
         _ => StopTarget::Process,
@@ -430,7 +434,11 @@ mod tests {
         assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
         let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
         assert_eq!(world("podman run --name {name} image"), container);
-        assert_eq!(world("podman run --name mine image"), StopTarget::Process, "it may be somebody else's");
+        assert_eq!(
+            world("podman run --name mine image"),
+            StopTarget::Process,
+            "a container of that name may belong to another user"
+        );
         assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
         assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }

@@ -52,7 +52,7 @@ type Shared = Arc<Mutex<Board>>;
 
 /// The servers, in order, once the last one is ready.
 pub async fn all(
-    errand: &TaskContext,
+    context: &TaskContext,
     planned: &[Arc<PlannedServer>],
     limit: Duration,
 ) -> Result<Vec<Endpoint>, Failure> {
@@ -73,13 +73,13 @@ pub async fn all(
             came = waiting.join_next() => match came {
                 Some(Ok((index, Ok(up)))) => ups[index] = Some(up),
                 Some(Ok((index, Err(Hopeless(why))))) => {
-                    return Err(died(errand, &planned[index], why, How::Code(1)));
+                    return Err(died(context, &planned[index], why, How::Code(1)));
                 }
-                Some(Err(panic)) => return Err(died(errand, &planned[0], format!("waiting for it failed: {panic}"), How::Stopped)),
+                Some(Err(panic)) => return Err(died(context, &planned[0], format!("waiting for it failed: {panic}"), How::Stopped)),
                 None => return Ok(ups.into_iter().flatten().collect()),
             },
-            () = &mut deadline => return Err(late(errand, planned, &boards, limit)),
-            _ = tick.tick() => tell(errand, planned, &boards, begun),
+            () = &mut deadline => return Err(late(context, planned, &boards, limit)),
+            _ = tick.tick() => tell(context, planned, &boards, begun),
         }
     }
 }
@@ -200,7 +200,7 @@ fn strange(error: &ClientError) -> String {
 }
 
 /// One line for all: how many are ready, and where the first of the others stands.
-fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
+fn tell(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
     let up = boards.iter().filter(|board| matches!(look(board).step, Step::Up)).count();
     let first = planned.iter().zip(boards).find(|(_, board)| !matches!(look(board).step, Step::Up));
     let Some((server, board)) = first else { return };
@@ -215,7 +215,7 @@ fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared],
     if let Some(last) = &board.loading.last {
         /// A line of a terminal is short.
         const ROOM: usize = 80;
-        let cut: String = errand.redacted(last).chars().take(ROOM).collect();
+        let cut: String = context.redacted(last).chars().take(ROOM).collect();
         text = format!("{text}: {cut}");
     }
     let (loaded, begun) = board.loading.count();
@@ -225,11 +225,11 @@ fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared],
         1 => (0, None),
         servers => (up as u64, Some(servers as u64)),
     };
-    errand.lease.say(text, done, total);
+    context.lease.say(text, done, total);
 }
 
 /// The failure after the time limit: which servers were not ready, and the step at which each one hung.
-fn late(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
+fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
     let mut first = None;
     for (server, board) in planned.iter().zip(boards) {
@@ -256,12 +256,12 @@ fn late(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared],
         }
     }
     let Some((server, mut what)) = first else {
-        return died(errand, &planned[0], "it was late".to_owned(), How::Stopped);
+        return died(context, &planned[0], "it was late".to_owned(), How::Stopped);
     };
     if !others.is_empty() {
         what = format!("{what} (neither were {})", others.join(", "));
     }
-    let failure = died(errand, server, what, How::Code(1));
+    let failure = died(context, server, what, How::Code(1));
     if failure.hint.is_some() {
         failure
     } else {

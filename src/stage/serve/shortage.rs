@@ -16,16 +16,16 @@ use crate::triton::memory::{Fit, KvShare, advise};
 /// Adds to a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
 pub fn explain(
     mut failure: Failure,
-    errand: &TaskContext,
+    context: &TaskContext,
     server: &PlannedServer,
     far: &[String],
     how: How,
 ) -> Failure {
     let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
-    let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+    let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
         Some(repository) => lowered::value(repository, &rule.knob),
-        None => options::value(&server.argv, &rule.knob).or_else(|| option_value(errand, &rule.knob)),
+        None => options::value(&server.argv, &rule.knob).or_else(|| option_value(context, &rule.knob)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
     if found.of == MemoryKind::Gpu

@@ -65,13 +65,13 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalReso
 }
 
 /// A container with a taken name would not start, and the existing one would be removed in its place.
-pub async fn refuse_taken_name(errand: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
+pub async fn refuse_taken_name(context: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
     let StopTarget::Container { program, name } = &server.world else { return Ok(()) };
-    let mut look = server.command(errand);
+    let mut look = server.command(context);
     look.argv = [program, "container", "inspect", name].map(OsString::from).to_vec();
     Path::new("/dev/null").clone_into(&mut look.log);
     let exit = process::run(look, &Stop::new(), |_| {}).await;
-    let exit = exit.map_err(|error| errand.not_started(&server.argv, &error))?;
+    let exit = exit.map_err(|error| context.not_started(&server.argv, &error))?;
     if !exit.how.is_success() {
         return Ok(());
     }

@@ -65,8 +65,8 @@ pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>
 }
 
 /// The servers to be, their options written.
-pub fn plan(errand: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedServer>, Failure> {
-    let shares = shares(server, &errand.lease.gpus).map_err(|problem| {
+pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedServer>, Failure> {
+    let shares = shares(server, &context.lease.gpus).map_err(|problem| {
         let failure = Failure::new(FailureKind::Refused, problem.message);
         match problem.hint {
             Some(hint) => failure.hint(hint),
@@ -74,12 +74,12 @@ pub fn plan(errand: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSer
         }
     })?;
     let lower =
-        |server: &TrtllmServe| errand.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
+        |server: &TrtllmServe| context.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
     let server = &lower(server).unwrap_or_else(|| server.clone());
-    let options = write(&errand.lease.out, server)?;
+    let options = write(&context.lease.out, server)?;
     let options = options.map(|path| path.display().to_string());
     let found = |text: &str| {
-        let path = errand.path(text);
+        let path = context.path(text);
         if path.exists() { path.display().to_string() } else { text.to_owned() }
     };
     let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
@@ -89,15 +89,15 @@ pub fn plan(errand: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSer
     let mut planned = Vec::new();
     for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
         let mut words = argv(&server, &model, &port.to_string(), options.as_deref());
-        if let Some(lowered) = &errand.lease.lowered {
+        if let Some(lowered) = &context.lease.lowered {
             crate::stage::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
-        let ServerCommand { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
+        let ServerCommand { argv, wrapped, world } = placed(context, words.collect(), &gpus)?;
         planned.push(PlannedServer {
             name: format!("server {index}"),
             argv,
-            log: log_of(errand, index, count),
+            log: log_of(context, index, count),
             // It has one port, for everything.
             endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None, name: None }),
             // Inside a container they are counted anew.
@@ -136,11 +136,11 @@ fn lowered_options(server: &TrtllmServe, lowered: &Lowered) -> Option<TrtllmServ
 }
 
 /// What a number among the options of a task's servers is in this try.
-pub fn option_value(errand: &TaskContext, knob: &str) -> Option<f64> {
-    if let Some(lowered) = errand.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
+pub fn option_value(context: &TaskContext, knob: &str) -> Option<f64> {
+    if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
         return Some(lowered.to);
     }
-    let Action::Serve(Serve::TrtllmServe(server)) = serde_json::from_str(&errand.lease.task.action).ok()? else {
+    let Action::Serve(Serve::TrtllmServe(server)) = serde_json::from_str(&context.lease.task.action).ok()? else {
         return None;
     };
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(knob)?)?.as_f64()

@@ -187,7 +187,9 @@ impl JobMonitor {
             }
             JobState::NodeFailed => fail(FailureKind::Lost, format!("its job {number} lost its node{on}")),
             JobState::Preempted => fail(FailureKind::Lost, format!("its job {number}{on} was preempted")),
-            JobState::Cancelled => fail(FailureKind::Signal(15), format!("somebody cancelled its job {number}{on}")),
+            JobState::Cancelled => {
+                fail(FailureKind::Signal(15), format!("its job {number}{on} was cancelled, and not by this run"))
+            }
             JobState::Deadline => {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }

@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Every wanted file, whole and checked.
 pub(super) async fn all(
-    errand: &TaskContext,
+    context: &TaskContext,
     hub: &Hub,
     index: &HubIndex,
     wanted: &[ExpectedFile],
@@ -37,7 +37,7 @@ pub(super) async fn all(
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut running: JoinSet<Result<ExpectedFile, Failure>> = JoinSet::new();
     for one in wanted {
-        let path = errand.lease.out.join(&one.path);
+        let path = context.lease.out.join(&one.path);
         if memory.knows(&one.path, &path) {
             done.fetch_add(one.size, Ordering::Relaxed);
             continue;
@@ -63,11 +63,11 @@ pub(super) async fn all(
                 // Dropping the others keeps their bytes: the next try goes on from there.
                 Some(ended) => {
                     let one = ended.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
-                    memory.learn(&one.path, &errand.lease.out.join(&one.path));
+                    memory.learn(&one.path, &context.lease.out.join(&one.path));
                 }
             },
-            _ = tick.tick() => errand.lease.say("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
-            () = errand.lease.stop.asked() => return Err(stopped()),
+            _ = tick.tick() => context.lease.say("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
+            () = context.lease.stop.asked() => return Err(stopped()),
         }
     }
     Ok(wanted.iter().map(|one| Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() }).collect())

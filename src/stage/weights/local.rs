@@ -12,8 +12,8 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Weights;
 use crate::stage::task_context::TaskContext;
 
-pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
-    let folder = fs::canonicalize(errand.path(path)).map_err(|error| system(&errand.path(path), &error))?;
+pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
+    let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
     wrong.extend(completeness::check_strictly(&folder).err());
@@ -28,7 +28,7 @@ pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str)
     let total = names.iter().filter_map(|name| Some(folder.join(name).metadata().ok()?.len())).sum();
     let mut done = 0;
     for name in names {
-        errand.lease.say("bytes read", done, Some(total));
+        context.lease.say("bytes read", done, Some(total));
         let from = folder.join(&name);
         let reading = {
             let from = from.clone();
@@ -38,14 +38,14 @@ pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str)
         };
         let read: std::io::Result<(u64, FileDigest)> = tokio::select! {
             read = reading => read.map_err(|error| refused(error.to_string()))?,
-            () = errand.lease.stop.asked() => return Err(stopped()),
+            () = context.lease.stop.asked() => return Err(stopped()),
         };
         let (size, sum) = read.map_err(|error| system(&from, &error))?;
-        link(&from, &errand.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
+        link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
         done += size;
         files.push(Checked { path: name, size, sum });
     }
-    write_list(&errand.lease.out, None, &files)
+    write_list(&context.lease.out, None, &files)
 }
 
 /// Names of the files, sorted; names that begin with a dot are not part of the weights.

@@ -54,40 +54,40 @@ struct List<'a> {
     files: &'a [Checked],
 }
 
-pub async fn perform(errand: TaskContext, weights: &Weights) -> Result<Done, Failure> {
+pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {
     match (&weights.hf, &weights.path) {
-        (Some(name), _) => from_hub(errand, weights, name).await,
-        (None, Some(path)) => local::perform(&errand, weights, path).await,
+        (Some(name), _) => from_hub(context, weights, name).await,
+        (None, Some(path)) => local::perform(&context, weights, path).await,
         (None, None) => Err(refused("it names neither `hf` nor `path`")),
     }
 }
 
-async fn from_hub(mut errand: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
+async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
     let token = token::find(&weights.token_env);
-    errand.hide(token.clone());
+    context.hide(token.clone());
     let hub = Hub::new(name, token)?;
-    errand.lease.say(format!("asking for {name}"), 0, None);
+    context.lease.say(format!("asking for {name}"), 0, None);
     let index = tokio::select! {
         index = hub.index(&weights.revision) => index?,
-        () = errand.lease.stop.asked() => return Err(stopped()),
+        () = context.lease.stop.asked() => return Err(stopped()),
     };
     if weights.revision != index.commit {
-        errand.lease.notice(format!(
+        context.lease.notice(format!(
             "`revision: {}` is {} now; what it means can change, and finished weights are not fetched again because of that",
             weights.revision, index.commit
         ));
     }
     let wanted = chosen(&index, weights)?;
-    let out = errand.lease.out.clone();
+    let out = context.lease.out.clone();
     for one in &wanted {
         index::stays_inside(&one.path)?;
     }
     let mut memory = CheckedFiles::open(&out).map_err(|error| system(&out, &error))?;
-    let files = if by_command(&errand, weights.with)? {
-        with_hf(&errand, weights, &index, name, hub.token()).await?;
-        check_all(&errand, &wanted, &mut memory).await?
+    let files = if by_command(&context, weights.with)? {
+        with_hf(&context, weights, &index, name, hub.token()).await?;
+        check_all(&context, &wanted, &mut memory).await?
     } else {
-        fetch::all(&errand, &hub, &index, &wanted, &mut memory).await?
+        fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
     };
     completeness::check(&out, &files)
         .map_err(|what| refused(what).hint("was it left out by `include` or `exclude`?"))?;
@@ -121,8 +121,8 @@ fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
 }
 
 /// Whether the hf command is to fetch.
-fn by_command(errand: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
-    let is_there = errand.command(vec!["hf".into()]).is_found();
+fn by_command(context: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
+    let is_there = context.command(vec!["hf".into()]).is_found();
     match with {
         Fetcher::Https => Ok(false),
         Fetcher::Auto => Ok(is_there),
@@ -134,30 +134,30 @@ fn by_command(errand: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
 
 /// `hf download` into the output folder. It goes on where it was cut off by itself.
 async fn with_hf(
-    errand: &TaskContext,
+    context: &TaskContext,
     weights: &Weights,
     index: &HubIndex,
     name: &str,
     token: Option<&str>,
 ) -> Result<(), Failure> {
     let mut argv: Vec<OsString> = ["hf", "download", name, "--revision", &index.commit].map(OsString::from).to_vec();
-    argv.extend(["--local-dir".into(), errand.lease.out.clone().into_os_string()]);
+    argv.extend(["--local-dir".into(), context.lease.out.clone().into_os_string()]);
     for (option, patterns) in [("--include", &weights.include), ("--exclude", &weights.exclude)] {
         for pattern in patterns {
             argv.extend([option.into(), pattern.into()]);
         }
     }
-    let mut command = errand.command(argv).set("HF_HUB_DISABLE_PROGRESS_BARS", "1");
+    let mut command = context.command(argv).set("HF_HUB_DISABLE_PROGRESS_BARS", "1");
     if let Some(token) = token {
         command = command.set("HF_TOKEN", token);
     }
-    errand.lease.say("hf download", 0, None);
-    errand.run(command).await.map(drop)
+    context.lease.say("hf download", 0, None);
+    context.run(command).await.map(drop)
 }
 
 /// Checks files that were fetched elsewhere against the index.
 async fn check_all(
-    errand: &TaskContext,
+    context: &TaskContext,
     wanted: &[ExpectedFile],
     memory: &mut CheckedFiles,
 ) -> Result<Vec<Checked>, Failure> {
@@ -165,14 +165,14 @@ async fn check_all(
     let mut done = 0;
     let mut files = Vec::new();
     for one in wanted {
-        errand.lease.say("bytes checked", done, Some(total));
-        let path = errand.lease.out.join(&one.path);
+        context.lease.say("bytes checked", done, Some(total));
+        let path = context.lease.out.join(&one.path);
         if !memory.knows(&one.path, &path) {
             let (kind, asked) = (one.sum.clone(), path.clone());
             let reading = tokio::task::spawn_blocking(move || kind.of_file(&asked));
             let found = tokio::select! {
                 found = reading => found.map_err(|error| refused(error.to_string()))?,
-                () = errand.lease.stop.asked() => return Err(stopped()),
+                () = context.lease.stop.asked() => return Err(stopped()),
             };
             let found = found
                 .map_err(|error| refused(format!("the hf command left no {} that can be read: {error}", one.path)))?;
