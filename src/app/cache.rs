@@ -22,19 +22,19 @@ pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Trouble
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
-    let errand = Errand { global, address, runtime: &runtime };
+    let job = CacheJob { global, address, runtime: &runtime };
     match &request.act {
-        CacheAct::Status { of: None, json, .. } => errand.inventory(*json),
+        CacheAct::Status { of: None, json, .. } => job.inventory(*json),
         CacheAct::Status { of: Some((manifest, settings)), verify, json } => {
-            errand.status(manifest, settings, *verify, *json)
+            job.status(manifest, settings, *verify, *json)
         }
-        CacheAct::Push { manifest, settings, only, verify } => errand.push(manifest, settings, only, *verify),
-        CacheAct::Pull { manifest, settings, until } => errand.pull(manifest, settings, until),
-        CacheAct::Gc(keep) => errand.gc(*keep),
+        CacheAct::Push { manifest, settings, only, verify } => job.push(manifest, settings, only, *verify),
+        CacheAct::Pull { manifest, settings, until } => job.pull(manifest, settings, until),
+        CacheAct::Gc(keep) => job.gc(*keep),
     }
 }
 
-struct Errand<'e> {
+struct CacheJob<'e> {
     global: &'e Global,
     address: Address,
     runtime: &'e tokio::runtime::Runtime,
@@ -51,7 +51,7 @@ struct Scene {
     share: RemoteCache,
 }
 
-impl Errand<'_> {
+impl CacheJob<'_> {
     fn scene(&self, manifest: &str, settings: &[GivenSetting], select: &Select) -> Result<Scene, Trouble> {
         let project = Project::here(self.global)?;
         let compiler = project.compiler(manifest, settings, select);

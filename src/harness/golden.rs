@@ -307,3 +307,24 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
     assert_eq!(verdict(Violation::WrongShape, Protocol::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::MissingEnd, Protocol::Kserve), ValidWithWarnings);
 }
+
+/// Whatever the budget of failures, and whatever the limit on goodput: without an answer nothing was measured.
+#[test]
+fn without_any_answer_no_budget_makes_a_run_valid() {
+    let limits = |further| Limits { further, ..Limits::default() };
+    let budget = FurtherLimits { failures: Some(1.0), ..FurtherLimits::default() };
+    let goodput = FurtherLimits { goodput: Some(GoodputLimit::PerSecond(1.0)), ..budget.clone() };
+    for further in [budget, goodput] {
+        let spec = BenchSpec { limits: limits(further), ..spec(2) };
+        let has_goodput_limit = spec.limits.further.goodput.is_some();
+        let mut collector = Collector::new();
+        for index in 0..2 {
+            let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
+            ended(&mut collector, index, (10 * index, 10 * index, 10 * index + 5), 1, &[], failed);
+        }
+        let measured = summarised_as(&spec, collector, |_| {});
+        let reasons = &measured.result.reasons;
+        assert_eq!(measured.result.verdict, crate::event::Verdict::InvalidServer, "{reasons:?}");
+        assert_eq!(reasons.iter().any(|reason| reason.check == "limits"), has_goodput_limit, "{reasons:?}");
+    }
+}

@@ -35,3 +35,31 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) {
     task.external = serde_json::to_string(&endpoints).ok();
     task.cache &= is_cached;
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Plan, expand};
+
+    fn plan(target: &str) -> Plan {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "regatta: 1\nname: m\nstages:\n  ours:\n    serve: {{ command: {{ words: [server], port: 8001 }} }}\n  measure:\n    bench: {{ target: '{target}', \
+             scenario: offline, stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }} }}\n"
+        );
+        std::fs::write(folder.path().join("m.yaml"), text).unwrap();
+        let library = crate::manifest::ManifestLibrary::new(folder.path());
+        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::GivenValues::default());
+        expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+    }
+
+    #[test]
+    fn a_server_named_beside_those_of_the_run_is_external() {
+        let external = |target: &str| {
+            let plan = plan(target);
+            let task = plan.tasks.iter().find(|task| task.stage == "measure").unwrap();
+            (task.cache, task.external().iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(external("{{ stages.ours }}"), (true, vec![]));
+        assert_eq!(external("{{ stages.ours }}|10.0.0.5:8001"), (false, vec!["10.0.0.5:8001".to_owned()]));
+    }
+}

@@ -103,7 +103,7 @@ pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -
     project.has_files_of(&plan, &options)?;
     let store = sharing::address(request.store.as_deref())?;
     let holding = locking::hold(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
-    let errand = Errand {
+    let prepared = PreparedRun {
         project,
         plan: Arc::new(plan),
         options,
@@ -117,10 +117,10 @@ pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -
         locking: request.locking.clone(),
         holding,
     };
-    errand.go()
+    prepared.go()
 }
 
-struct Errand {
+struct PreparedRun {
     project: Project,
     plan: Arc<Plan>,
     options: RunOptions,
@@ -146,7 +146,7 @@ struct Work<'a> {
     emit: &'a Emit,
 }
 
-impl Errand {
+impl PreparedRun {
     fn go(self) -> Result<RunEnd, Trouble> {
         let home = self.project.home.clone();
         let stop = Stop::new();

@@ -251,3 +251,29 @@ fn other_seeds_draw_other_lengths_of_one_load() {
     assert_eq!(unlike(run(1200, 1200), run(1500, 1500)), Vec::<String>::new());
     assert_eq!(unlike(run(1200, 1200), run(1100, 1200)), ["load: mean answer of 3.0 / 2.8 tokens"]);
 }
+
+#[test]
+fn limits_of_the_verdict_are_no_load() {
+    let run = |limit: u64, body: u64| {
+        let mut run = told("a", "d", |_| 50.0);
+        run.result["asked"]["further_limits"] = json!({ "e2e_p95_ms": limit });
+        run.result["asked"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
+        ComparedResult::as_tool(&run, crate::report::Tool::Regatta).expect("requests are known")
+    };
+    assert_eq!(run(8000, 1).unlike_load(&run(9000, 2)).0, Vec::<String>::new());
+}
+
+#[test]
+fn results_of_different_servers_are_no_runs_of_one_measurement() {
+    let run = |version: &str| {
+        let mut run = told(version, version, |_| 50.0);
+        run.result["identity"] = json!({
+            "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
+            "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
+        });
+        ComparedResult::as_tool(&run, crate::report::Tool::Regatta).expect("requests are known")
+    };
+    assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
+    let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err();
+    assert!(why.contains("measured on: vllm 0.10.0 / vllm 0.11.0"), "{why}");
+}
