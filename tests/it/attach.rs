@@ -3,6 +3,7 @@
 use regatta::sim::{Faults, SimOptions};
 use serde_json::json;
 
+use crate::ports::free_port;
 use crate::simulator::ground::{Files, Running};
 use crate::world::{Ended, World};
 
@@ -18,10 +19,6 @@ fn bench(target: &str, scenario: &str, more: &str) -> Ended {
 fn target(servers: &[&Running]) -> String {
     let ports: Vec<String> = servers.iter().map(|server| server.address.port().to_string()).collect();
     format!("127.0.0.1:{}", ports.join(","))
-}
-
-fn nobody() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
@@ -75,15 +72,15 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
     let smaller = Running::start(smaller.options());
     let loading = Faults { never_ready: true, ..Faults::default() };
     let loading = Running::start(SimOptions { faults: loading, ..files.options() });
-    let nobody = nobody();
-    let target = format!("{},{nobody}", target(&[&fine, &smaller, &loading]));
+    let nothing = free_port();
+    let target = format!("{},{nothing}", target(&[&fine, &smaller, &loading]));
     let ended = bench(&target, "server", "");
     assert_eq!(ended.code, 1);
     ended.says("3 of 4 servers cannot be used");
     ended.says(&format!("{}: its `tensorrt_llm` is not that of {}", smaller.address, fine.address));
     ended.says("max_batch_size is 16, there 512").says("batch_scheduler_policy is `max_utilization`");
     ended.says(&format!("{}: it is live and not ready", loading.address));
-    ended.says(&format!("127.0.0.1:{nobody}: no connection"));
+    ended.says(&format!("127.0.0.1:{nothing}: no connection"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use regatta::triton::launch::{Bases, LaunchSpec, Launcher, ServerMode, ServerSpe
 use serde_json::Value;
 
 use crate::campaign::nobody_left;
+use crate::ports::free_ports;
 use crate::real::{self, RealTriton};
 use crate::world::{Ended, World};
 
@@ -189,20 +190,9 @@ const ASK: &str = r#"
     shell: echo "$SERVERS" > servers.txt
 "#;
 
-fn free_ports<const N: usize>() -> [u16; N] {
-    let taken: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind(("0.0.0.0", 0)).expect("a port")).collect();
-    std::array::from_fn(|at| taken[at].local_addr().expect("an address").port())
-}
-
-/// Three ports in a row that nobody has, to count up from.
+/// The first of three free ports in a row, to count up from.
 fn base() -> u16 {
-    (0..100)
-        .find_map(|_| {
-            let [port] = free_ports::<1>();
-            let row: Option<Vec<u16>> = (0..3).map(|n| port.checked_add(n)).collect();
-            row?.iter().all(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok()).then_some(port)
-        })
-        .expect("three free ports in a row")
+    free_ports::<3>()[0]
 }
 
 #[test]

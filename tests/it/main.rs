@@ -44,6 +44,7 @@ mod output;
 mod overrides;
 mod pipelines;
 mod place;
+mod ports;
 mod preflight;
 mod processes;
 mod ratios;

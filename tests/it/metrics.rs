@@ -8,6 +8,7 @@ use regatta::triton::{
 };
 use serde_json::Value;
 
+use crate::ports::free_port;
 use crate::real::{self, RealTriton};
 use crate::triton::{all_up, repository};
 use crate::world::World;
@@ -66,8 +67,8 @@ async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
 async fn polling_goes_on_when_a_server_does_not_answer() {
     let folder = repository(&["counter"]);
     let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let servers = vec![address(&server), HttpAddress { host: "127.0.0.1".to_owned(), port: nobody }];
+    let nothing = free_port();
+    let servers = vec![address(&server), HttpAddress { host: "127.0.0.1".to_owned(), port: nothing }];
     let scraper = Scraper::start(servers, Duration::from_millis(20)).unwrap();
     let client = TritonClient::connect(&server.endpoint).await.unwrap();
     let zero = std::time::Instant::now();

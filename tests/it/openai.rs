@@ -13,6 +13,7 @@ use regatta::harness::{
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
+use crate::ports::free_port;
 use crate::real::{self, RealTriton};
 use crate::scripted::wait_for;
 use crate::simulator::ground::{Files, Running};
@@ -347,9 +348,9 @@ fn a_slow_server_is_slow_and_nothing_else() {
 
 #[test]
 fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_told_before_anything_is_sent() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nothing = format!("127.0.0.1:{}", free_port());
     let stop = Stop::new();
-    let refused = wait_for(run(&spec(&nobody, Api::OpenaiChat, 1), &stop, |_| {})).unwrap_err();
+    let refused = wait_for(run(&spec(&nothing, Api::OpenaiChat, 1), &stop, |_| {})).unwrap_err();
     assert!(matches!(refused, HarnessError::Connect { .. }), "{refused}");
     let (_files, server) = simulator();
     let address = server.http.unwrap().to_string();

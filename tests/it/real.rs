@@ -3,7 +3,6 @@
 //! It comes from the stage that users install it with (`manifests/triton-cpu.yaml`), once, into the build folder.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +12,7 @@ use std::time::Duration;
 use regatta::event::Endpoint;
 use regatta::triton::await_ready;
 
+use crate::ports::free_ports;
 use crate::world::alive_with;
 
 /// The program, installed if it is not there yet. Fails with what the installation said.
@@ -117,9 +117,4 @@ impl Drop for RealTriton {
             }
         }
     }
-}
-
-fn free_ports() -> [u16; 3] {
-    let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    listeners.map(|listener| listener.local_addr().expect("an address").port())
 }

@@ -131,7 +131,13 @@ fn one_stream_carries_batches_and_stops_of_the_engine() {
     all_ok(&batched);
     assert_eq!(batched.result.connections.shared_streams, Some(2));
     let cancel = Some(Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
-    let long = BenchSpec { output_len: Length::Fixed(1500), ..shared(Request { cancel, ..Request::default() }) };
+    // In real time: 1,500 tokens take seconds, and a stop is there long before the last of them.
+    let slow = Running::start(SimOptions { speed: 1.0, ..files.options() });
+    let long = BenchSpec {
+        endpoints: vec![at(&slow)],
+        output_len: Length::Fixed(1500),
+        ..shared(Request { cancel, ..Request::default() })
+    };
     let stopped = measured(&long).result;
     assert_eq!((stopped.counts.withdrawn, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
     assert!(stopped.withdrawals.unwrap().tokens < 12 * 1500);

@@ -16,6 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tonic::Code;
 
+use crate::ports::free_port;
 use crate::real::RealTriton;
 use crate::simulator::ground::{Files, Running, request};
 use crate::world::signal_pid;
@@ -174,8 +175,7 @@ async fn waiting_ends_in_time_and_says_what_the_server_said_last() {
 
 #[tokio::test]
 async fn waiting_ends_when_asked_to() {
-    // Nobody listens on a port that was just given back.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let endpoint: Endpoint = format!("127.0.0.1:{port}").parse().unwrap();
     let (asked, stop) = tokio::sync::oneshot::channel::<()>();
     let mut asked = Some(asked);
@@ -404,7 +404,7 @@ async fn what_listens_on_a_port_is_told() {
     assert_eq!(probe(&host, grpc).await, Listens::Grpc);
     assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
     assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = free_port();
     assert_eq!(probe(&host, free).await, Listens::Nothing);
     // gRPC spoken to the HTTP port is an error, not a wait.
     let mistaken = Endpoint { grpc: http.unwrap(), ..server.endpoint.clone() };

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 root = sys.argv[1]
-pairs = max(int(name.split("-")[0]) for name in os.listdir(root))
+pairs = max(int(name.split("-")[0]) for name in os.listdir(root) if "-" in name)
 
 
 def deltas(a, b):

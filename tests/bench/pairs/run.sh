@@ -1,27 +1,33 @@
 #!/bin/bash
-# How often `regatta compare` finds a difference where there is none, and one of +5 %, on the simulator in real time.
+# How often `regatta compare` finds a difference where there is none, and one of +5 %: on the simulator in real time, or
+# on a real tritonserver with a Python model.
 #
-#   tests/bench/pairs/run.sh [PAIRS] [AT ONCE] [RATE]     default: 200 pairs, 36 at once, 100 requests a second (about 77 % busy)
+#   tests/bench/pairs/run.sh queue [PAIRS] [AT ONCE] [NAME=VALUE…]     200 pairs, 12 at once: 13 minutes on 16 quiet cores
+#   tests/bench/pairs/run.sh triton [PAIRS] [AT ONCE] tritonserver=/path/to/tritonserver [NAME=VALUE…]
 #
-# Each pair is three sides of five runs with the seeds of the pair: A and C on the same server, B on one that is 5 % slower.
-# Takes 6 minutes on 16 quiet cores. Results go to target/pairs/RATE; REGATTA names the program, `regatta` on PATH otherwise.
+# Each pair is one run of a manifest beside this: three sides of five repeats each that take turns, with the seeds of the
+# pair. A and C are the same, B is 5 % slower. Results go to target/pairs; REGATTA names the program, `regatta` on PATH
+# otherwise.
 set -u
-pairs=${1:-200} at_once=${2:-36} rate=${3:-100}
+manifest=${1:-queue} pairs=${2:-200} at_once=${3:-12}
+shift $(($# < 3 ? $# : 3))
 here=$(cd "$(dirname "$0")" && pwd)
-export REGATTA=${REGATTA:-$(command -v regatta)} QUEUE=$here/queue.yaml RESULTS=$PWD/target/pairs/$rate RATE=$rate
+export REGATTA=${REGATTA:-$(command -v regatta)} MANIFEST=$here/$manifest.yaml RESULTS=$PWD/target/pairs/$manifest
+export WORDS="$*"
+[ "$manifest" = triton ] && WORDS="$WORDS models=$here/../../../manifests/triton-cpu/models"
 rm -rf "$RESULTS"
+mkdir -p "$RESULTS"
 
-side() {
-  local side=$1 pair=$2 slower=1 work found
-  [ "$side" = b ] && slower=1.05
+pair() {
+  local pair=$1 work side
   work=$(mktemp -d) && cd "$work" || return
-  "$REGATTA" run "$QUEUE" -q seed=$((pair * 1000)) slower=$slower rate="$RATE" >/dev/null 2>&1
-  found=$(dirname "$(find .regatta -name result.json -not -path '*/repeats/*' | head -1)")
-  (cd "$found" && find . -name result.json -exec install -D {} "$RESULTS/$pair-$side/{}" \;)
+  "$REGATTA" run "$MANIFEST" -q seed=$((pair * 1000)) $WORDS >"$RESULTS/$pair.log" 2>&1 && rm "$RESULTS/$pair.log"
+  for side in a b c; do
+    (cd "latest/measure/$side" && find -L . -name result.json -exec install -D {} "$RESULTS/$pair-$side/{}" \;)
+  done
   cd / && rm -rf "$work"
 }
-export -f side
+export -f pair
 
-for pair in $(seq 1 "$pairs"); do printf '%s\n' "a $pair" "c $pair" "b $pair"; done |
-  xargs -P "$at_once" -L 1 bash -c 'side "$@"' side
+seq 1 "$pairs" | xargs -P "$at_once" -L 1 bash -c 'pair "$@"' pair
 python3 "$here/judge.py" "$RESULTS"

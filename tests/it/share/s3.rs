@@ -1,13 +1,14 @@
 //! A real S3-compatible server on loopback, whose bucket is a folder.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+use crate::ports::free_port;
 use crate::world::{World, until};
 
 pub const KEY: &str = "regatta-test-key";
@@ -24,9 +25,8 @@ impl S3 {
     pub fn start() -> Self {
         let root = tempfile::Builder::new().prefix("regatta-s3").tempdir().expect("a folder");
         fs::create_dir(root.path().join("bucket")).expect("a bucket");
-        // Somebody else may take a port between the two.
         for _ in 0..20 {
-            let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port");
+            let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
             let mut child = Command::new(program())
                 .args(["--host", "127.0.0.1", "--port", &address.port().to_string()])
                 .args(["--access-key", KEY, "--secret-key", SECRET])
