@@ -72,23 +72,17 @@
 
 pub mod app;
 pub mod cli;
-pub mod container;
 pub mod diag;
-pub mod doctor;
 pub mod event;
+pub mod exec;
 pub mod harness;
-pub mod loadgen;
-pub mod lockfile;
+pub mod interop;
 pub mod manifest;
 pub mod mlperf;
 pub mod plan;
-pub mod process;
-pub mod remote_cache;
 pub mod report;
 pub mod runner;
 pub mod sim;
-pub mod stage;
+pub mod stages;
 pub mod stats;
-pub mod store;
-pub mod translate;
 pub mod triton;

@@ -19,8 +19,8 @@ use super::{Trouble, say_error};
 use crate::cli::{self, CliExit, GivenSetting, Global, On};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
-use crate::stage::{Allocation, AttemptClaim, in_allocation};
-use crate::store::{Home, JobFolder};
+use crate::runner::store::{Home, JobFolder};
+use crate::stages::{Allocation, AttemptClaim, in_allocation};
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
@@ -39,7 +39,7 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
     let out = project.home.state().join("allocations").join(&own);
     std::fs::create_dir_all(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    crate::process::adopt_orphans()?;
+    crate::exec::process::adopt_orphans()?;
     let stop = Stop::new();
     heed(stop.clone(), |event| tell(&event))?;
     let home = project.home.state().to_owned();
@@ -63,7 +63,7 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
         if settled {
             let _ = folder.forget();
         }
-        let _ = crate::process::sweep(Duration::from_secs(1)).await;
+        let _ = crate::exec::process::sweep(Duration::from_secs(1)).await;
         ended
     });
     runtime.shutdown_background();

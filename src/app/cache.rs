@@ -10,10 +10,10 @@ use super::{Trouble, say, say_error, sharing};
 use crate::cli::{Cache, CacheAct, CacheGc, CliExit, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
-use crate::remote_cache::{self, Address, Inventory, Presence, Put, RemoteCache};
+use crate::runner::remote_cache::{self, Address, Inventory, Presence, Put, RemoteCache};
+use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
 use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
-use crate::stage::StageExecutor;
-use crate::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
+use crate::stages::StageExecutor;
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Trouble> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
@@ -243,7 +243,7 @@ fn accept(
     task: &TaskId,
     key: &TaskKey,
     fetched: FetchedOutput,
-) -> Result<Arc<TaskRecord>, crate::store::PathError> {
+) -> Result<Arc<TaskRecord>, crate::runner::store::PathError> {
     let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
     let (record, _) =
         scene.shelf.accept(run, &scene.plan.name, task, key, &folder, sealed, done, seconds, Some(from))?;

@@ -7,7 +7,7 @@ use super::project::Project;
 use super::{Trouble, say};
 use crate::cli::{CliExit, Gc, Global};
 use crate::event::{RunId, size};
-use crate::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
+use crate::runner::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;

@@ -3,10 +3,11 @@
 use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};
 use crate::cli::{CliExit, Compare, Explain, Global, Report};
+use crate::interop::metrics::{self, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
-use crate::report::{self, Styler, Tool, explain, html};
+use crate::report::{self, Styler, explain, html};
 use crate::stats::Margins;
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Trouble> {
@@ -109,16 +110,16 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
             say_error(&format!("{}: its requests are not known one by one\n", told.name));
             continue;
         }
-        let rows: Vec<_> = tools.iter().flat_map(|tool| report::compat(&told, *tool)).collect();
+        let rows: Vec<_> = tools.iter().flat_map(|tool| metrics::compat(&told, *tool)).collect();
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
             // The table itself names the tool that measured an imported result, and such a result has no verdict.
             let verdict = match told.result.get("imported") {
                 Some(_) => String::new(),
-                None => format!("  {}", report::compat::verdict_text(&told.result)),
+                None => format!("  {}", metrics::verdict_text(&told.result)),
             };
-            say(&format!("{}{verdict}\n{}", told.name, report::compat::text(&rows, paint)));
+            say(&format!("{}{verdict}\n{}", told.name, report::tool_metrics(&rows, paint)));
         }
     }
     if request.json {

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::results::{RESULT, SEEN, find, sources};
 use super::{Trouble, say, say_error, translate};
 use crate::cli::{CliExit, Export, Global, Import};
-use crate::report::export::{self, ExportFormat};
-use crate::report::import;
+use crate::interop::export::{self, ExportFormat};
+use crate::interop::import;
 
 pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Trouble> {
     let found = find(global, &request.result)?;

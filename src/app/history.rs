@@ -13,7 +13,7 @@ use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
+use crate::runner::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;

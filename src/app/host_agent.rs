@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{Trouble, say_error};
 use crate::cli::CliExit;
-use crate::process;
-use crate::stage::{AgentInput, AgentMessage, AgentOrders, guard};
+use crate::exec::process;
+use crate::stages::{AgentInput, AgentMessage, AgentOrders, guard};
 
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];

@@ -68,7 +68,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
-        SchemaOf::Requests => report::export::requests_schema(),
+        SchemaOf::Requests => crate::interop::export::requests_schema(),
     };
     say(&format!("{schema:#}\n"));
     CliExit::Done

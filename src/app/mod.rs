@@ -6,11 +6,11 @@ mod bulk;
 mod cache;
 mod clean;
 mod compare;
-mod doctor;
+pub mod doctor;
 mod export_import;
 mod history;
 mod host_agent;
-mod locking;
+pub mod lockfile;
 mod manifests;
 mod mlperf;
 mod node;
@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use self::output::{say, say_error};
 use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::diag::Diagnostics;
-use crate::loadgen;
+use crate::mlperf::loadgen;
 
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
@@ -82,8 +82,8 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
         CliJob::Bulk(request) => bulk::bulk(&global, &request),
         CliJob::Bench(request) => bench::bench(&global, &request),
         CliJob::Plan(request) => planning::plan(&global, &request),
-        CliJob::Doctor(request) => doctor::doctor(&global, &request),
-        CliJob::Lock(request) => locking::lock(&global, &request),
+        CliJob::Doctor(request) => doctor::command::doctor(&global, &request),
+        CliJob::Lock(request) => lockfile::command::lock(&global, &request),
         CliJob::Check(request) => manifests::check(&global, &request),
         CliJob::Show(request) => manifests::show(&global, &request),
         CliJob::List(request) => manifests::list(&global, request),
@@ -111,7 +111,7 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
         }
         CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
         CliJob::Warden { run } => {
-            crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
+            crate::exec::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
         CliJob::OnNode { folder } => node::work_in(folder),
@@ -175,7 +175,7 @@ macro_rules! others {
 others!(
     anyhow::Error,
     std::io::Error,
-    crate::store::PathError,
+    crate::runner::store::PathError,
     crate::sim::ServeError,
     minijinja::Error,
     tokio::task::JoinError

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{Trouble, allocation, say_error};
 use crate::cli::CliExit;
-use crate::process;
-use crate::stage::{AttemptClaim, NotDone, work};
-use crate::store::JobFolder;
+use crate::exec::process;
+use crate::runner::store::JobFolder;
+use crate::stages::{AttemptClaim, NotDone, work};
 
 pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, Trouble> {
     let folder = JobFolder::at(folder);

@@ -6,9 +6,9 @@ use crate::cli::{CliExit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
 use crate::report::{self, DecisionKind, Styler};
+use crate::runner::store::{Digests, OutputCache};
 use crate::runner::{self, predict};
-use crate::stage::{LaunchPreview, ServePreview, StageExecutor, previews};
-use crate::store::{Digests, OutputCache};
+use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;

@@ -9,8 +9,8 @@ use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
+use crate::runner::store::{CompilerId, Home, PlanSources};
 use crate::runner::{OutputGate, RunOptions, TaskRole, parts};
-use crate::store::{CompilerId, Home, PlanSources};
 
 pub(super) struct Project {
     pub home: Home,

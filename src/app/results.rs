@@ -11,10 +11,11 @@ use super::project::Project;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
-use crate::report::compat::RequestTrace;
-use crate::report::import::{self, ImportSource};
-use crate::report::{MeasuredRun, RunState};
-use crate::store::{Home, last_run, read_journal, runs};
+use crate::interop::import::{self, ImportSource};
+use crate::interop::metrics::MeasuredRun;
+use crate::interop::metrics::RequestTrace;
+use crate::report::RunState;
+use crate::runner::store::{Home, last_run, read_journal, runs};
 
 pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";

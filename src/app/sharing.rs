@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::Trouble;
 use crate::event::{Event, Stop};
+use crate::exec::process::{ProbeOutput, ProbeResult, probe};
 use crate::plan::Plan;
-use crate::process::{ProbeOutput, ProbeResult, probe};
-use crate::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Unsent, why_not};
 use crate::runner::Emit;
-use crate::store::OutputCache;
+use crate::runner::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Unsent, why_not};
+use crate::runner::store::OutputCache;
 
 /// The option, else the environment variable. `off` and an empty variable are none.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {

@@ -15,11 +15,11 @@ use super::project::Project;
 use super::{Trouble, bench, say, say_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::diag::Diagnostics;
-use crate::manifest::{GivenValues, Manifest, load, shipped};
-use crate::translate::{
+use crate::interop::command_line::{
     BenchLine, RunLine, RunSetting, Translation, TranslationKind, UntranslatedOption, origin, read_config, read_line,
     read_script,
 };
+use crate::manifest::{GivenValues, Manifest, load, shipped};
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, Trouble> {

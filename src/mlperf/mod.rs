@@ -17,6 +17,7 @@ mod estimate;
 mod explain;
 mod gate;
 mod layout;
+pub mod loadgen;
 pub mod log;
 mod official_checker;
 mod package;

@@ -1,35 +1,30 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`html`] as a report.
-//! [`decisions`], [`graph`] and [`launch`] show what a plan would do, [`tables`] what exists, [`bulk`] a list of runs. Of other
-//! tools, [`compat`](mod@compat) has the definitions, [`export`] and [`import`] the files; [`compare`] compares results with
-//! each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
+//! [`decisions`], [`graph`] and [`launch`] show what a plan would do, [`tables`] what exists, [`bulk`] a list of runs;
+//! [`compare`] compares results with each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
 //! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
 
 pub mod bulk;
 pub mod compare;
-pub mod compat;
 pub mod decisions;
 pub mod doctor;
 pub mod explain;
-pub mod export;
 pub mod graph;
 pub mod html;
-pub mod import;
 pub mod launch;
-pub mod lock;
 pub mod mlperf;
 mod percent;
 mod run_state;
 #[cfg(test)]
 mod sample;
 pub mod server;
-mod styler;
+pub mod styler;
 mod summary;
 pub mod tables;
 mod terminal;
+mod tool_metrics;
 
-pub use compat::{MeasuredRun, Tool, compat};
 pub use decisions::{DecisionKind, DecisionRow};
 pub use launch::{LaunchRow, Starts};
 pub use percent::signed_percent;
@@ -39,3 +34,4 @@ pub use styler::{Styler, duration};
 pub use summary::{RunPaths, summary};
 pub use tables::{ManifestRow, ValueRow};
 pub use terminal::{LiveDisplay, LiveOptions};
+pub use tool_metrics::tool_metrics;

@@ -15,7 +15,9 @@ use super::origins::{Upstream, origins};
 use super::work::{Assignment, Lease, TaskExecutor};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, ListedFolder, OutputCache, PathError, Sealed, TaskRecord, left_running, list_folder};
+use crate::runner::store::{
+    Digests, ListedFolder, OutputCache, PathError, Sealed, TaskRecord, left_running, list_folder,
+};
 
 /// What a try needs, gathered by the loop.
 pub(super) struct AttemptInputs {

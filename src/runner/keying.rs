@@ -8,7 +8,9 @@ use std::sync::Arc;
 use super::work::TaskExecutor;
 use crate::event::{Digest, Endpoint, Failure, FailureKind, Lowered};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
-use crate::store::{Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, TaskKey, TaskRecord, explain};
+use crate::runner::store::{
+    Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, TaskKey, TaskRecord, explain,
+};
 
 /// What a settled task has to offer to those that need it.
 #[derive(Clone, Debug)]

@@ -20,10 +20,12 @@ mod options;
 mod origins;
 mod predict;
 mod predict_keys;
+pub mod remote_cache;
 mod remote_outputs;
 mod result_age;
 mod run;
 mod schedule;
+pub mod store;
 mod task_status;
 mod work;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::gate::OutputGate;
 use crate::event::{Digest, Done, Event, Failure, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{FileStamp, TaskKey};
+use crate::runner::store::{FileStamp, TaskKey};
 
 use super::remote_outputs::RemoteOutputs;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Digest, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::OutputCache;
+use crate::runner::store::OutputCache;
 
 /// The plan's name and parameters, and everything upstream of one task, in the plan's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

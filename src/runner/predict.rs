@@ -2,7 +2,7 @@
 
 use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{Digests, Lookup, OutputCache};
+use crate::runner::store::{Digests, Lookup, OutputCache};
 
 use super::keying::{key_of, look, reasons};
 use super::options::{RunOptions, TaskRole};
@@ -124,7 +124,7 @@ fn own_changes(
     };
     let mut new = keyed.key.clone();
     new.upstream.clone_from(&old.upstream);
-    crate::store::explain(&old, &new)
+    crate::runner::store::explain(&old, &new)
 }
 
 /// A service runs only if something that needs it runs.

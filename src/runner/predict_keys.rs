@@ -5,7 +5,7 @@ use super::keying::key_of;
 use super::options::{RunOptions, TaskRole};
 use crate::event::Failure;
 use crate::plan::Plan;
-use crate::store::{Digests, OutputCache, TaskKey};
+use crate::runner::store::{Digests, OutputCache, TaskKey};
 
 /// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a
 /// task that has any.

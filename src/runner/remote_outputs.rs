@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::event::{Digest, Done, TaskId};
-use crate::store::{Sealed, TaskKey, TaskRecord};
+use crate::runner::store::{Sealed, TaskKey, TaskRecord};
 
 /// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
 pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use crate::event::TaskId;
 use crate::plan::Task;
-use crate::store::{TaskKey, TaskRecord};
+use crate::runner::store::{TaskKey, TaskRecord};
 
 /// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing
 /// outside their run. `now`: seconds since 1970.

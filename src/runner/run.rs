@@ -21,7 +21,7 @@ use super::schedule::{Ix, ScheduleState, StartItem, TaskEnd, TaskSchedule};
 use super::work::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
-use crate::store::{Digests, Latest, Lookup, OutputCache};
+use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
 use items::items;
 
 enum Msg {

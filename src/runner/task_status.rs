@@ -7,7 +7,7 @@ use super::options::{RunOptions, TaskRole};
 use super::work::TaskExecutor;
 use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{Digests, Lookup, OutputCache, TaskKey, TaskRecord};
+use crate::runner::store::{Digests, Lookup, OutputCache, TaskKey, TaskRecord};
 
 /// One step of a plan.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use regatta::harness::{Arrivals, BenchSpec, CallSource, Length, Limits, Scenario, Slo, StopAfter, read_result};
-use regatta::loadgen::{ChildJob, LoadgenTest};
+use regatta::mlperf::loadgen::{ChildJob, LoadgenTest};
 use regatta::mlperf::{self, DatasetRecord, Division, Round, TestMode, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
 

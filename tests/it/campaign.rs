@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use regatta::event::{Event, RunId};
 use regatta::harness::read_result;
-use regatta::store::{Home, OutputCache, ReadJournal, last_run, read_journal, runs};
+use regatta::runner::store::{Home, OutputCache, ReadJournal, last_run, read_journal, runs};
 
 use crate::world::{Ended, World, alive_with, until};
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use pretty_assertions::assert_eq;
-use regatta::report::{explain, export};
+use regatta::interop::export;
+use regatta::report::explain;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -325,7 +326,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     close((number(of("llmperf"), "/golden_mean") * 100.0).round(), 16_425.0);
     close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
     // Names in help come from one list, meanings from another.
-    for tool in regatta::report::Tool::ALL {
+    for tool in regatta::interop::metrics::Tool::ALL {
         world.good(&["report", &race_word(), "--compat", tool.name()]).says("requests/s");
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Event;
-use regatta::store::{last_run, read_journal};
+use regatta::runner::store::{last_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use pretty_assertions::assert_eq;
 use regatta::event::{Event, MemoryKind};
 use regatta::harness::read_result;
-use regatta::store::{last_run, read_journal};
+use regatta::runner::store::{last_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::services::{ENGINE, REPOSITORY, USER, bench, world};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use regatta::event::{RunId, Stop};
-use regatta::process::{How, ProcessCommand, Running, Watchdog, adopt_orphans, reap, run, sweep};
+use regatta::exec::process::{How, ProcessCommand, Running, Watchdog, adopt_orphans, reap, run, sweep};
 use tempfile::TempDir;
 
 fn shell(dir: &TempDir, text: &str) -> ProcessCommand {

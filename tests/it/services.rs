@@ -8,8 +8,8 @@ use std::sync::Arc;
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
 use regatta::harness::read_result;
 use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
+use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, last_run, name_run, read_journal};
 use regatta::runner::{Lease, RunOptions, TaskExecutor, TaskRole, run};
-use regatta::store::{Digests, LockAttempt, OutputCache, ProjectLock, last_run, name_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Task};
 use regatta::runner::{Assignment, Lease, TaskExecutor as _, Upstream};
-use regatta::stage::StageExecutor;
+use regatta::stages::StageExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;

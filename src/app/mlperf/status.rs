@@ -15,9 +15,9 @@ use crate::mlperf;
 use crate::plan::{Plan, PlanReference, Task};
 use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
+use crate::runner::store::{Digests, OutputCache, last_run, read_journal};
 use crate::runner::{Decision, Prediction, predict};
-use crate::stage::StageExecutor;
-use crate::store::{Digests, OutputCache, last_run, read_journal};
+use crate::stages::StageExecutor;
 
 pub(super) fn status(
     global: &Global,

@@ -1,9 +1,9 @@
 //! Finds in its journal what a crashed run has left, and removes it.
 
 use crate::event::{Event, ExternalResource, RunId};
-use crate::process;
+use crate::exec::process;
 use crate::runner::Emit;
-use crate::store::{Home, OutputCache, discard, read_journal, unfinished};
+use crate::runner::store::{Home, OutputCache, discard, read_journal, unfinished};
 
 /// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `before` is that run.
 pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &OutputCache, emit: &Emit) {

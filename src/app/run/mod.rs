@@ -18,19 +18,19 @@ use self::progress_printer::ProgressPrinter;
 pub(super) use self::signals::heed;
 use self::sink::EventSink;
 use super::project::{Project, gpus_here, options};
-use super::{Trouble, allocation, history, locking, sharing};
+use super::{Trouble, allocation, history, lockfile, sharing};
 use crate::cli::{self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, Locking, Loudness, On};
 use crate::event::{Event, RunId, Stop, TaskId};
+use crate::exec::process;
 use crate::plan::Plan;
-use crate::process;
-use crate::remote_cache::Address;
 use crate::report::{LiveOptions, RunPaths, RunState, Styler, TaskPhase, TaskState};
-use crate::runner::{self, Emit, RunOptions, RunSummary, TaskRole};
-use crate::stage::{StageExecutor, end_abandoned};
-use crate::store::{
+use crate::runner::remote_cache::Address;
+use crate::runner::store::{
     CompilerId, Digests, Home, LockAttempt, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run,
     name_run, unfinished_plans,
 };
+use crate::runner::{self, Emit, RunOptions, RunSummary, TaskRole};
+use crate::stages::{StageExecutor, end_abandoned};
 
 /// How a run ended, and what it left.
 pub(super) struct RunEnd {
@@ -102,7 +102,7 @@ pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
     let store = sharing::address(request.store.as_deref())?;
-    let holding = locking::hold(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let holding = lockfile::command::hold(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let prepared = PreparedRun {
         project,
         plan: Arc::new(plan),
@@ -134,7 +134,7 @@ struct PreparedRun {
     /// The cache that machines share.
     store: Option<Address>,
     locking: Locking,
-    holding: locking::LockReport,
+    holding: lockfile::command::LockReport,
 }
 
 /// What a run works with.
@@ -187,7 +187,7 @@ impl PreparedRun {
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
         if exit == CliExit::Done
-            && let Some(text) = locking::write(
+            && let Some(text) = lockfile::command::write(
                 &self.project,
                 &self.locking,
                 &self.settings,

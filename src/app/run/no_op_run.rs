@@ -9,7 +9,7 @@ use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::RunSummary;
-use crate::store::{CompilerId, FileStamp, Home, Rest};
+use crate::runner::store::{CompilerId, FileStamp, Home, Rest};
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: Instant) -> Vec<TaskLine> {

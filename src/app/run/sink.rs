@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::app::Trouble;
 use crate::event::{Event, RunId, Stop};
-use crate::process::Watchdog;
-use crate::store::{Home, Journal, PathError, ProjectLock};
+use crate::exec::process::Watchdog;
+use crate::runner::store::{Home, Journal, PathError, ProjectLock};
 
 /// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {

@@ -11,8 +11,8 @@ use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
 use crate::harness::{IdentityDifference, RunIdentity};
+use crate::interop::metrics::{MeasuredRun, MetricMeaning};
 use crate::report::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judged, letter, method};
-use crate::report::compat::{MeasuredRun, MetricMeaning};
 use crate::report::percent::signed_percent;
 use crate::report::styler::to_the_second;
 

@@ -8,8 +8,8 @@ use crate::event::{Event, Failure};
 use crate::plan::ActionKind;
 use crate::runner::options::SettledTask;
 use crate::runner::schedule::Ix;
+use crate::runner::store::{FileStamp, TaskRecord};
 use crate::runner::work::TaskExecutor;
-use crate::store::{FileStamp, TaskRecord};
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {

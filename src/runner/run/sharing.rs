@@ -7,8 +7,8 @@ use crate::event::{Event, Failure, FailureKind};
 use crate::runner::remote_outputs::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::Ix;
+use crate::runner::store::TaskRecord;
 use crate::runner::work::TaskExecutor;
-use crate::store::TaskRecord;
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a remote cache; the answer comes as a message.

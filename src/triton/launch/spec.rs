@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::container::Container;
+use crate::exec::container::Container;
 
 /// Servers to be, on one host unless a launcher spreads them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::container::{Container, ContainerEngine, ContainerGpus};
+use crate::exec::container::{Container, ContainerEngine, ContainerGpus};
 
 fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     let ranks = tp * pp;

@@ -8,7 +8,7 @@ use super::argv::Ranked;
 use super::decide::{Decided, problem};
 use super::spec::{LaunchSpec, Launcher, ServerMode, ServerSpec};
 use super::{LaunchWorld, LaunchedServer};
-use crate::container::{self, Container, ContainerEngine, Sees, contradictions};
+use crate::exec::container::{self, Container, ContainerEngine, Sees, contradictions};
 use crate::triton::SpecProblem;
 
 /// What `mpirun` and `srun` set for their ranks. A server that inherits it behaves as a rank of an unrelated world,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regatta::manifest::model::{Action, CherryPick, Git, ShellScript};
 use regatta::plan::{ActionKind, Plan, Task, loadgen};
-use regatta::stage::{LaunchPreview, engine_commands, previews};
+use regatta::stages::{LaunchPreview, engine_commands, previews};
 use serde_json::Value;
 
 use super::{WORKLOADS, golden, manifest, plan, real, systems};

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::interop::metrics::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 use crate::report::compare::CompareRules;
-use crate::report::compat::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// 300 requests at 20 a second, TTFT `by` ms.
 fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {

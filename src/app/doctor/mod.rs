@@ -1,0 +1,27 @@
+//! What a plan needs of a machine, what the machine has, and what to do about the difference.
+//!
+//! ```text
+//!  Plan ─needs→ Needs ─┐
+//!                      ├─examine→ Finding, Finding, … → report
+//!  the machine ────────┘
+//! ```
+//!
+//! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls of
+//! programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set" or "not set".
+
+pub(super) mod command;
+mod containers;
+mod examine;
+mod gpus;
+mod hosts;
+mod limits;
+mod needs;
+mod secrets;
+mod shell;
+mod tools;
+mod versions;
+mod weights;
+
+pub use examine::examine;
+pub use needs::{Needs, needs};
+pub use versions::{machine, versions};

@@ -1,0 +1,145 @@
+//! Programs: whether they exist, which version, and what installs them.
+
+use std::time::Duration;
+
+use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
+
+/// How long a program may take to print its version.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What gets a program onto a machine.
+enum From {
+    /// Packages of Debian and of Red Hat.
+    Package(&'static str, &'static str),
+    Pip(&'static str),
+    Words(&'static str),
+}
+
+struct Tool {
+    name: &'static str,
+    /// Arguments that make it print its version; empty: there are none.
+    version: &'static [&'static str],
+    from: From,
+}
+
+const VERSION: &[&str] = &["--version"];
+const TRITON: &str =
+    "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
+
+const TOOLS: [Tool; 30] = [
+    Tool { name: "git", version: VERSION, from: From::Package("git", "git") },
+    Tool { name: "git-lfs", version: VERSION, from: From::Package("git-lfs", "git-lfs") },
+    Tool { name: "cmake", version: VERSION, from: From::Package("cmake", "cmake") },
+    Tool { name: "ninja", version: VERSION, from: From::Package("ninja-build", "ninja-build") },
+    Tool { name: "make", version: VERSION, from: From::Package("make", "make") },
+    Tool { name: "gcc", version: VERSION, from: From::Package("gcc", "gcc") },
+    Tool { name: "g++", version: VERSION, from: From::Package("g++", "gcc-c++") },
+    Tool { name: "nvcc", version: VERSION, from: From::Package("nvidia-cuda-toolkit", "cuda-toolkit") },
+    Tool {
+        name: "nvidia-smi",
+        version: &[],
+        from: From::Words("install NVIDIA's driver: Debian `nvidia-driver`, Ubuntu `ubuntu-drivers install`"),
+    },
+    Tool { name: "python3", version: VERSION, from: From::Package("python3", "python3") },
+    Tool { name: "pip", version: VERSION, from: From::Package("python3-pip", "python3-pip") },
+    Tool { name: "pip3", version: VERSION, from: From::Package("python3-pip", "python3-pip") },
+    Tool { name: "mpirun", version: VERSION, from: From::Package("openmpi-bin", "openmpi") },
+    Tool { name: "srun", version: VERSION, from: From::Package("slurm-client", "slurm") },
+    Tool { name: "sbatch", version: VERSION, from: From::Package("slurm-client", "slurm") },
+    Tool { name: "docker", version: VERSION, from: From::Package("docker.io", "docker-ce") },
+    Tool { name: "podman", version: VERSION, from: From::Package("podman", "podman") },
+    Tool { name: "enroot", version: &["version"], from: From::Words("install enroot's package from its releases") },
+    Tool { name: "apptainer", version: VERSION, from: From::Words("install apptainer's package from its releases") },
+    Tool { name: "tritonserver", version: &[], from: From::Words(TRITON) },
+    Tool { name: "trtllm-build", version: &[], from: From::Pip("tensorrt-llm") },
+    Tool { name: "trtllm-serve", version: &[], from: From::Pip("tensorrt-llm") },
+    Tool { name: "trtllm-bench", version: &[], from: From::Pip("tensorrt-llm") },
+    Tool { name: "hf", version: &["version"], from: From::Pip("huggingface_hub") },
+    Tool { name: "huggingface-cli", version: &["version"], from: From::Pip("huggingface_hub") },
+    Tool { name: "curl", version: VERSION, from: From::Package("curl", "curl") },
+    Tool { name: "wget", version: VERSION, from: From::Package("wget", "wget") },
+    Tool { name: "jq", version: VERSION, from: From::Package("jq", "jq") },
+    Tool { name: "numactl", version: &[], from: From::Package("numactl", "numactl") },
+    Tool { name: "ssh", version: &["-V"], from: From::Package("openssh-client", "openssh-clients") },
+];
+
+/// The programs to check when there is no manifest.
+pub const USUAL: [&str; 8] = ["git", "git-lfs", "cmake", "g++", "python3", "mpirun", "srun", "tritonserver"];
+
+pub fn is_known(program: &str) -> bool {
+    TOOLS.iter().any(|tool| tool.name == program)
+}
+
+/// A program, and the tasks that need it; without any, a fact.
+pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
+    let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
+    let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
+    let found =
+        if is_there { version(program, known).unwrap_or_else(|| "there".to_owned()) } else { "not found".to_owned() };
+    let finding = DoctorFinding::fact(program, found);
+    if by.is_empty() {
+        return finding;
+    }
+    finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
+}
+
+/// The version that a program prints, if it is known to print one: `path` is treated as a program of that name.
+pub fn version_of(path: &str, name: &str) -> Option<String> {
+    version(path, TOOLS.iter().find(|tool| tool.name == name))
+}
+
+fn version(program: &str, known: Option<&Tool>) -> Option<String> {
+    let words = known?.version;
+    if words.is_empty() {
+        return None;
+    }
+    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT)
+    else {
+        return None;
+    };
+    let line = out.lines().chain(err.lines()).find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
+    Some(line.trim().chars().take(60).collect())
+}
+
+fn fix(known: Option<&Tool>, os: &str) -> String {
+    match known.map(|tool| &tool.from) {
+        Some(From::Package(debian, red_hat)) => install(debian, red_hat, os),
+        Some(From::Pip(package)) => format!("pip install {package}; or run the stage in a `container` that has it"),
+        Some(From::Words(words)) => (*words).to_owned(),
+        None => "install it, or put its folder into PATH".to_owned(),
+    }
+}
+
+/// The command of the machine's package manager. `os` is the `ID` and the `ID_LIKE` of os-release(5).
+pub fn install(debian: &str, red_hat: &str, os: &str) -> String {
+    if os.contains("debian") || os.contains("ubuntu") {
+        format!("sudo apt-get install {debian}")
+    } else if os.contains("rhel") || os.contains("fedora") || os.contains("centos") {
+        format!("sudo dnf install {red_hat}")
+    } else {
+        format!("install {debian}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_installs_a_program_is_the_machines_own_command() {
+        let tool = |name: &str| TOOLS.iter().find(|tool| tool.name == name);
+        assert_eq!(fix(tool("mpirun"), "debian"), "sudo apt-get install openmpi-bin");
+        assert_eq!(fix(tool("g++"), "rocky rhel centos fedora"), "sudo dnf install gcc-c++");
+        assert!(fix(tool("tritonserver"), "").contains("container:"));
+        assert!(is_known("trtllm-build") && !is_known("echo"));
+    }
+
+    #[test]
+    fn a_program_that_nobody_needs_is_a_fact() {
+        let finding = find("no-such-program-here", &[], "");
+        assert_eq!((finding.standing, finding.fix), (FindingLevel::Fact, None));
+        let finding = find("no-such-program-here", &["build".to_owned()], "");
+        assert_eq!(finding.standing, FindingLevel::Missing);
+    }
+}

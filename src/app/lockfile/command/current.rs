@@ -1,0 +1,123 @@
+//! The facts of a run that are known before it.
+
+use std::collections::BTreeMap;
+use std::env;
+
+use crate::app::doctor;
+use crate::app::lockfile::{
+    DifferenceWeight, LockDifference, LockEntry, LockExtent, LockPart, LockSection, Private, compare,
+};
+use crate::app::project::Project;
+use crate::cli::GivenSetting;
+use crate::event::{Failure, RunId};
+use crate::plan::Plan;
+use crate::runner::store::{Digests, OutputCache, TaskKey};
+use crate::runner::{self, RunOptions, foresee};
+use crate::stages::StageExecutor;
+
+/// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
+pub(in crate::app) fn private(project: &Project, plan: &Plan) -> Private {
+    let names = plan.tasks.iter().flat_map(|task| &task.secrets);
+    let secrets = names.filter_map(|name| project.variable(name));
+    let home = &project.home;
+    let mut folders =
+        vec![(home.state().display().to_string(), "<state>"), (home.project().display().to_string(), ".")];
+    folders.extend(env::var("HOME").ok().map(|folder| (folder, "~")));
+    Private::new(secrets, folders)
+}
+
+/// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
+/// order of their names.
+pub(in crate::app) fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
+    let private = private(project, plan);
+    // As it was written in both: the same run has the same name.
+    let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));
+    let by_variable = plan.of_environment.iter();
+    let by_variable = by_variable.filter_map(|(name, variable)| Some((name.as_str(), project.variable(variable)?)));
+    let given: BTreeMap<&str, String> =
+        by_variable.chain(by_word).map(|(name, value)| (name, private.text(&value))).collect();
+    let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
+    std::iter::once(plan.name.clone()).chain(given).collect()
+}
+
+/// Whether some of the plan's tasks are left out.
+pub(in crate::app) fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
+    plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
+}
+
+/// Parameters, machine, tools, and the request of each of these tasks.
+pub(in crate::app) fn section<'a>(
+    project: &Project,
+    plan: &Plan,
+    parts: &[runner::TaskRole],
+    keys: impl Iterator<Item = (usize, &'a TaskKey)>,
+) -> LockSection {
+    let private = private(project, plan);
+    let mut here = plan.clone();
+    for (task, part) in here.tasks.iter_mut().zip(parts) {
+        // This machine does not know what is on a node of a cluster.
+        if *part == runner::TaskRole::Out || task.host.is_some() {
+            task.skipped.get_or_insert_default();
+        }
+    }
+    let folder = project.home.project();
+    let needs = doctor::needs(&here, folder);
+    let entry = |(ix, key): (usize, &TaskKey)| {
+        let task = &plan.tasks[ix];
+        (task.id.to_string(), LockEntry::new(plan, task, key, &private))
+    };
+    LockSection {
+        regatta: env!("CARGO_PKG_VERSION").to_owned(),
+        params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
+        machine: doctor::machine(&needs),
+        tools: doctor::versions(&needs, folder),
+        stages: keys.map(entry).collect(),
+    }
+}
+
+/// What is known of each task's key before anything runs, by its place in the plan.
+pub(in crate::app) type Keys = Vec<Option<Result<TaskKey, Failure>>>;
+
+/// Reads inputs; where there is a state folder, stores what it has read, so that a later run does not read it again.
+pub(in crate::app) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
+    let home = &project.home;
+    let digests = Digests::load(home);
+    let stages = StageExecutor::new(home.state(), RunId::new("lock"));
+    let keys = foresee(plan, &stages, shelf, &digests, options);
+    if home.state().is_dir() {
+        let _ = digests.save(home);
+    }
+    keys
+}
+
+/// Everything in which a run that has not begun differs from what is locked of it.
+pub(in crate::app) fn foreseen(
+    locked: &LockSection,
+    project: &Project,
+    plan: &Plan,
+    options: &RunOptions,
+    keys: &Keys,
+) -> Vec<LockDifference> {
+    let extent = LockExtent { is_part: is_part(plan, &options.parts), has_run: false };
+    let private = private(project, plan);
+    let mut wrong = Vec::new();
+    for (task, key) in plan.tasks.iter().zip(keys) {
+        if let Some(Err(failure)) = key {
+            wrong.push(LockDifference {
+                part: LockPart::Asked,
+                task: Some(task.id.to_string()),
+                field: "inputs".to_owned(),
+                locked: Some("all there".to_owned()),
+                now: Some(private.text(&failure.what)),
+                weight: DifferenceWeight::Stops,
+            });
+        }
+    }
+    let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
+    let mut found = compare(locked, &section(project, plan, &options.parts, known), extent);
+    // A stage with missing inputs is not a missing stage.
+    found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
+    found.extend(wrong);
+    found.sort_by(|a, b| a.task.cmp(&b.task));
+    found
+}

@@ -1,0 +1,122 @@
+//! `--locked`: compares everything that is known before anything starts; the rest when it is known.
+
+use std::path::Path;
+
+use super::{current, section_of, unreadable};
+use crate::app::Trouble;
+use crate::app::lockfile::shown;
+use crate::app::lockfile::{LockDifference, LockEntry, LockSection, Strictness, outcome, pin, read};
+use crate::app::project::Project;
+use crate::cli::{self, LockStrictness, Locking};
+use crate::event::{Failure, FailureKind, TaskId};
+use crate::plan::Plan;
+use crate::report::Styler;
+use crate::runner::store::{Lookup, OutputCache};
+use crate::runner::{OutputGate, RunOptions, TaskRole};
+use crate::stages::became;
+
+/// What to report about a run that holds to a lock file.
+#[derive(Debug, Default)]
+pub(in crate::app) struct LockReport {
+    pub told: Vec<(Option<TaskId>, String)>,
+}
+
+/// Compares, and then makes plan and options hold to the lock.
+///
+/// # Errors
+/// Every difference from the lock; or there is no such lock.
+pub(in crate::app) fn hold(
+    project: &Project,
+    request: &cli::RunRequest,
+    plan: &mut Plan,
+    options: &mut RunOptions,
+    paint: Styler,
+) -> Result<LockReport, Trouble> {
+    let Locking::Hold(file, held) = &request.locking else { return Ok(LockReport::default()) };
+    let strictness = match held {
+        LockStrictness::Warn => Strictness::Warn,
+        LockStrictness::Inputs => Strictness::Inputs,
+        LockStrictness::Exact => Strictness::Exact,
+    };
+    let shown = file.display().to_string();
+    let run = current::name(project, plan, &request.settings);
+    let section = locked(project, file, &run)?;
+    let shelf = OutputCache::open(&project.home)?;
+    std::fs::create_dir_all(project.home.state())?;
+    let keys = current::keys(project, plan, options, &shelf);
+    let found = current::foreseen(&section, project, plan, options, &keys);
+    let stops = found.iter().filter(|one| strictness.stops(one)).count();
+    if stops > 0 {
+        let things = if stops == 1 { "1 thing is".to_owned() } else { format!("{stops} things are") };
+        let table = shown::differences(&found, ["locked", "now"], paint) + &shown::advice(&found, paint);
+        let rest = "without --locked it is run as it is now, and the lock is written anew";
+        return Err(Trouble::Differs(format!(
+            "error: {things} not what {shown} says of `{run}`; nothing was started\n{table}  hint: {rest}\n"
+        )));
+    }
+    let mut holding = LockReport::default();
+    for one in &found {
+        let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
+        holding.told.push((None, format!("not what {shown} says: {place}{}", shown::line(one))));
+    }
+    pins(plan, options, &section, keys, &shelf, &mut holding);
+    options.gate = gate(section, strictness, shown);
+    Ok(holding)
+}
+
+fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Trouble> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(project.home.project().join(file)).map_err(|error| {
+        let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
+        Trouble::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
+    })?;
+    let all = read(&text).map_err(|why| unreadable(&shown, &why))?;
+    section_of(&all, run, &shown).cloned()
+}
+
+/// Pins names that mean something else by now to what they meant. Cached outputs that match already stay as they are.
+fn pins(
+    plan: &mut Plan,
+    options: &RunOptions,
+    section: &LockSection,
+    keys: current::Keys,
+    shelf: &OutputCache,
+    holding: &mut LockReport,
+) {
+    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == TaskRole::Run) {
+        let task = &mut plan.tasks[ix];
+        let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
+        if let Lookup::Hit(record) = shelf.look(&key.digest())
+            && outcome(task.id.as_str(), entry, &became(task, &shelf.folder(&record))).is_empty()
+        {
+            continue;
+        }
+        if let Some(text) = pin(task, entry) {
+            holding.told.push((Some(task.id.clone()), text));
+        }
+    }
+}
+
+fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGate {
+    OutputGate::new(move |task, folder, output| {
+        let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
+        let mut now = became(task, folder);
+        if entry.became.contains_key("output") {
+            now.insert("output".to_owned(), output.to_string().into());
+        }
+        let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =
+            outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
+        match stops.first() {
+            None => Ok(told.iter().map(|one| format!("not what {file} says: {}", shown::line(one))).collect()),
+            Some(first) => Err(failure(entry, first, &stops, &file)),
+        }
+    })
+}
+
+fn failure(entry: &LockEntry, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
+    let lines: Vec<String> = stops.iter().map(shown::line).collect();
+    let what = format!("it is not what {file} says: {}", lines.join("; "));
+    let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
+    Failure::new(FailureKind::Differs, what)
+        .hint(format!("{} ({kind}); or `--locked=warn`, which tells it and goes on", first.advice()))
+}

@@ -1,0 +1,87 @@
+//! The lock file after a successful run.
+
+use std::fs;
+use std::io;
+
+use super::current;
+use crate::app::lockfile::{LockFile, LockSection, measured, read, write as text_of};
+use crate::app::project::Project;
+use crate::cli::{self, GivenSetting, Locking};
+use crate::plan::{ActionKind, Plan};
+use crate::runner::store::replace;
+use crate::runner::{SettledTask, TaskRole};
+use crate::stages::became;
+
+/// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
+/// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
+pub(in crate::app) fn write(
+    project: &Project,
+    locking: &cli::Locking,
+    settings: &[GivenSetting],
+    plan: &Plan,
+    parts: &[TaskRole],
+    settled: &[SettledTask],
+) -> Option<String> {
+    let Locking::Write(file) = locking else { return None };
+    let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
+    let path = project.home.project().join(file);
+    let before = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return cannot(&error),
+    };
+    let mut all = match before.as_str() {
+        "" => LockFile::default(),
+        text => match read(text) {
+            Ok(all) => all,
+            Err(why) => return cannot(&why),
+        },
+    };
+    let name = current::name(project, plan, settings);
+    let mut section = section(project, plan, parts, settled);
+    if current::is_part(plan, parts)
+        && let Some(old) = all.runs.remove(&name)
+    {
+        section = merged(old, section, plan);
+    }
+    all.runs.insert(name, section);
+    let text = match text_of(&all) {
+        Ok(text) => text,
+        Err(why) => return cannot(&why),
+    };
+    if text == before {
+        return None;
+    }
+    replace(&path, text.as_bytes()).err().and_then(|error| cannot(&error))
+}
+
+fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[SettledTask]) -> LockSection {
+    let mut section = current::section(project, plan, parts, settled.iter().map(|one| (one.task, &one.key)));
+    let measured = measured(plan);
+    for one in settled {
+        let task = &plan.tasks[one.task];
+        let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
+        let told = one.output.as_ref().map(|(_, folder)| became(task, folder)).unwrap_or_default();
+        // The file beside an image's id holds the requested name.
+        let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
+        let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
+        section.stages.insert(task.id.to_string(), entry.with(told, &one.key, output));
+    }
+    section
+}
+
+/// What is new, and of the rest what was locked, as long as the plan has such a task.
+fn merged(old: LockSection, new: LockSection, plan: &Plan) -> LockSection {
+    let mut all = new;
+    for (name, value) in old.machine {
+        all.machine.entry(name).or_insert(value);
+    }
+    for (name, value) in old.tools {
+        all.tools.entry(name).or_insert(value);
+    }
+    let planned = |name: &str| plan.tasks.iter().any(|task| task.skipped.is_none() && task.id.as_str() == name);
+    for (name, entry) in old.stages.into_iter().filter(|(name, _)| planned(name)) {
+        all.stages.entry(name).or_insert(entry);
+    }
+    all
+}

@@ -1,0 +1,26 @@
+//! `regatta.lock`: the requests and outcomes of the last good runs, as a file that people commit and read; and how
+//! two such differ.
+//!
+//! ```text
+//!  Plan, keys ─→ asked  ┐
+//!                       ├─→ Entry, Entry, … ─→ Section ─→ LockFile ─write→ text ─read→ LockFile
+//!  outputs    ─→ became ┘                         └─compare→ Difference, …
+//! ```
+//!
+//! `asked` is known before anything runs, `became` only afterwards. There are no times, no folders of the machine and no secrets in
+//! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
+//! and writes the file, and starts what is requested.
+
+pub(super) mod command;
+mod differ;
+mod entry;
+mod pins;
+mod redaction;
+mod shown;
+mod text;
+
+pub use differ::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
+pub use entry::{LockEntry, LockFile, LockSection, measured};
+pub use pins::pin;
+pub use redaction::Private;
+pub use text::{Unreadable, read, write};

@@ -1,0 +1,37 @@
+//! Starts a command, streams it, stops it for certain.
+//!
+//! The only room that starts programs. A child runs in its own process group, with nothing on its standard input
+//! and its output in a log file. When it has ended, whatever it left running is ended too and named. Nothing here
+//! knows what a stage is.
+
+mod command;
+mod diagnose;
+mod listener;
+mod log;
+pub mod orphans;
+mod process_group;
+mod process_ref;
+mod reexec;
+
+mod external_resource;
+mod lines;
+mod probe;
+mod procfs;
+mod ranks;
+mod redact;
+mod running;
+mod watchdog;
+
+pub use command::{How, Leftover, ProcessCommand, ProcessExit, SpawnError, shown};
+pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
+pub use external_resource::{orders, remove, remove_shared_memory};
+pub use lines::{LineReader, LineWriter};
+pub use listener::{PortOwner, listener};
+pub use log::tail;
+pub use orphans::{adopt_orphans, sweep};
+pub use probe::{ProbeOutput, ProbeResult, probe};
+pub use process_ref::{ProcessRef, below, children};
+pub use ranks::{Splitter, first_to_fail, untagged};
+pub use reexec::{first_line, go_on_as};
+pub use running::{Running, run};
+pub use watchdog::{HOME, RUN, TASK, Watchdog, reap, warden};

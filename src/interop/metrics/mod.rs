@@ -1,0 +1,165 @@
+//! What other load tools mean by the same terms, and their numbers computed from Regatta's requests.
+//!
+//! ```text
+//!  Record ─┐
+//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: Regatta's beside the tool's
+//! ```
+//!
+//! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,
+//! the row shows why.
+
+mod apply;
+mod identity;
+mod meaning;
+mod request_trace;
+mod rules;
+mod spread;
+mod vector;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use apply::MissingMetric;
+pub use identity::{identity_of, verdict_text};
+pub use meaning::MetricMeaning;
+pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
+pub use rules::{MetricConcept, PercentileRule, Tool};
+pub use spread::{DeviationRule, SortedValues};
+pub use vector::vector;
+
+use crate::harness::{Measured, Metric};
+
+/// One run, measured by Regatta: the result as JSON, so that results of other versions can be read, and its requests.
+#[derive(Clone, Debug)]
+pub struct MeasuredRun {
+    /// How the user calls it.
+    pub name: String,
+    pub result: Value,
+    pub seen: Vec<RequestTrace>,
+}
+
+impl MeasuredRun {
+    pub fn of(name: &str, measured: &Measured) -> Self {
+        Self {
+            name: name.to_owned(),
+            result: serde_json::to_value(&measured.result).unwrap_or_default(),
+            seen: measured.requests.iter().map(RequestTrace::from).collect(),
+        }
+    }
+
+    pub(super) fn metric(&self, name: &str) -> Option<Metric> {
+        serde_json::from_value(self.result.pointer(&format!("/latency/{name}"))?.clone()).ok()
+    }
+}
+
+/// The few numbers of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CompatStats {
+    pub n: u64,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+}
+
+impl From<&SortedValues> for CompatStats {
+    fn from(spread: &SortedValues) -> Self {
+        Self {
+            n: spread.n() as u64,
+            mean: spread.mean(),
+            p50: spread.at(0.50),
+            p90: spread.at(0.90),
+            p95: spread.at(0.95),
+            p99: spread.at(0.99),
+            min: spread.min(),
+            max: spread.max(),
+        }
+    }
+}
+
+impl From<&Metric> for CompatStats {
+    fn from(metric: &Metric) -> Self {
+        let Metric { n, mean, p50, p90, p95, p99, min, max, .. } = *metric;
+        Self { n, mean, p50, p90, p95, p99, min, max }
+    }
+}
+
+/// One term: the number by Regatta's definition, and by a tool's, from the same requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompatRow {
+    /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
+    pub word: &'static str,
+    /// `ms` or `/s`. A rate has a mean only.
+    pub unit: &'static str,
+    pub tool: &'static str,
+    /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's measurement by
+    /// Regatta's definition.
+    pub measured_by: String,
+    pub ours: Option<CompatStats>,
+    pub theirs: Option<CompatStats>,
+    /// What they mean by it.
+    pub formula: Option<String>,
+    /// Why there is no number, or why it is an approximation.
+    pub note: Option<String>,
+}
+
+/// Regatta's numbers and a tool's side by side, from the same requests.
+pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
+    MetricConcept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
+}
+
+fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
+    let (theirs, why) = number(told, tool, concept);
+    let imported_from = told.result.pointer("/imported/tool").and_then(Value::as_str);
+    let ours = match told.result.pointer("/rates/requests_full").and_then(Value::as_f64) {
+        // The rate of an imported result has its tool's definition.
+        Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
+            Some(CompatStats { mean: Some(rate), ..CompatStats::default() })
+        }
+        _ => number(told, Tool::Regatta, concept).0,
+    };
+    if ours.is_none() && theirs.is_none() {
+        return None;
+    }
+    Some(CompatRow {
+        word: concept.title(),
+        unit: if concept == MetricConcept::Requests { "/s" } else { "ms" },
+        tool: tool.name(),
+        measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
+        ours,
+        theirs,
+        formula: MetricMeaning::of(tool, concept).map(|meaning| meaning.formula),
+        note: why,
+    })
+}
+
+/// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
+fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<CompatStats>, Option<String>) {
+    if concept == MetricConcept::Requests {
+        return match tool.rate(&told.seen) {
+            Ok(rate) => (Some(CompatStats { mean: Some(rate), ..CompatStats::default() }), None),
+            Err(missing) => (None, Some(missing.why().to_owned())),
+        };
+    }
+    match tool.spread(concept, &told.seen) {
+        Ok(spread) => (Some(CompatStats::from(&spread)), None),
+        Err(MissingMetric::Timelines) => match told.metric(pool_of(tool)) {
+            Some(metric) => {
+                (Some(CompatStats::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
+            }
+            None => (None, Some(MissingMetric::Timelines.why().to_owned())),
+        },
+        Err(missing) => (None, Some(missing.why().to_owned())),
+    }
+}
+
+/// Which of Regatta's pools holds the gaps as this tool pools them.
+const fn pool_of(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Regatta | Tool::SglangNative => "itl_token",
+        _ => "icl",
+    }
+}

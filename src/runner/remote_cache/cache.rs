@@ -1,0 +1,274 @@
+//! One store, for one run: what is requested, what is offered, and what happens to it when the store goes away.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use super::address::Address;
+use super::bucket::Bucket;
+use super::eligibility::why_not;
+use super::error::RemoteCacheError;
+use super::machine::{Machine, name};
+use super::pull::pull;
+use super::push::{Pushed, push};
+use super::scan::Needles;
+use crate::event::{Digest, Event, Stop, TaskId, size};
+use crate::plan::Plan;
+use crate::runner::store::{OutputCache, TaskRecord};
+use crate::runner::{Emit, OutputRequest, PendingFetch, RemoteOutputs};
+
+/// Transfers that are under way at once; each holds one part of a file in memory.
+pub(super) const LANES: usize = 8;
+/// Outputs that are sent at once.
+const SENDERS: usize = 2;
+
+/// A store that machines share.
+#[derive(Clone, Debug)]
+pub struct RemoteCache {
+    inner: Arc<RemoteCacheInner>,
+    queue: Arc<Mutex<Option<Queue>>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    send: mpsc::UnboundedSender<Arc<TaskRecord>>,
+    worker: JoinHandle<()>,
+}
+
+pub(super) struct RemoteCacheInner {
+    pub bucket: Bucket,
+    pub shelf: Arc<OutputCache>,
+    /// The name for the user.
+    pub address: String,
+    pub lanes: Arc<Semaphore>,
+    /// Large files that are sent at once: each has several parts in memory.
+    pub large: Semaphore,
+    pub emit: Emit,
+    tasks: HashMap<TaskId, Of>,
+    /// Why no more requests are sent.
+    closed: OnceLock<RemoteCacheError>,
+    /// Damaged objects: the next task that has the right bytes puts them there.
+    pub damaged: Mutex<HashSet<String>>,
+    /// Keys that are being fetched: two tasks with one key must not fill one folder.
+    fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
+    /// Offered and not settled: outputs, and what they hold.
+    left: AtomicU64,
+    unsent: AtomicU64,
+    pub sent_bytes: AtomicU64,
+}
+
+impl std::fmt::Debug for RemoteCacheInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Share").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a task beforehand.
+#[derive(Debug)]
+pub(super) enum Of {
+    /// What kind of machine its output is good for; what must not be in it.
+    Shareable { machine: BTreeMap<String, String>, needles: Arc<Needles> },
+    /// Why not, where the user would expect it to be.
+    Unclear(String),
+}
+
+/// Outputs that were made here and are not in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsent(pub u64);
+
+impl RemoteCache {
+    /// Sends no request to the store yet. Must be called on a runtime: outputs are sent from there.
+    pub fn new(
+        address: &Address,
+        plan: &Plan,
+        machine: &Machine,
+        shelf: Arc<OutputCache>,
+        emit: Emit,
+    ) -> Result<Self, RemoteCacheError> {
+        let home = shelf.home().clone();
+        let places = [home.project().to_owned(), home.state().to_owned()];
+        let mut tasks = HashMap::new();
+        for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
+            let secrets: Vec<String> = task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
+            let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
+            let of = match machine.facts_for(task) {
+                Ok(machine) => Of::Shareable { machine, needles: Arc::new(Needles::new(&places, &secrets)) },
+                Err(why) => Of::Unclear(why),
+            };
+            tasks.insert(task.id.clone(), of);
+        }
+        let inner = Arc::new(RemoteCacheInner {
+            bucket: Bucket::open(address)?,
+            shelf,
+            address: address.to_string(),
+            lanes: Arc::new(Semaphore::new(LANES)),
+            large: Semaphore::new(SENDERS),
+            emit,
+            tasks,
+            closed: OnceLock::new(),
+            damaged: Mutex::default(),
+            fetching: Mutex::default(),
+            left: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        });
+        let (send, receive) = mpsc::unbounded_channel();
+        let worker = tokio::spawn(send_all(Arc::clone(&inner), receive));
+        Ok(Self { inner, queue: Arc::new(Mutex::new(Some(Queue { send, worker }))) })
+    }
+
+    /// Waits until everything that was offered is in the store, with progress reports, or until a stop is requested.
+    pub async fn finish(&self, stop: &Stop) -> Unsent {
+        /// Most runs have nothing to wait for.
+        const QUIET: Duration = Duration::from_secs(2);
+        const AGAIN: Duration = Duration::from_secs(15);
+        let queue = lock(&self.queue).take();
+        let Some(Queue { send, mut worker }) = queue else { return Unsent(0) };
+        drop(send);
+        let mut pause = QUIET;
+        while !stop.is_asked() {
+            tokio::select! {
+                _ = &mut worker => break,
+                () = stop.asked() => {}
+                () = tokio::time::sleep(pause) => {
+                    pause = AGAIN;
+                    let (left, sent) = (self.inner.left.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
+                    let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
+                    self.inner.notice(None, format!(
+                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest out", self.inner.address, size(sent)
+                    ));
+                }
+            }
+        }
+        worker.abort();
+        Unsent(self.inner.left.load(Ordering::Relaxed) + self.inner.unsent.load(Ordering::Relaxed))
+    }
+
+    /// The name for the user.
+    pub fn address(&self) -> &str {
+        &self.inner.address
+    }
+
+    pub(super) fn inner(&self) -> &Arc<RemoteCacheInner> {
+        &self.inner
+    }
+}
+
+impl RemoteOutputs for RemoteCache {
+    fn fetch(&self, wanted: OutputRequest) -> PendingFetch {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let Some(Of::Shareable { machine, .. }) = inner.tasks.get(&wanted.task) else { return None };
+            if inner.closed.get().is_some() {
+                return None;
+            }
+            let one_at_a_time = Arc::clone(lock(&inner.fetching).entry(wanted.digest).or_default());
+            let _turn = one_at_a_time.lock().await;
+            let object = name(&wanted.digest, machine);
+            match pull(&inner, &wanted, &object).await {
+                Ok(fetched) => fetched,
+                Err(trouble) => {
+                    inner.tell(Some(&wanted.task), &trouble);
+                    None
+                }
+            }
+        })
+    }
+
+    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>) {
+        match self.inner.tasks.get(task) {
+            Some(Of::Shareable { .. }) => {
+                let queue = lock(&self.queue);
+                if let Some(queue) = &*queue
+                    && queue.send.send(record).is_ok()
+                {
+                    self.inner.left.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Some(Of::Unclear(why)) => self.inner.notice(Some(task), format!("its output is not shared: {why}")),
+            None => {}
+        }
+    }
+}
+
+impl RemoteCacheInner {
+    pub(super) fn of(&self, task: &TaskId) -> Option<&Of> {
+        self.tasks.get(task)
+    }
+
+    pub(super) fn notice(&self, task: Option<&TaskId>, text: String) {
+        (self.emit)(Event::Notice { task: task.cloned(), text });
+    }
+
+    /// Once for what is wrong with the store, each time for what is wrong with one output.
+    pub(super) fn tell(&self, task: Option<&TaskId>, trouble: &RemoteCacheError) {
+        if !trouble.is_of_the_store() {
+            return self.notice(task, with_hint(&trouble.to_string(), trouble));
+        }
+        if self.closed.set(trouble.clone()).is_ok() {
+            let what =
+                format!("the shared store {} cannot be used, and the run goes on without it: {trouble}", self.address);
+            self.notice(None, with_hint(&what, trouble));
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get().is_some()
+    }
+
+    pub(super) fn is_damaged(&self, object: &str) -> bool {
+        lock(&self.damaged).contains(object)
+    }
+
+    pub(super) fn note_damage(&self, trouble: &RemoteCacheError) {
+        if let RemoteCacheError::Damaged { object, .. } = trouble {
+            lock(&self.damaged).insert(object.clone());
+        }
+    }
+}
+
+fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
+    match trouble.hint() {
+        "" => what.to_owned(),
+        hint => format!("{what}; {hint}"),
+    }
+}
+
+/// Sends what comes, some at once, until no sender is left.
+async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
+    let senders = Arc::new(Semaphore::new(SENDERS));
+    let mut sending = tokio::task::JoinSet::new();
+    while let Some(record) = receive.recv().await {
+        let Ok(turn) = Arc::clone(&senders).acquire_owned().await else { return };
+        let inner = Arc::clone(&inner);
+        sending.spawn(async move {
+            send_one(&inner, &record).await;
+            inner.left.fetch_sub(1, Ordering::Relaxed);
+            drop(turn);
+        });
+    }
+    while sending.join_next().await.is_some() {}
+}
+
+async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
+    if inner.is_closed() {
+        inner.unsent.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    match push(inner, record, false).await {
+        Ok(Pushed::Stays(why)) => inner.notice(Some(&record.task), format!("its output is not shared: {why}")),
+        Ok(Pushed::New { .. } | Pushed::There) => {}
+        Err(trouble) => {
+            inner.unsent.fetch_add(1, Ordering::Relaxed);
+            inner.tell(Some(&record.task), &trouble);
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

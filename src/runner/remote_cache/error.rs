@@ -1,0 +1,100 @@
+//! What can be wrong with a store, by what it means for a run.
+
+use crate::runner::store::PathError;
+
+/// Why something could not be done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RemoteCacheError {
+    /// The store does not answer, or not in time.
+    #[error("{0}")]
+    Away(String),
+    /// It answers, and does not let us.
+    #[error("{0}")]
+    Denied(String),
+    /// One object is not what it must be, or is gone.
+    #[error("{object} {why}")]
+    Damaged { object: String, why: String },
+    /// Something on this machine.
+    #[error("{0}")]
+    Here(String),
+}
+
+impl RemoteCacheError {
+    /// Whether another request, for something else, would fail the same way.
+    pub const fn is_of_the_store(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::Denied(_))
+    }
+
+    /// What the user can do.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Away(_) => {
+                "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint that is not Amazon's)"
+            }
+            Self::Denied(_) => {
+                "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
+            }
+            Self::Damaged { .. } => {
+                "it is made here and put there again; `regatta cache push MANIFEST --verify` examines and mends the rest"
+            }
+            Self::Here(_) => "",
+        }
+    }
+}
+
+impl From<PathError> for RemoteCacheError {
+    fn from(error: PathError) -> Self {
+        Self::Here(error.to_string())
+    }
+}
+
+/// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.
+pub(super) fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    let text = plain(&text);
+    // The text before it is the request, with an address that is of no use to the user.
+    let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
+    cause.trim_end_matches(':').to_owned()
+}
+
+fn plain(text: &str) -> String {
+    const LONGEST: usize = 400;
+    let mut out = String::new();
+    for word in text.split_whitespace() {
+        let word = match word.split_once('?') {
+            Some((place, _)) if place.contains("://") => format!("{place}?…"),
+            _ => word.to_owned(),
+        };
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(&word);
+    }
+    if out.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|at| out.is_char_boundary(*at)).unwrap_or(0);
+        out.truncate(end);
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_and_holds_no_signature() {
+        let told = plain("error sending\nrequest for url (https://a.example/c/x?sv=1&sig=SECRET)  [500]");
+        assert_eq!(told, "error sending request for url (https://a.example/c/x?… [500]");
+        assert!(plain(&"x".repeat(9999)).len() < 500);
+    }
+}

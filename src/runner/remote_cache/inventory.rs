@@ -1,0 +1,113 @@
+//! What is in a store, of all projects and of one plan.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::bucket::{self, BLOBS, RECORDS, blob};
+use super::cache::{Of, RemoteCache};
+use super::error::RemoteCacheError;
+use super::machine::name;
+use super::pull::read;
+use super::push::{Pushed, examined, push};
+use crate::event::{Digest, TaskId};
+use crate::runner::store::{TaskKey, TaskRecord};
+use crate::runner::{FetchedOutput, OutputRequest, RemoteOutputs as _};
+
+/// All of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// Outputs, of all projects.
+    pub records: u64,
+    /// Files of different content.
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+/// One task's output, in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    There {
+        /// Of the output.
+        digest: Digest,
+        bytes: u64,
+    },
+    Missing,
+    /// It is not shared, and why, where the user would expect it to be.
+    NotShared(Option<String>),
+    /// These objects are not what they must be.
+    Damaged(Vec<String>),
+}
+
+/// What putting an output there came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// Bytes that were sent.
+    New(u64),
+    There,
+    Stays(String),
+}
+
+impl RemoteCache {
+    pub async fn inventory(&self) -> Result<Inventory, RemoteCacheError> {
+        let bucket = &self.inner().bucket;
+        let blobs = bucket.list(BLOBS).await?;
+        Ok(Inventory {
+            records: bucket.list(RECORDS).await?.len() as u64,
+            blobs: blobs.len() as u64,
+            bytes: blobs.iter().map(|blob| blob.size).sum(),
+        })
+    }
+
+    /// Whether a key's output is there; `examine`: reads every file of it.
+    pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, RemoteCacheError> {
+        let inner = self.inner();
+        let machine = match inner.of(task) {
+            None => return Ok(Presence::NotShared(None)),
+            Some(Of::Unclear(why)) => return Ok(Presence::NotShared(Some(why.clone()))),
+            Some(Of::Shareable { machine, .. }) => machine,
+        };
+        let shared = match read(inner, &name(key, machine)).await {
+            Ok(None) => return Ok(Presence::Missing),
+            Ok(Some(shared)) => shared,
+            Err(RemoteCacheError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
+            Err(trouble) => return Err(trouble),
+        };
+        let mut damaged = BTreeSet::new();
+        for item in shared.items.iter().filter(|item| item.is_file()) {
+            let Some(digest) = item.digest else { continue };
+            let object = blob(&digest);
+            let whole = inner.bucket.size(&object).await? == Some(item.size)
+                && (!examine || examined(inner, &object, digest, item.size).await?);
+            if !whole {
+                super::cache::lock(&inner.damaged).insert(object.clone());
+                damaged.insert(object);
+            }
+        }
+        if damaged.is_empty() {
+            return Ok(Presence::There { digest: shared.digest, bytes: shared.bytes() });
+        }
+        Ok(Presence::Damaged(damaged.into_iter().collect()))
+    }
+
+    /// Puts an output there now. `again`: where it is already, every file of it is examined, and mended.
+    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<Put, RemoteCacheError> {
+        Ok(match push(self.inner(), record, again).await? {
+            Pushed::New { sent } => Put::New(sent),
+            Pushed::There => Put::There,
+            Pushed::Stays(why) => Put::Stays(why),
+        })
+    }
+
+    /// Brings an output here, not yet accepted. Problems have been reported.
+    pub async fn get(&self, task: &TaskId, key: &TaskKey, digest: &Digest) -> Option<FetchedOutput> {
+        self.fetch(OutputRequest { task: task.clone(), key: key.clone(), digest: *digest }).await
+    }
+
+    /// The object of a key's record, for inspection by the user.
+    pub fn object(&self, task: &TaskId, key: &Digest) -> Option<String> {
+        match self.inner().of(task)? {
+            Of::Shareable { machine, .. } => Some(bucket::record(&name(key, machine))),
+            Of::Unclear(_) => None,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! From the store into a folder of this project: what is here already is not fetched, and nothing is believed before it was
+//! hashed.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::bucket::{self, PART, blob};
+use super::cache::RemoteCacheInner;
+use super::error::RemoteCacheError;
+use super::record::SharedOutput;
+use crate::event::{Digest, Event, size};
+use crate::runner::store::{Incoming, ParcelItem, Sealed, free_bytes};
+use crate::runner::{FetchedOutput, OutputRequest};
+
+/// The output of a key; `None`: it is not there.
+pub(super) async fn pull(
+    inner: &Arc<RemoteCacheInner>,
+    wanted: &OutputRequest,
+    name: &Digest,
+) -> Result<Option<FetchedOutput>, RemoteCacheError> {
+    let Some(shared) = read(inner, name).await? else { return Ok(None) };
+    if shared.key != wanted.digest {
+        let damage =
+            RemoteCacheError::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
+        inner.note_damage(&damage);
+        return Err(damage);
+    }
+    has_room(inner, &shared)?;
+    let incoming = Arc::new(inner.shelf.incoming(&wanted.digest)?);
+    let items: Arc<[ParcelItem]> = shared.items.clone().into();
+    let sealed = match fill(inner, wanted, &shared, &incoming, &items).await {
+        Ok(sealed) => sealed,
+        Err(trouble) => {
+            inner.note_damage(&trouble);
+            // What has come is of use to the next run only if the rest can come, too.
+            if !trouble.is_of_the_store() {
+                let _ = incoming.discard();
+            }
+            return Err(trouble);
+        }
+    };
+    Ok(Some(FetchedOutput {
+        folder: incoming.folder().to_owned(),
+        sealed,
+        done: shared.done,
+        seconds: shared.seconds,
+        from: inner.address.clone(),
+    }))
+}
+
+/// A record of the store. A damaged one is an error, and will be replaced by a run that has the output.
+pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Option<SharedOutput>, RemoteCacheError> {
+    let object = bucket::record(name);
+    let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
+    match SharedOutput::open(&bytes) {
+        Ok(shared) => Ok(Some(shared)),
+        Err(why) => {
+            let damage = RemoteCacheError::Damaged { object, why };
+            inner.note_damage(&damage);
+            Err(damage)
+        }
+    }
+}
+
+fn has_room(inner: &RemoteCacheInner, shared: &SharedOutput) -> Result<(), RemoteCacheError> {
+    let free = free_bytes(inner.shelf.home()).unwrap_or(u64::MAX);
+    if shared.bytes() < free {
+        return Ok(());
+    }
+    Err(RemoteCacheError::Here(format!(
+        "its output is in the shared store and not fetched: it takes {}, {} are free here",
+        size(shared.bytes()),
+        size(free)
+    )))
+}
+
+/// Fetches what is missing; what turns out to be wrong, once more.
+async fn fill(
+    inner: &Arc<RemoteCacheInner>,
+    wanted: &OutputRequest,
+    shared: &SharedOutput,
+    incoming: &Arc<Incoming>,
+    items: &Arc<[ParcelItem]>,
+) -> Result<Sealed, RemoteCacheError> {
+    let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
+    let mut missing = here(move || folder.lay_out(&list)).await??;
+    let shelf = Arc::clone(&inner.shelf);
+    let mut twins = if missing.is_empty() { HashMap::new() } else { here(move || shelf.files_by_digest()).await? };
+    let total: u64 = missing.iter().map(|at| items[*at].size).sum();
+    (inner.emit)(Event::TaskFetching { task: wanted.task.clone(), from: inner.address.clone(), bytes: total });
+    let progress = Arc::new(Progress {
+        inner: Arc::clone(inner),
+        wanted: wanted.clone(),
+        total,
+        done: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+    });
+    for round in 0..2 {
+        fetch_all(inner, incoming, items, &missing, &twins, &progress).await?;
+        let folder = Arc::clone(incoming);
+        let sealed = here(move || folder.seal()).await??;
+        if sealed.digest == shared.digest {
+            return Ok(sealed);
+        }
+        missing = wrong(items, &sealed);
+        for at in &missing {
+            incoming.drop_file(&items[*at])?;
+        }
+        // Not from here again, either.
+        twins.clear();
+        if round > 0 || missing.is_empty() {
+            break;
+        }
+    }
+    Err(match missing.first().and_then(|at| items[*at].digest.map(|digest| (at, digest))) {
+        Some((at, digest)) => RemoteCacheError::Damaged {
+            object: blob(&digest),
+            why: format!(
+                "does not hold what its name says ({} in the output of {})",
+                items[*at].path.display(),
+                wanted.task
+            ),
+        },
+        None => RemoteCacheError::Here("what was fetched was changed while it was written".to_owned()),
+    })
+}
+
+/// Files with other content than the record lists.
+fn wrong(items: &[ParcelItem], sealed: &Sealed) -> Vec<usize> {
+    let found: HashMap<&PathBuf, Option<Digest>> =
+        sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
+    let differs = |item: &ParcelItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
+    (0..items.len()).filter(|at| differs(&items[*at])).collect()
+}
+
+async fn fetch_all(
+    inner: &Arc<RemoteCacheInner>,
+    incoming: &Arc<Incoming>,
+    items: &Arc<[ParcelItem]>,
+    missing: &[usize],
+    twins: &HashMap<Digest, PathBuf>,
+    progress: &Arc<Progress>,
+) -> Result<(), RemoteCacheError> {
+    let mut coming: JoinSet<Result<(), RemoteCacheError>> = JoinSet::new();
+    for at in missing.iter().copied() {
+        let item = items[at].clone();
+        let Some(digest) = item.digest else { continue };
+        let (incoming, inner, progress) = (Arc::clone(incoming), Arc::clone(inner), Arc::clone(progress));
+        if let Some(twin) = twins.get(&digest).cloned() {
+            coming.spawn(async move {
+                let size = item.size;
+                here(move || incoming.copy(&item, &twin)).await??;
+                progress.more(size);
+                Ok(())
+            });
+        } else if item.size <= PART {
+            let lane = lane(&inner).await?;
+            coming.spawn(async move {
+                small(&inner, &incoming, item, digest, &progress).await?;
+                drop(lane);
+                Ok(())
+            });
+        } else {
+            large(&inner, &incoming, &item, digest, &progress, &mut coming).await?;
+        }
+        // The first thing that goes wrong ends all of it.
+        while let Some(one) = coming.try_join_next() {
+            one.map_err(broken)??;
+        }
+    }
+    while let Some(one) = coming.join_next().await {
+        one.map_err(broken)??;
+    }
+    for at in missing {
+        incoming.forget_parts(&items[*at])?;
+    }
+    Ok(())
+}
+
+/// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
+async fn small(
+    inner: &RemoteCacheInner,
+    incoming: &Arc<Incoming>,
+    item: ParcelItem,
+    digest: Digest,
+    progress: &Progress,
+) -> Result<(), RemoteCacheError> {
+    let object = blob(&digest);
+    let gone =
+        || RemoteCacheError::Damaged { object: object.clone(), why: "is gone, although a record names it".to_owned() };
+    let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
+    progress.more(bytes.len() as u64);
+    let incoming = Arc::clone(incoming);
+    here(move || incoming.put(&item, &bytes)).await??;
+    Ok(())
+}
+
+/// Parts beside each other, those that are here already left out.
+async fn large(
+    inner: &Arc<RemoteCacheInner>,
+    incoming: &Arc<Incoming>,
+    item: &ParcelItem,
+    digest: Digest,
+    progress: &Arc<Progress>,
+    coming: &mut JoinSet<Result<(), RemoteCacheError>>,
+) -> Result<(), RemoteCacheError> {
+    let parts = Arc::new(incoming.parts(item)?);
+    let object: Arc<str> = blob(&digest).into();
+    let mut offset = 0;
+    while offset < item.size {
+        let range = offset..(offset + PART).min(item.size);
+        offset = range.end;
+        if parts.has(range.start) {
+            progress.more(range.end - range.start);
+            continue;
+        }
+        let lane = lane(inner).await?;
+        let (inner, parts, object, progress) =
+            (Arc::clone(inner), Arc::clone(&parts), Arc::clone(&object), Arc::clone(progress));
+        coming.spawn(async move {
+            let bytes = inner.bucket.get_range(&object, range.clone()).await?;
+            if bytes.len() as u64 != range.end - range.start {
+                let why = "is shorter than its record says".to_owned();
+                return Err(RemoteCacheError::Damaged { object: object.to_string(), why });
+            }
+            progress.more(bytes.len() as u64);
+            here(move || parts.put(range.start, &bytes)).await??;
+            drop(lane);
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+async fn lane(inner: &RemoteCacheInner) -> Result<tokio::sync::OwnedSemaphorePermit, RemoteCacheError> {
+    Arc::clone(&inner.lanes).acquire_owned().await.map_err(|error| RemoteCacheError::Here(error.to_string()))
+}
+
+async fn here<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Result<T, RemoteCacheError> {
+    spawn_blocking(what).await.map_err(broken)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Here(format!("fetching did not come to its end: {error}"))
+}
+
+/// How much of an output has come.
+struct Progress {
+    inner: Arc<RemoteCacheInner>,
+    wanted: OutputRequest,
+    total: u64,
+    done: AtomicU64,
+    /// Hundredths of it that were reported.
+    told: AtomicU64,
+}
+
+impl Progress {
+    fn more(&self, bytes: u64) {
+        let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let hundredths = done * 100 / self.total.max(1);
+        if self.told.swap(hundredths, Ordering::Relaxed) == hundredths {
+            return;
+        }
+        (self.inner.emit)(Event::Progress {
+            task: self.wanted.task.clone(),
+            text: format!("{} from {}", size(done), self.inner.address),
+            done,
+            total: Some(self.total),
+        });
+    }
+}

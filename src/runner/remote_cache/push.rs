@@ -1,0 +1,305 @@
+//! From this project into the store: files first, the record last. A reader that finds a record finds every file that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+use walkdir::WalkDir;
+
+use super::bucket::{self, PART, blob};
+use super::cache::{Of, RemoteCacheInner};
+use super::error::RemoteCacheError;
+use super::machine::name;
+use super::record::SharedOutput;
+use super::scan::{Needles, ScanResult};
+use crate::event::Digest;
+use crate::runner::store::{ParcelItem, TaskRecord, leads_out};
+
+/// What became of an output that was to be shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// Bytes that were sent: those of files that were not there yet.
+    New { sent: u64 },
+    /// It was there before.
+    There,
+    /// It is of no use elsewhere, or must not leave: why.
+    Stays(String),
+}
+
+/// Why a file is not sent.
+enum Held {
+    Stays(String),
+    Trouble(RemoteCacheError),
+}
+
+impl<T: Into<RemoteCacheError>> From<T> for Held {
+    fn from(trouble: T) -> Self {
+        Self::Trouble(trouble.into())
+    }
+}
+
+/// Puts an output there. `again`: also where its record is there already, to mend what is wrong or gone.
+pub(super) async fn push(
+    inner: &Arc<RemoteCacheInner>,
+    record: &Arc<TaskRecord>,
+    again: bool,
+) -> Result<Pushed, RemoteCacheError> {
+    let Some(Of::Shareable { machine, needles }) = inner.of(&record.task) else {
+        return Ok(Pushed::Stays("its stage is not shared".to_owned()));
+    };
+    let object = bucket::record(&name(&record.key, machine));
+    let is_damaged = inner.is_damaged(&object);
+    let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
+    let mends = again || names_damage(inner, record);
+    if is_there && !mends {
+        return Ok(Pushed::There);
+    }
+    let (shelf, of) = (Arc::clone(&inner.shelf), Arc::clone(record));
+    let items = spawn_blocking(move || shelf.items(&of)).await.map_err(broken)??;
+    let folder = inner.shelf.folder(record);
+    if let Some(why) = unfit_for_others(&folder, &items) {
+        return Ok(Pushed::Stays(why));
+    }
+    let Some(fields) = record.key_fields() else {
+        return Ok(Pushed::Stays("its record here cannot be read".to_owned()));
+    };
+    let shared = SharedOutput::new(record, fields, machine.clone(), items);
+    let bytes = shared.seal().map_err(|error| RemoteCacheError::Here(error.to_string()))?;
+    let files = unique(&shared.items);
+    let mut there: Vec<(String, Digest)> = Vec::new();
+    let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
+        Ok(sent) => sent,
+        Err(Held::Stays(why)) => return Ok(Pushed::Stays(why)),
+        Err(Held::Trouble(trouble)) => return Err(trouble),
+    };
+    let created = if is_damaged || (is_there && mends) {
+        inner.bucket.put(&object, bytes).await?;
+        true
+    } else {
+        inner.bucket.create(&object, bytes).await?
+    };
+    super::cache::lock(&inner.damaged).remove(&object);
+    // A garbage collection may have removed unreferenced files while this record was on its way.
+    for (object, digest) in there {
+        if inner.bucket.size(&object).await?.is_none()
+            && let Some((path, size)) = files.get(&digest)
+            && let Err(Held::Trouble(trouble)) = send_file(inner, &folder.join(path), digest, *size, needles).await
+        {
+            return Err(trouble);
+        }
+    }
+    Ok(if created { Pushed::New { sent } } else { Pushed::There })
+}
+
+/// One of its files was found to be damaged in the store.
+fn names_damage(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
+    let damaged = super::cache::lock(&inner.damaged).clone();
+    !damaged.is_empty()
+        && inner.shelf.items(record).is_ok_and(|items| {
+            items
+                .iter()
+                .filter(|item| item.is_file())
+                .any(|item| item.digest.is_some_and(|d| damaged.contains(&blob(&d))))
+        })
+}
+
+fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
+    if let Some(why) = items.iter().find_map(leads_out) {
+        return Some(why);
+    }
+    // What is in `.git` is no part of an output's digest, so its completeness could not be checked.
+    let git = WalkDir::new(folder).into_iter().flatten().find(|item| item.file_name() == ".git")?;
+    let path = git.path().strip_prefix(folder).unwrap_or(git.path());
+    Some(format!("{} is in it, and is no part of what is compared", path.display()))
+}
+
+/// Each content once: digest → path and size.
+fn unique(items: &[ParcelItem]) -> BTreeMap<Digest, (PathBuf, u64)> {
+    let files = items.iter().filter(|item| item.is_file());
+    files.filter_map(|item| Some((item.digest?, (item.path.clone(), item.size)))).collect()
+}
+
+/// Sends what is not there. Small ones first: they are what holds paths.
+async fn send_files(
+    inner: &Arc<RemoteCacheInner>,
+    folder: &Path,
+    files: &BTreeMap<Digest, (PathBuf, u64)>,
+    needles: &Arc<Needles>,
+    again: bool,
+    there: &mut Vec<(String, Digest)>,
+) -> Result<u64, Held> {
+    let order: BTreeSet<(u64, Digest)> = files.iter().map(|(digest, (_, size))| (*size, *digest)).collect();
+    let mut sending: JoinSet<Result<(Digest, Option<u64>), Held>> = JoinSet::new();
+    let mut sent = 0;
+    let mut settle = |done: Result<Result<(Digest, Option<u64>), Held>, tokio::task::JoinError>| {
+        match done.map_err(broken)?? {
+            (_, Some(bytes)) => sent += bytes,
+            (digest, None) => there.push((blob(&digest), digest)),
+        }
+        Ok::<(), Held>(())
+    };
+    for (size, digest) in order {
+        let lane = Arc::clone(&inner.lanes).acquire_owned().await.map_err(|e| RemoteCacheError::Here(e.to_string()))?;
+        let (inner, needles, path) = (Arc::clone(inner), Arc::clone(needles), folder.join(&files[&digest].0));
+        sending.spawn(async move {
+            let bytes = if is_good(&inner, digest, size, again).await? {
+                None
+            } else {
+                send_file(&inner, &path, digest, size, &needles).await?;
+                Some(size)
+            };
+            drop(lane);
+            Ok((digest, bytes))
+        });
+        while let Some(done) = sending.try_join_next() {
+            settle(done)?;
+        }
+    }
+    while let Some(done) = sending.join_next().await {
+        settle(done)?;
+    }
+    Ok(sent)
+}
+
+/// Whether a blob is there as it must be; `examine` reads it.
+async fn is_good(inner: &RemoteCacheInner, digest: Digest, size: u64, examine: bool) -> Result<bool, RemoteCacheError> {
+    let object = blob(&digest);
+    if inner.is_damaged(&object) || inner.bucket.size(&object).await? != Some(size) {
+        return Ok(false);
+    }
+    Ok(!examine || examined(inner, &object, digest, size).await?)
+}
+
+/// Whether an object's bytes are those of its digest.
+pub(super) async fn examined(
+    inner: &RemoteCacheInner,
+    object: &str,
+    digest: Digest,
+    size: u64,
+) -> Result<bool, RemoteCacheError> {
+    let mut hasher = blake3::Hasher::new();
+    let mut offset = 0;
+    while offset < size {
+        let end = (offset + PART).min(size);
+        let bytes = inner.bucket.get_range(object, offset..end).await?;
+        if bytes.len() as u64 != end - offset {
+            return Ok(false);
+        }
+        hasher.update(&bytes);
+        offset = end;
+    }
+    Ok(hasher.finalize().as_bytes() == digest.bytes())
+}
+
+async fn send_file(
+    inner: &RemoteCacheInner,
+    path: &Path,
+    digest: Digest,
+    size: u64,
+    needles: &Arc<Needles>,
+) -> Result<(), Held> {
+    let object = blob(&digest);
+    let mut pieces = read(path.to_owned(), digest, Arc::clone(needles));
+    if size <= PART {
+        // Of a small file nothing is sent before all of it was looked at.
+        let bytes = match (pieces.recv().await, pieces.recv().await) {
+            (Some(Piece::Bytes(bytes)), Some(Piece::End)) => bytes,
+            (Some(Piece::End), _) => Bytes::new(),
+            (Some(Piece::Held(held)), _) | (_, Some(Piece::Held(held))) => return Err(held),
+            _ => return Err(changed(path)),
+        };
+        inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        inner.bucket.put(&object, bytes).await?;
+    } else {
+        let _turn = inner.large.acquire().await.map_err(|error| RemoteCacheError::Here(error.to_string()))?;
+        let mut upload = inner.bucket.upload(&object).await?;
+        loop {
+            let held = match pieces.recv().await {
+                Some(Piece::Bytes(bytes)) => {
+                    let size = bytes.len() as u64;
+                    match upload.part(bytes).await {
+                        Ok(()) => {
+                            inner.sent_bytes.fetch_add(size, Ordering::Relaxed);
+                            continue;
+                        }
+                        Err(trouble) => Held::Trouble(trouble),
+                    }
+                }
+                Some(Piece::End) => break,
+                Some(Piece::Held(held)) => held,
+                None => changed(path),
+            };
+            upload.abort().await;
+            return Err(held);
+        }
+        upload.finish().await?;
+    }
+    super::cache::lock(&inner.damaged).remove(&object);
+    Ok(())
+}
+
+fn changed(path: &Path) -> Held {
+    Held::Trouble(RemoteCacheError::Here(format!("{} was changed after it was made; it is not shared", path.display())))
+}
+
+enum Piece {
+    Bytes(Bytes),
+    /// All of it was read, and matches its digest.
+    End,
+    Held(Held),
+}
+
+/// Reads a file on a thread of its own, ahead of the sender; hashes it, and looks for what must not leave.
+fn read(path: PathBuf, digest: Digest, needles: Arc<Needles>) -> mpsc::Receiver<Piece> {
+    let (send, receive) = mpsc::channel(2);
+    spawn_blocking(move || {
+        let ended = match read_through(&path, &digest, &needles, &send) {
+            Ok(Some(found)) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                Piece::Held(Held::Stays(format!("{name} {}", found.why())))
+            }
+            Ok(None) => Piece::End,
+            Err(held) => Piece::Held(held),
+        };
+        let _ = send.blocking_send(ended);
+    });
+    receive
+}
+
+fn read_through(
+    path: &Path,
+    digest: &Digest,
+    needles: &Needles,
+    send: &mpsc::Sender<Piece>,
+) -> Result<Option<ScanResult>, Held> {
+    let unreadable = |error: std::io::Error| RemoteCacheError::Here(format!("{}: {error}", path.display()));
+    let mut file = File::open(path).map_err(unreadable)?;
+    let room = file.metadata().map_err(unreadable)?.len().min(PART) as usize;
+    let (mut hasher, mut scanner) = (blake3::Hasher::new(), needles.scanner());
+    loop {
+        let mut bytes = Vec::with_capacity(room);
+        std::io::Read::by_ref(&mut file).take(PART).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.is_empty() {
+            break;
+        }
+        hasher.update_rayon(&bytes);
+        if let Some(found) = scanner.feed(&bytes) {
+            return Ok(Some(found));
+        }
+        if send.blocking_send(Piece::Bytes(bytes.into())).is_err() {
+            return Ok(None);
+        }
+    }
+    if hasher.finalize().as_bytes() == digest.bytes() { Ok(None) } else { Err(changed(path)) }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Here(format!("sending did not come to its end: {error}"))
+}

@@ -1,0 +1,242 @@
+//! A folder's digest and the list of what is in it.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::durable::{At as _, PathError};
+use super::stamp::{EntryKind, FileStamp};
+use crate::event::{Digest, Hasher};
+
+/// One thing in an output folder. The folder itself is the entry with an empty path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputEntry {
+    /// Relative to the output folder.
+    #[serde(with = "any_bytes")]
+    pub path: PathBuf,
+    pub stamp: FileStamp,
+    /// Of a file's bytes or a link's target; absent for folders.
+    #[serde(default)]
+    pub digest: Option<Digest>,
+}
+
+/// A path as a text, whatever its bytes: `\\` for a backslash, `\xff` for a byte that is no part of a character.
+pub(super) mod any_bytes {
+    use std::ffi::OsString;
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(in crate::runner::store) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) if !text.contains('\\') => to.serialize_str(text),
+            _ => to.serialize_str(&escaped(path)),
+        }
+    }
+
+    fn escaped(path: &Path) -> String {
+        let mut text = String::new();
+        for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+            text.push_str(&chunk.valid().replace('\\', "\\\\"));
+            for byte in chunk.invalid() {
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+        text
+    }
+
+    pub(in crate::runner::store) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(from)?;
+        if !text.contains('\\') {
+            return Ok(text.into());
+        }
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut parts = text.split('\\');
+        bytes.extend(parts.next().unwrap_or_default().bytes());
+        while let Some(part) = parts.next() {
+            let byte = part.strip_prefix('x').and_then(|rest| rest.get(..2));
+            if let Some(byte) = byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                bytes.push(byte);
+                bytes.extend(&part.as_bytes()[3..]);
+            } else {
+                // Two backslashes are one, and what follows them is plain.
+                bytes.push(b'\\');
+                bytes.extend(parts.next().unwrap_or_default().bytes());
+            }
+        }
+        Ok(OsString::from_vec(bytes).into())
+    }
+}
+
+/// A folder as it was when it was hashed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sealed {
+    /// Over names, kinds and contents in sorted order; not over times.
+    pub digest: Digest,
+    pub entries: Vec<OutputEntry>,
+}
+
+/// What is in a folder, not yet hashed.
+#[derive(Debug)]
+pub struct ListedFolder {
+    folder: PathBuf,
+    entries: Vec<OutputEntry>,
+}
+
+/// Lists everything in `folder`. Links are taken as they are, not followed. `.git` is left out: two clones of one
+/// revision hold the same files and different indexes, logs and packs, and `git status` rewrites the index.
+pub fn list_folder(folder: &Path) -> Result<ListedFolder, PathError> {
+    let mut entries = Vec::new();
+    list(folder, Path::new(""), &mut entries)?;
+    Ok(ListedFolder { folder: folder.to_owned(), entries })
+}
+
+impl ListedFolder {
+    /// Hashing it takes so long that it should not be done on the way.
+    pub fn is_large(&self) -> bool {
+        let bytes: u64 = self.entries.iter().map(|entry| entry.stamp.size).sum();
+        bytes > 4 << 20 || self.entries.len() > 256
+    }
+
+    /// Hashes names, kinds and contents.
+    pub fn seal(self) -> Result<Sealed, PathError> {
+        let Self { folder, mut entries } = self;
+        let mut h = Hasher::new();
+        for entry in &mut entries {
+            let path = folder.join(&entry.path);
+            entry.digest = match entry.stamp.kind {
+                EntryKind::Folder => None,
+                EntryKind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
+                _ => {
+                    let (digest, stamp) = hash_file(&path)?;
+                    entry.stamp = stamp;
+                    Some(digest)
+                }
+            };
+            h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
+            h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
+        }
+        Ok(Sealed { digest: h.finish(), entries })
+    }
+}
+
+/// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.
+fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathError> {
+    let folder = root.join(at);
+    into.push(OutputEntry { path: at.to_owned(), stamp: FileStamp::of(&folder).at("look at", &folder)?, digest: None });
+    let mut names = Vec::new();
+    for item in fs::read_dir(&folder).at("list", &folder)? {
+        let name = item.at("list", &folder)?.file_name();
+        if name != ".git" {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    for name in names {
+        let relative = at.join(&name);
+        let path = root.join(&relative);
+        let stamp = FileStamp::of(&path).at("look at", &path)?;
+        match stamp.kind {
+            EntryKind::Folder => list(root, &relative, into)?,
+            EntryKind::Other => {
+                return Err(std::io::Error::other("it is a socket, a pipe or a device")).at("keep", &path);
+            }
+            _ => into.push(OutputEntry { path: relative, stamp, digest: None }),
+        }
+    }
+    Ok(())
+}
+
+/// The digest of a file's bytes, and its stamp from before they were read.
+pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
+    /// From here on mapping the file and hashing on all cores pays.
+    const LARGE: u64 = 1 << 20;
+    let mut file = File::open(path).at("open", path)?;
+    let stamp = FileStamp::of_open(&file).at("look at", path)?;
+    let digest = if stamp.size >= LARGE {
+        drop(file);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_mmap_rayon(path).at("read", path)?;
+        Digest::from_bytes(*hasher.finalize().as_bytes())
+    } else {
+        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
+        file.read_to_end(&mut bytes).at("read", path)?;
+        Digest::of(&bytes)
+    };
+    Ok((digest, stamp))
+}
+
+/// What happened to a folder since it was sealed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Since {
+    Same,
+    /// Same content, other times: the entries as they are now.
+    Touched(Vec<OutputEntry>),
+    /// As text, with the file.
+    Changed(String),
+}
+
+/// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
+pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> Since {
+    let mut suspicious = distrust;
+    for entry in entries {
+        match FileStamp::of(&folder.join(&entry.path)) {
+            Ok(stamp) if stamp == entry.stamp => {}
+            Ok(_) => {
+                suspicious = true;
+                break;
+            }
+            Err(_) if entry.path.as_os_str().is_empty() => return Since::Changed("its output is gone".to_owned()),
+            Err(_) => return Since::Changed(format!("{} is gone from its output", entry.path.display())),
+        }
+    }
+    if !suspicious {
+        return Since::Same;
+    }
+    let now = match list_folder(folder).and_then(ListedFolder::seal) {
+        Ok(now) => now.entries,
+        Err(e) => return Since::Changed(format!("its output cannot be read: {e}")),
+    };
+    for (old, new) in entries.iter().zip(&now) {
+        if old.path != new.path {
+            let (name, what) =
+                if old.path < new.path { (&old.path, "is gone from") } else { (&new.path, "was added to") };
+            return Since::Changed(format!("{} {what} its output", name.display()));
+        }
+        if old.digest != new.digest || old.stamp.kind != new.stamp.kind {
+            return Since::Changed(format!("{} in its output was changed after it was made", old.path.display()));
+        }
+    }
+    match (entries.get(now.len()), now.get(entries.len())) {
+        (Some(old), _) => Since::Changed(format!("{} is gone from its output", old.path.display())),
+        (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
+        (None, None) => Since::Touched(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_path_is_read_back_as_it_was(bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12)) {
+            let path = PathBuf::from(OsStr::from_bytes(&bytes));
+            let stamp = FileStamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: EntryKind::File };
+            let entry = OutputEntry { path, stamp, digest: None };
+            let json = serde_json::to_string(&entry).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<OutputEntry>(&json).unwrap(), &entry);
+            let packed = postcard::to_stdvec(&entry).unwrap();
+            prop_assert_eq!(&postcard::from_bytes::<OutputEntry>(&packed).unwrap(), &entry);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `compare:` — results of other stages beside each other, as ratios: a table, the same for programs, and a page.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::task_context::TaskContext;
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::{RequestRecord, repeat_folders};
+use crate::interop::metrics::MeasuredRun;
+use crate::interop::metrics::RequestTrace;
+use crate::manifest::model::CompareResults;
+use crate::report::Styler;
+use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet};
+
+pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
+    let columns: Vec<String> = compare.results.keys().cloned().collect();
+    let told = read(context, compare)?;
+    let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
+    for (index, row) in told.iter().enumerate() {
+        let sets = columns.iter().zip(row).map(|(column, runs)| {
+            RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
+                .map_err(|why| Failure::new(FailureKind::Refused, why))
+        });
+        let sets = sets.collect::<Result<Vec<_>, _>>()?;
+        let first = row.first().and_then(|runs| runs.first()).map_or(&Value::Null, |told| &told.result);
+        let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
+        let rules = CompareRules { force: compare.force, ..CompareRules::default() };
+        ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
+    }
+    let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
+    for row in &compare.published {
+        let first = ratios.base.clone();
+        let Some(base) = row.values.get(&first).copied() else { continue };
+        for (column, other) in row.values.iter().filter(|(column, _)| **column != first) {
+            ratios.published(&row.row, base, column, *other, metric, &row.source);
+        }
+    }
+    let text = ratios.text(Styler::OFF);
+    for line in text.lines() {
+        context.lease.notice(line.to_owned());
+    }
+    let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
+    let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    for (name, text) in
+        [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
+    {
+        let path = context.lease.out.join(name);
+        fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
+    }
+    Ok(Done { headline: ratios.headline(), ..Done::default() })
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::Files, format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// Row by row, in the order of the columns, the runs of each result.
+fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<MeasuredRun>>>, Failure> {
+    let rows = compare.results.values().map(|paths| paths.all().len()).max().unwrap_or_default();
+    let counts: Vec<String> =
+        compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
+    if compare.results.values().any(|paths| paths.all().len() != rows) {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            format!("the columns have not the same rows: {}", counts.join(", ")),
+        )
+        .hint("`stages.NAME.outs` of stages with the same `foreach`"));
+    }
+    (0..rows)
+        .map(|row| {
+            let row = compare.results.iter().map(|(name, paths)| runs(name, &context.path(&paths.all()[row])));
+            row.collect::<Result<Vec<_>, _>>()
+        })
+        .collect()
+}
+
+/// The runs of one result: itself, or its repeats.
+fn runs(name: &str, folder: &Path) -> Result<Vec<MeasuredRun>, Failure> {
+    let repeats = repeat_folders(folder);
+    if repeats.is_empty() {
+        return Ok(vec![told(name, folder)?]);
+    }
+    (1..).zip(repeats).map(|(number, folder)| told(&format!("{name}, run {number}"), &folder)).collect()
+}
+
+/// A result with its requests, where they were kept.
+fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
+    let path = folder.join("result.json");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
+    })?;
+    let result: Value = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;
+    let path = folder.join("requests.jsonl");
+    let mut seen = Vec::new();
+    if path.is_file() {
+        let file = fs::File::open(&path).map_err(|error| cannot("read", &path, &error))?;
+        for (n, line) in BufReader::new(file).lines().enumerate() {
+            let line = line.map_err(|error| cannot("read", &path, &error))?;
+            let record: RequestRecord = serde_json::from_str(&line).map_err(|error| {
+                Failure::new(FailureKind::Files, format!("{}, line {}: {error}", path.display(), n + 1))
+            })?;
+            seen.push(RequestTrace::from(&record));
+        }
+    }
+    Ok(MeasuredRun { name: name.to_owned(), result, seen })
+}
+
+/// `server`, `offline`, …; the number of an unknown scenario.
+fn scenario(result: &Value, index: usize) -> String {
+    let asked = result.pointer("/asked/scenario");
+    let name = asked.and_then(|asked| match asked {
+        Value::String(name) => Some(name.clone()),
+        Value::Object(one) => one.keys().next().cloned(),
+        _ => None,
+    });
+    let loadgen = result.pointer("/loadgen/scenario").and_then(Value::as_str).map(str::to_lowercase);
+    loadgen.or(name).unwrap_or_else(|| format!("row {}", index + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_called_by_the_scenario_that_was_measured() {
+        let named = |result: &Value| scenario(result, 0);
+        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": "offline" } })), "offline");
+        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": { "server": { "rate": 1 } } } })), "server");
+        let loadgen = serde_json::json!({ "asked": { "scenario": { "outside": "at_times" } }, "loadgen": { "scenario": "Interactive" } });
+        assert_eq!((named(&loadgen), named(&Value::Null)), ("interactive".to_owned(), "row 1".to_owned()));
+    }
+}

@@ -1,0 +1,292 @@
+//! `container:` — the place that a task's commands run in. The commands themselves do not know of it.
+//!
+//! Inside a command finds the project and the inputs read-only and its output folder writable, all at their own paths; the
+//! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
+//! their names, so that no process list shows a value. It runs as the user of this program, so that this user owns the files it
+//! writes.
+
+mod exit_meaning;
+mod images;
+mod run;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{getgid, getuid};
+
+use crate::event::{ExternalResource, Failure, FailureKind};
+use crate::exec::container::{self, Container, ContainerEngine, ContainerGpus, Sees};
+use crate::exec::process::ProcessCommand;
+use crate::manifest::model;
+use crate::plan::Task;
+use crate::runner::Lease;
+pub use exit_meaning::{inside, meaning};
+pub use images::{FoundImage, Images, engine, engine_trouble, look, look_for_image, no_program};
+pub use run::{NotRun, obey, run};
+
+/// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
+const STOP_AFTER: u32 = 5;
+/// Variables that docker, podman and the others obey themselves. A stage's value of such a name is for inside only.
+const STEERS: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LD_*",
+    "XDG_*",
+    "DOCKER_*",
+    "BUILDKIT_*",
+    "CONTAINER*",
+    "REGISTRY_*",
+    "ENROOT_*",
+    "APPTAINER*",
+    "SINGULARITY*",
+];
+/// Inside GPUs are counted from 0, so the host's numbers would be wrong there.
+const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The container of one task, its image found.
+#[derive(Debug)]
+pub struct TaskContainer {
+    container: Container,
+    /// Whether the user chose the container's name: then it may be taken.
+    is_named: bool,
+    state: PathBuf,
+    count: AtomicU32,
+}
+
+/// A command as a container program takes it.
+pub struct WrappedCommand {
+    pub command: ProcessCommand,
+    /// Docker and podman: what must be removed by its name.
+    pub outliving: Option<ExternalResource>,
+}
+
+impl TaskContainer {
+    /// The place of a lease, if it has one. Looks up the image.
+    ///
+    /// # Errors
+    /// The program or the image is not there, or the image is another than the one that the task's key names.
+    pub async fn of(lease: &Lease, mark: &str, images: &Arc<Images>) -> Result<Option<Self>, Failure> {
+        let Some(written) = written(lease.assignment.container.as_deref())? else { return Ok(None) };
+        let mut container = of_model(&written, &name(mark));
+        if container.engine.is_detached() {
+            let is_literal = lease.task.container.as_ref().is_none_or(|text| !text.contains('⟦'));
+            let (program, image) = (container.program().to_owned(), container.image.clone());
+            let images = Arc::clone(images);
+            let found = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
+            // From here on by its id: the image under the name may be replaced meanwhile.
+            container.image = found.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
+        }
+        let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
+        Ok(Some(Self { container, is_named: written.name.is_some(), state, count: AtomicU32::new(0) }))
+    }
+
+    /// The image's id; a file or a name where there are no ids.
+    pub fn image(&self) -> &str {
+        &self.container.image
+    }
+
+    pub const fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// A command of the lease, to be run inside.
+    ///
+    /// # Errors
+    /// What the engine cannot do, a path that cannot be mounted.
+    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<WrappedCommand, Failure> {
+        self.wrap_with(lease, command, &lease.gpus)
+    }
+
+    /// The same with some of the lease's GPUs only.
+    ///
+    /// # Errors
+    /// What the engine cannot do, a path that cannot be mounted.
+    pub fn wrap_with(&self, lease: &Lease, command: &ProcessCommand, gpus: &[u32]) -> Result<WrappedCommand, Failure> {
+        let wrong = container::contradictions(&self.container);
+        if !wrong.is_empty() {
+            let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
+            return Err(Failure::new(FailureKind::Refused, what));
+        }
+        let mut container = self.container.clone();
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        if before > 0 {
+            container.name = format!("{}-{before}", container.name);
+        }
+        if container.user.is_none() {
+            container.user = user(container.engine);
+        }
+        let mut sees = Sees {
+            mounts: mounts(lease, &self.state)?,
+            gpus: gpus.to_vec(),
+            dir: Some(command.dir.display().to_string()),
+            stop_after: STOP_AFTER,
+            ..Sees::default()
+        };
+        let mut own: Vec<(String, Option<OsString>)> = Vec::new();
+        for (name, value) in last_of_each(&command.env) {
+            let Some(value) = value.as_ref().filter(|_| name != DEVICES) else { continue };
+            if steers(name) {
+                sees.set.push((name.clone(), value.to_string_lossy().into_owned()));
+            } else {
+                sees.pass.push(name.clone());
+                own.push((name.clone(), Some(value.clone())));
+            }
+        }
+        let secrets = lease.task.secrets.iter().filter(|name| std::env::var_os(name).is_some());
+        sees.pass.extend(secrets.cloned());
+        if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container)
+        {
+            // That user id is unknown inside, and it does not own `/`.
+            sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
+        }
+        let words = container::words(&container, &sees);
+        own.extend(
+            words
+                .env
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| (name, Some(value.into()))),
+        );
+        own.push((DEVICES.to_owned(), None));
+        let outliving = container.engine.is_detached().then(|| ExternalResource::Container {
+            program: container.program().to_owned(),
+            name: container.safe_name(),
+        });
+        let argv = words.argv.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
+        Ok(WrappedCommand { command: ProcessCommand { argv, env: own, ..command.clone() }, outliving })
+    }
+}
+
+/// A name that nothing else has.
+pub fn name(mark: &str) -> String {
+    format!("regatta-{}", mark.replace('/', "_"))
+}
+
+/// From the manifest's settings. `name` is the container's unless the manifest sets one.
+pub fn of_model(written: &model::Container, name: &str) -> Container {
+    Container {
+        engine: match engine(written.engine, &written.image) {
+            model::ContainerEngine::Docker => ContainerEngine::Docker,
+            model::ContainerEngine::Podman => ContainerEngine::Podman,
+            model::ContainerEngine::Enroot => ContainerEngine::Enroot,
+            model::ContainerEngine::Apptainer => ContainerEngine::Apptainer,
+        },
+        image: written.image.clone(),
+        program: written.program.clone(),
+        mounts: written.mounts.clone(),
+        shm_size: written.shm_size.clone(),
+        ulimits: written.ulimits.as_ref().map(|all| all.iter().map(|(name, limit)| (name.clone(), *limit)).collect()),
+        gpus: match written.gpus {
+            model::ContainerGpus::Leased => ContainerGpus::Leased,
+            model::ContainerGpus::All => ContainerGpus::All,
+            model::ContainerGpus::None => ContainerGpus::None,
+        },
+        network: written.network.clone(),
+        user: written.user.clone(),
+        env: written.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        name: written.name.clone().unwrap_or_else(|| name.to_owned()),
+        args: written.args.clone(),
+    }
+}
+
+/// Where a planned task's programs will run; references are still symbolic.
+pub fn place_of(task: &Task) -> Option<Container> {
+    let written = written(task.container.as_deref()).ok()??;
+    Some(of_model(&written, ""))
+}
+
+/// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
+pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
+    // What a node has under that name is not known here.
+    if task.host.is_some() {
+        return None;
+    }
+    let container = place_of(task)?;
+    // An image that a stage made is in the key by that stage's output.
+    if container.image.contains('⟦') {
+        return None;
+    }
+    let id = container.engine.is_detached().then(|| images.first_seen(container.program(), &container.image))?;
+    Some(("image".to_owned(), id.unwrap_or_else(|| "not on this machine".to_owned())))
+}
+
+fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
+    text.map(serde_json::from_str).transpose().map_err(|error| {
+        Failure::new(FailureKind::Refused, format!("its container cannot be read: {error}"))
+            .hint("this is a mistake in Regatta, not in the manifest")
+    })
+}
+
+/// The id of an image, which must be the one that the task's key was made with.
+fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result<String, Failure> {
+    let seen = look(program, image)?;
+    if is_literal && images.first_seen(program, image).as_ref() != Some(&seen.id) {
+        images.now_seen(program, image, &seen.id);
+        let what = format!("the image {image} is another one than when this run looked at it first");
+        return Err(Failure::new(FailureKind::InputChanged, what));
+    }
+    Ok(seen.id)
+}
+
+/// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
+fn user(engine: ContainerEngine) -> Option<String> {
+    match engine {
+        ContainerEngine::Docker => Some(format!("{}:{}", getuid().as_raw(), getgid().as_raw())),
+        ContainerEngine::Podman => Some("0:0".to_owned()),
+        ContainerEngine::Enroot | ContainerEngine::Apptainer => None,
+    }
+}
+
+/// The project, what lies outside of it, and the output folder, each at its own path.
+fn mounts(lease: &Lease, state: &Path) -> Result<Vec<String>, Failure> {
+    let mut read: Vec<&Path> = vec![&lease.project];
+    if !state.starts_with(&lease.project) {
+        read.push(state);
+    }
+    for paths in lease.assignment.inputs.values() {
+        // Of many files the folders are mounted.
+        let many = paths.len() > 1;
+        for path in paths {
+            let path = if many { path.parent().unwrap_or(path) } else { path.as_path() };
+            if !read.iter().any(|known| path.starts_with(known)) {
+                read.push(path);
+            }
+        }
+    }
+    let mut mounts = Vec::with_capacity(read.len() + 1);
+    for (path, kind) in read.into_iter().map(|path| (path, ":ro")).chain([(lease.out.as_path(), "")]) {
+        let text = path.display().to_string();
+        if text.contains(':') {
+            let what = format!("{text} cannot be mounted into a container: its name has a colon");
+            return Err(Failure::new(FailureKind::Refused, what));
+        }
+        mounts.push(format!("{text}:{text}{kind}"));
+    }
+    Ok(mounts)
+}
+
+fn steers(name: &str) -> bool {
+    STEERS.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *pattern,
+    })
+}
+
+fn is_unset(name: &str, sees: &Sees, container: &Container) -> bool {
+    !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
+}
+
+/// Later ones win, in the order in which the names first came.
+fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsString>)> {
+    let mut last: Vec<(&String, &Option<OsString>)> = Vec::with_capacity(env.len());
+    for (name, value) in env {
+        match last.iter_mut().find(|(known, _)| *known == name) {
+            Some(entry) => entry.1 = value,
+            None => last.push((name, value)),
+        }
+    }
+    last
+}

@@ -1,0 +1,121 @@
+//! Runs a command in a container to its end, and leaves no container behind: it is registered before it can exist, stopped
+//! by its name, and removed by its name, regardless of how the program that started it ended.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{STOP_AFTER, TaskContainer, WrappedCommand};
+use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop};
+use crate::exec::process::{self, How, ProcessCommand, ProcessExit, Running, SpawnError};
+use crate::runner::Lease;
+
+/// How long a container program may take for one command beyond the wait that it was given.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From TERM to KILL of that program itself, once its container is gone.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Why it could not be run.
+pub enum NotRun {
+    Spawn(SpawnError),
+    Refused(Failure),
+}
+
+/// Runs it. `ProcessExit::how` is the end of the command inside, as the container program passes it on.
+pub async fn run(
+    lease: &Lease,
+    place: &TaskContainer,
+    command: &ProcessCommand,
+    argv: &mut Vec<OsString>,
+) -> Result<ProcessExit, NotRun> {
+    let WrappedCommand { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
+    argv.clone_from(&command.argv);
+    let stop = &lease.stop;
+    if stop.is_asked() {
+        return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+    }
+    if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &outliving) {
+        refuse_taken(program, name, &command).await.map_err(NotRun::Refused)?;
+    }
+    let task = &lease.task.id;
+    if let Some(outliving) = outliving.clone() {
+        (lease.emit)(Event::OutlivingStarted { task: task.clone(), outliving });
+    }
+    let ran = to_its_end(lease, &command, outliving.as_ref(), stop).await;
+    if let Some(outliving) = outliving {
+        (lease.emit)(Event::OutlivingRemoved { task: task.clone(), outliving });
+    }
+    ran.map_err(NotRun::Spawn)
+}
+
+async fn to_its_end(
+    lease: &Lease,
+    command: &ProcessCommand,
+    outliving: Option<&ExternalResource>,
+    stop: &Stop,
+) -> Result<ProcessExit, SpawnError> {
+    let mut running = Running::start(command.clone())?;
+    let pgid = running.pgid();
+    (lease.emit)(Event::ProcessStarted { task: lease.task.id.clone(), pgid });
+    let asked = tokio::select! {
+        biased;
+        _ = running.ended() => false,
+        () = stop.asked() => true,
+    };
+    let exit = if asked {
+        if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_now()) {
+            let seconds = STOP_AFTER.to_string();
+            let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
+            tokio::select! {
+                () = obey(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
+                () = stop.asked_now() => {}
+            }
+        }
+        remove(command, outliving).await;
+        let grace = if outliving.is_some() { SHORT } else { command.grace };
+        ProcessExit { how: How::Stopped, ..running.stop(grace, stop).await }
+    } else {
+        let exit = running.wait().await;
+        // A program that ended well has seen its container go.
+        if !exit.how.is_success() {
+            remove(command, outliving).await;
+        }
+        exit
+    };
+    (lease.emit)(Event::ProcessEnded { task: lease.task.id.clone(), pgid });
+    Ok(exit)
+}
+
+async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
+    for words in outliving.into_iter().flat_map(process::orders) {
+        obey(order, &words, PATIENCE).await;
+    }
+}
+
+/// Runs a container program with the surroundings of `order`. Its output is ignored: an error that there is nothing to stop is
+/// usually expected.
+pub async fn obey(order: &ProcessCommand, words: &[String], limit: Duration) {
+    let _ = tokio::time::timeout(limit, said(order, words)).await;
+}
+
+async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, SpawnError> {
+    let mut command = order.clone();
+    command.argv = words.iter().map(OsString::from).collect();
+    command.answer = None;
+    Path::new("/dev/null").clone_into(&mut command.log);
+    process::run(command, &Stop::new(), |_| {}).await
+}
+
+/// A container with a taken name would not start, and the existing one would be removed in its place.
+async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
+    let words = [program, "container", "inspect", name].map(str::to_owned);
+    match said(order, &words).await {
+        Ok(exit) if exit.how.is_success() => {
+            let what = format!("there is a container {name} already, which is not ours");
+            Err(Failure::new(FailureKind::System, what)
+                .hint(format!("`{program} rm -f {name}` removes it; or leave `container.name` out")))
+        }
+        // If it cannot be queried, the start fails too and reports it.
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,74 @@
+//! What servers are that a run does not start, as facts of a key: so that a result is kept only as long as they are the same.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::engines;
+use crate::event::Endpoint;
+use crate::harness::{self, Protocol, ServerIdentity};
+use crate::manifest::model::Action;
+use crate::manifest::targets;
+use crate::plan::{PlanReference, Task};
+use crate::stages::bench;
+use crate::stages::telemetry::is_here;
+
+/// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
+/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
+pub fn facts(task: &Task) -> BTreeMap<String, String> {
+    let endpoints = task.external();
+    if endpoints.is_empty() || !task.cache {
+        return BTreeMap::new();
+    }
+    let (protocol, model) = how(task, &endpoints).unwrap_or((Protocol::Kserve, String::new()));
+    // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
+    let asked = std::thread::scope(|scope| {
+        let asking = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+            Some(runtime.block_on(ask(&endpoints, &protocol, &model)))
+        };
+        scope.spawn(asking).join().ok().flatten()
+    });
+    asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be asked".to_owned())]))
+}
+
+/// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
+fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
+    let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+    let servers = servers.join("|");
+    let action = PlanReference::replace_in(&task.action, |reference| match reference {
+        PlanReference::Service(_) => Some(servers.clone()),
+        other => Some(other.token()),
+    })
+    .ok()?;
+    let Action::Bench(bench) = serde_json::from_str(&action).ok()? else { return None };
+    let targets = targets(&bench.target).ok()?;
+    let protocol = bench::protocol(&bench, &targets, std::path::Path::new("")).ok()?;
+    Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
+}
+
+async fn ask(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -> BTreeMap<String, String> {
+    let servers = harness::ask_identities(endpoints, protocol, model).await;
+    let mut facts = BTreeMap::new();
+    for (server, endpoint) in servers.iter().zip(endpoints) {
+        put(server, &mut facts);
+        if is_here(&endpoint.host).await
+            && let Some(engine) = engines::key_of(server)
+        {
+            facts.insert(format!("{} engine", server.address), engine);
+        }
+    }
+    facts
+}
+
+/// Texts as they are, other values as JSON.
+fn put(server: &ServerIdentity, facts: &mut BTreeMap<String, String>) {
+    let Ok(Value::Object(fields)) = serde_json::to_value(server) else { return };
+    for (name, value) in fields.into_iter().filter(|(name, _)| name != "address" && name != "host") {
+        let text = match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        facts.insert(format!("{} {}", server.address, name.replace('_', " ")), text);
+    }
+}

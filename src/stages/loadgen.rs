@@ -1,0 +1,226 @@
+//! `bench:` with `loadgen:` — one LoadGen test in a child process of this program.
+
+mod child;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub use child::run;
+
+use super::bench::{judged, silence};
+use super::mlperf::LIBRARY;
+use super::task_context::TaskContext;
+use super::{identity, scrape, search, telemetry};
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::harness::{self, BenchSpec, Measured, RunResult, Slo};
+use crate::manifest::model::{self, Bench, Loadgen};
+use crate::mlperf::conf::conf;
+use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, Moment};
+use crate::mlperf::log::Detail;
+use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
+use crate::plan::loadgen::ask;
+
+/// One test, or a search for the highest rate by many.
+pub async fn perform(
+    context: &TaskContext,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    spec: BenchSpec,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
+    if let Some(model::RateSearch { low, high, precision, .. }) = bench.search {
+        let bounds = harness::RateBounds { low, high, precision };
+        return Box::pin(search::loadgen::perform(context, bench, bounds, &spec, program)).await;
+    }
+    let out = &context.lease.out;
+    let result = Box::pin(once(context, bench, loadgen, spec, program, out)).await?;
+    judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict == Verdict::InvalidLoad) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    })
+}
+
+/// What to do about a run that LoadGen calls INVALID.
+fn hint(out: &Path) -> Option<String> {
+    let told = explain(&Detail::of(out).ok()?);
+    let advice = told.reasons.first().map(|reason| reason.advice.clone())?;
+    Some(told.next_qps.map_or_else(|| advice.clone(), |qps| format!("{advice}: `target_qps: {qps}` is a first guess")))
+}
+
+/// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
+pub async fn once(
+    context: &TaskContext,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    spec: BenchSpec,
+    program: Option<&Path>,
+    out: &Path,
+) -> Result<RunResult, Failure> {
+    let test = test(context, bench, loadgen, spec, out)?;
+    let spec = test.spec.clone();
+    let job = ChildJob::Test(Box::new(test));
+    let before = identity::of_servers(&spec).await;
+    let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
+    let scraper = scrape::start(&spec.endpoints)?;
+    let Raced { ran, lost, zero } = Box::pin(race(context, program, &job, &spec)).await?;
+    let path = out.join("result.json");
+    let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
+    let result = match (ran, &lost) {
+        (Ok(()), _) => harness::read_result(&path).map_err(system)?,
+        // It had to be stopped; what it saw until then it may have written.
+        (Err(_), Some(why)) => {
+            harness::read_result(&path).map_err(|_| Failure::new(FailureKind::Service, why.clone()))?
+        }
+        (Err(failure), None) => return Err(failure),
+    };
+    let zero = zero.and_then(Moment::instant).unwrap_or_else(Instant::now);
+    let mut measured = Measured::elsewhere(result, zero);
+    if let Some(scraper) = scraper {
+        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
+    }
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(context, &mut measured).await;
+    }
+    telemetry::of_servers(bench.telemetry, &mut measured);
+    if let Some(why) = lost {
+        measured.server_failed(why);
+    }
+    measured.lowered(&context.lease.assignment.lowered);
+    identity::identify(context, &spec, &before, &mut measured).await;
+    harness::amend(out, &measured).map_err(system)?;
+    Ok(measured.result)
+}
+
+/// How the child's run went.
+struct Raced {
+    ran: Result<(), Failure>,
+    /// Why the servers answer no more.
+    lost: Option<String>,
+    zero: Option<Moment>,
+}
+
+/// Runs the test. Err: it took longer than its task may.
+async fn race(
+    context: &TaskContext,
+    program: Option<&Path>,
+    job: &ChildJob,
+    spec: &BenchSpec,
+) -> Result<Raced, Failure> {
+    let begun = Instant::now();
+    let stop = context.lease.stop.child();
+    let (mut far, mut zero, mut lost) = (None, None, None);
+    let ran = {
+        let mut running = std::pin::pin!(run(context, program, job, &stop, |line| match line {
+            ChildMessage::Phase(phase) => context.lease.say(phase, 0, None),
+            ChildMessage::Progress { issued, ended, failed } => {
+                far = Some((ended, issued));
+                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                let minutes = begun.elapsed().as_secs_f64() / 60.0;
+                context.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
+            }
+            ChildMessage::Zero(at) => zero = Some(at),
+            ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
+        }));
+        let limit = context.lease.task.timeout.unwrap_or(Duration::MAX);
+        tokio::select! {
+            ran = &mut running => ran,
+            // A server of ours that is lost stops this task by itself; of others we see it here.
+            silent = silence(spec) => {
+                lost = Some(silent.to_string());
+                stop.gently();
+                running.await
+            }
+            () = tokio::time::sleep(limit) => {
+                let what = format!("still measuring after its timeout of {limit:?}");
+                return Err(Failure::new(FailureKind::Timeout, what));
+            }
+        }
+    };
+    let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
+    let lost = lost.or_else(|| context.lease.stop.why().map(str::to_owned)).map(|why| format!("{why}{when}"));
+    Ok(Raced { ran, lost, zero })
+}
+
+/// What the child is to do. Writes user.conf, and audit.config for an audit test.
+fn test(
+    context: &TaskContext,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    mut spec: BenchSpec,
+    out: &Path,
+) -> Result<LoadgenTest, Failure> {
+    let folder = context.path(&loadgen.dataset);
+    let dataset = dataset(&folder, &loadgen.benchmark)?;
+    let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
+    let asked = ask(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
+    let asked = TestRequest { dataset_samples: Some(dataset.samples), ..asked };
+    let conf = conf(&asked).map_err(|wrong| forbidden(&wrong))?;
+    let found = asked.find().map_err(|wrong| forbidden(&wrong))?;
+    if asked.rehearsal {
+        let (ms, samples) = (conf.settings.min_duration_ms, conf.settings.performance_samples);
+        context.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
+    }
+    context.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
+    settle(&mut spec, &bench, &found.benchmark, asked.scenario);
+    let write = |name: &str, text: &str| {
+        let path = out.join(name);
+        let told = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
+        fs::write(&path, text).map_err(told).map(|()| path.clone())
+    };
+    let user_conf = write("user.conf", &conf.text)?;
+    let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
+    Ok(LoadgenTest {
+        library: context.path(&loadgen.library).join(LIBRARY),
+        samples: folder.join("dataset.jsonl"),
+        dataset,
+        out: out.to_owned(),
+        sut_name: format!("Triton {} ({} endpoints)", spec.model, spec.endpoints.len()),
+        spec,
+        round: found.round.name,
+        benchmark: loadgen.benchmark.clone(),
+        scenario: asked.scenario,
+        mode: asked.mode,
+        division: asked.division,
+        rehearsal: asked.rehearsal.then_some(conf.settings.performance_samples),
+        target_qps: asked.target_qps,
+        user_keys: conf.keys,
+        user_conf,
+        audit,
+    })
+}
+
+/// What the rules forbid, all of it.
+fn forbidden(wrong: &[RuleError]) -> Failure {
+    let told: Vec<String> =
+        wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
+    let failure = Failure::new(FailureKind::Refused, told.join("; "));
+    match wrong.iter().find_map(|one| one.hint.clone()) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What the rules require of requests.
+fn settle(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scenario: MlperfScenario) {
+    if let Some(min) = benchmark.min_output_tokens.filter(|_| spec.request.min_length.is_none()) {
+        spec.request.min_length = Some(min as i32);
+    }
+    if let Some(latency) = benchmark.latency.get(&scenario).filter(|_| bench.slo.is_none()) {
+        spec.slo = Slo { ttft_ms: Some(latency.ttft_ms), tpot_ms: Some(latency.tpot_ms), e2e_ms: None };
+    }
+}
+
+fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
+    let path = folder.join("dataset.json");
+    let refuse = |what: String| {
+        let failure = Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
+        failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
+    };
+    let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
+    let told: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+    if told.benchmark != benchmark {
+        return Err(refuse(format!("it is the data set of {}, and the benchmark is {benchmark}", told.benchmark)));
+    }
+    Ok(told)
+}

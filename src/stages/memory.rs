@@ -1,0 +1,115 @@
+//! Memory that ran out in a step: what is known of it, and what of an engine's build to lower, and to what.
+
+use serde_json::Value;
+
+use super::task_context::TaskContext;
+use crate::event::{Failure, Lowered, MemoryKind, OutOfMemory};
+use crate::exec::process::{self, How};
+use crate::manifest::model::{Engine, EngineBackend};
+use crate::triton::memory::{Fit, ModelSplit, advise, bytes_of};
+
+/// How many of the last lines are read for a reason.
+const FAR: usize = 400;
+/// signal(7), and what a shell or a container makes of it.
+const SIGKILL: i32 = 9;
+const KILLED: i32 = 137;
+
+/// Logs use GiB, data sheets GB.
+pub fn bytes(gib: f64) -> f64 {
+    gib * 1024.0 * 1024.0 * 1024.0
+}
+
+pub const fn is_killed(how: How) -> bool {
+    matches!(how, How::Signal(SIGKILL) | How::Code(KILLED))
+}
+
+/// What a command's end shows about memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
+pub fn ran_out(context: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
+    if matches!(how, How::Stopped | How::Code(0)) {
+        return None;
+    }
+    let far = process::tail(&context.lease.log, FAR);
+    let found = process::shortage(&far, is_killed(how))?;
+    Some(OutOfMemory { of: found.of, value })
+}
+
+/// What trtllm-build takes without a flag.
+fn default(flag: &str) -> Option<f64> {
+    match flag {
+        "max_batch_size" => Some(2048.0),
+        "max_num_tokens" => Some(8192.0),
+        _ => None,
+    }
+}
+
+/// A number of an engine's build.
+pub fn flag(engine: &Engine, name: &str) -> Option<f64> {
+    match engine.build_flags.get(name) {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(value) => value.as_f64(),
+        None => default(name),
+    }
+}
+
+/// The engine with a lower number. A whole one stays whole.
+pub fn lower(engine: &Engine, lowered: &Lowered) -> Engine {
+    let mut engine = engine.clone();
+    let to = lowered.to;
+    let value = if to.fract() == 0.0 { Value::from(to as i64) } else { Value::from(to) };
+    engine.build_flags.insert(lowered.knob.clone(), value);
+    engine
+}
+
+/// Adds to the failure of an engine's build what to lower. `quantized`: it was the first command that failed.
+pub fn explain(mut failure: Failure, context: &TaskContext, engine: &Engine, quantized: bool) -> Failure {
+    let Some(memory) = &mut failure.out_of_memory else { return failure };
+    let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+    memory.value = rule.and_then(|rule| flag(engine, &rule.knob));
+    if memory.of == MemoryKind::Host || engine.backend != EngineBackend::TensorrtLlm {
+        return failure;
+    }
+    failure.hint = Some(if quantized { loading(engine, context.lease.gpus.len()) } else { building(engine, context) });
+    failure
+}
+
+/// quantize.py and convert_checkpoint.py hold the whole model in 16 bits.
+fn loading(engine: &Engine, gpus: usize) -> String {
+    let (weights, one) = (engine.model.parameters as f64 * 2.0 / 1e9, engine.system.memory_gb);
+    // A tenth for activations and calibration.
+    let needed = (weights * 1.1 / one).ceil().max(1.0);
+    format!(
+        "the whole model in 16 bits is {weights:.1} GB ({} parameters × 2 bytes), a GPU has {one:.1} GB, and {gpus} are leased: \
+         `gpus: {needed}` on this stage, or `device: cpu` under `checkpoint_flags`\n\
+         a smaller `calib_batch_size` takes less beside the weights",
+        engine.model.parameters
+    )
+}
+
+fn building(engine: &Engine, context: &TaskContext) -> String {
+    let (model, tp) = (&engine.model, f64::from(engine.tensor_parallelism.max(1)));
+    let pp = f64::from(engine.pipeline_parallelism.max(1));
+    let weight = bytes_of(&engine.precision).unwrap_or(2.0);
+    let kv = engine.checkpoint_flags.get("kv_cache_dtype").and_then(Value::as_str).and_then(bytes_of);
+    let fit = Fit {
+        shape: Some(ModelSplit {
+            layers: f64::from(model.num_hidden_layers),
+            hidden: f64::from(model.hidden_size),
+            intermediate: Some(f64::from(model.intermediate_size)),
+            heads: f64::from(model.num_attention_heads.max(1)),
+            kv_heads: f64::from(model.num_key_value_heads.max(1)),
+            vocabulary: Some(f64::from(model.vocab_size)),
+            kv_bytes: kv.unwrap_or(2.0),
+            tp,
+            pp,
+        }),
+        memory: Some(engine.system.memory_gb * 1e9),
+        weights: Some((model.parameters as f64 * weight / tp / pp, "parameters × bytes / (tp × pp)")),
+        max_batch_size: flag(engine, "max_batch_size"),
+        max_num_tokens: flag(engine, "max_num_tokens"),
+        max_seq_len: flag(engine, "max_seq_len"),
+        ..Fit::default()
+    };
+    let far = process::tail(&context.lease.log, FAR);
+    let missing = process::shortage(&far, false).and_then(|found| found.missing()).map(bytes);
+    advise(&fit, missing).text()
+}

@@ -1,0 +1,43 @@
+//! The official submission checker of mlcommons/inference, where it is installed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use crate::event::{Failure, FailureKind};
+use crate::manifest::model::MlperfPackage;
+use crate::mlperf::Official;
+use crate::stages::task_context::TaskContext;
+
+/// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
+const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
+/// Runs the official checker on what was packed. Its exit code shows whether it found errors; that is not a failure here.
+pub(super) async fn ask(
+    context: &TaskContext,
+    step: &MlperfPackage,
+    clone: &Path,
+    round: &str,
+) -> Result<Official, Failure> {
+    let Some(script) = CHECKERS.iter().map(|path| clone.join(path)).find(|path| path.is_file()) else {
+        let what = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
+        return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));
+    };
+    context.lease.say("asking the official checker", 0, None);
+    let told = context.lease.out.join("official.log");
+    let line = "exec \"$1\" \"$2\" --input . --version \"$3\" --csv official.csv >official.log 2>&1";
+    let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
+    argv.extend([step.python.clone().into(), script.into_os_string(), round.into()]);
+    let ran = context.run(context.command(argv)).await;
+    let text = fs::read_to_string(&told).unwrap_or_default();
+    match ran {
+        Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
+        _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),
+        _ => {
+            let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
+            let what = "the official checker did not come to its end";
+            Err(Failure::new(FailureKind::Refused, what)
+                .tail(lines.into_iter().rev().collect())
+                .hint("it needs numpy, pandas and pyyaml: `python:` under `package` names the Python that has them"))
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::LoadgenLibrary;
+use crate::mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
+use crate::mlperf::{Round, Seeds};
+use crate::stages::loadgen as child;
+use crate::stages::task_context::TaskContext;
+
+/// What later stages load.
+pub const LIBRARY: &str = "libloadgen.so";
+pub const TOLD: &str = "loadgen.json";
+
+/// LoadGen's own sources, as its setup.py has them without the Python binding; its generated version file as it came.
+const SOURCES: [&str; 9] = [
+    "loadgen.cc",
+    "results.cc",
+    "test_settings_internal.cc",
+    "version.cc",
+    "logging.cc",
+    "issue_query_controller.cc",
+    "early_stopping.cc",
+    "utils.cc",
+    "generated/version_generated.cc",
+];
+
+/// `loadgen.json`
+#[derive(Debug, Serialize, Deserialize)]
+struct LibraryTold {
+    round: String,
+    version: String,
+    revision: String,
+    /// As the library has them.
+    seeds: Seeds,
+    /// Of the source distribution, as it was fetched. Nothing in it was changed.
+    sdist: String,
+    sdist_sha256: String,
+    compiler: String,
+    /// The interface version of `libloadgen.so`.
+    shim_sha256: String,
+}
+
+pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
+    let round = Round::named(&step.round).ok_or_else(|| {
+        let known = Round::NAMES.join(", ");
+        Failure::new(FailureKind::Refused, format!("there is no round `{}`; known are {known}", step.round))
+    })?;
+    let out = &context.lease.out;
+    context.lease.say("getting LoadGen's sources", 0, None);
+    let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
+    let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
+    if !missing.is_empty() {
+        let what = format!("{sdist} is no source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
+        return Err(Failure::new(FailureKind::Refused, what));
+    }
+    let compiler = compiler(context, &step.cxx).await?;
+    context.lease.say(format!("compiling with {compiler}"), 0, None);
+    compile(context, &step.cxx, &sources).await?;
+    context.lease.say("asking the library for its version and seeds", 0, None);
+    let probed = probe(context, program).await?;
+    let mismatches = probed.mismatches(&round);
+    if !mismatches.is_empty() {
+        let failure = Failure::new(FailureKind::Refused, format!("this is not the LoadGen of {}", round.name));
+        let hint = format!("take mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
+        return Err(failure.cause(mismatches.join("; ")).hint(hint).tail(mismatches));
+    }
+    let mut shim = Sha256::new();
+    for (_, text) in loadgen::SHIM {
+        shim.update(text);
+    }
+    let told = LibraryTold {
+        round: round.name,
+        version: probed.version.clone(),
+        revision: probed.revision.clone(),
+        seeds: probed.seeds,
+        sdist,
+        sdist_sha256: digest,
+        compiler,
+        shim_sha256: hex(&shim.finalize()),
+    };
+    let text = serde_json::to_vec_pretty(&told).unwrap_or_default();
+    fs::write(out.join(TOLD), text).map_err(|error| system(&out.join(TOLD), &error))?;
+    Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)), ..Done::default() })
+}
+
+fn system(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
+async fn sources(
+    context: &TaskContext,
+    step: &LoadgenLibrary,
+    version: &str,
+) -> Result<(PathBuf, String, String), Failure> {
+    let out = &context.lease.out;
+    let archive = match &step.sdist {
+        Some(given) => {
+            let path = context.path(given);
+            if path.is_dir() {
+                let mut all = Sha256::new();
+                for name in SOURCES {
+                    all.update(fs::read(path.join(name)).unwrap_or_default());
+                }
+                return Ok((path.clone(), name_of(&path), hex(&all.finalize())));
+            }
+            path
+        }
+        None => fetched(context, &step.python, version).await?,
+    };
+    let bytes = fs::read(&archive).map_err(|error| system(&archive, &error))?;
+    let digest = hex(&Sha256::digest(&bytes));
+    let unpacked = out.join("src");
+    fs::create_dir_all(&unpacked).map_err(|error| system(&unpacked, &error))?;
+    let mut argv: Vec<OsString> = ["tar", "-xzf"].map(OsString::from).to_vec();
+    argv.extend([archive.clone().into(), "-C".into(), unpacked.clone().into(), "--strip-components=1".into()]);
+    context.run(context.command(argv)).await?;
+    Ok((unpacked, name_of(&archive), digest))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// With pip, which knows where packages come from on this machine.
+async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<PathBuf, Failure> {
+    let folder = context.lease.out.join("sdist");
+    fs::create_dir_all(&folder).map_err(|error| system(&folder, &error))?;
+    let words = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--dest"];
+    let mut argv: Vec<OsString> = vec![python.into()];
+    argv.extend(words.map(OsString::from));
+    argv.extend([folder.clone().into(), format!("mlcommons-loadgen=={version}").into()]);
+    context.run(context.command(argv)).await.map_err(|failure| explained(failure, python))?;
+    let archives = fs::read_dir(&folder).map_err(|error| system(&folder, &error))?;
+    let mut archives = archives.flatten().map(|entry| entry.path());
+    archives.find(|path| path.to_string_lossy().ends_with(".tar.gz")).ok_or_else(|| {
+        Failure::new(FailureKind::Refused, format!("pip brought no source distribution of mlcommons-loadgen {version}"))
+            .hint("give one with `sdist:`")
+    })
+}
+
+fn explained(failure: Failure, python: &str) -> Failure {
+    let says = |text: &str| failure.tail.iter().any(|line| line.contains(text));
+    let cause = if failure.kind == FailureKind::Spawn {
+        Some((format!("`{python}` is not on this machine"), "install Python 3 with pip, or give `sdist:`"))
+    } else if says("No module named pip") {
+        Some((format!("`{python}` has no pip"), "install it (python3-pip), or give `sdist:`"))
+    } else if says("No matching distribution") || says("Could not find a version") {
+        Some(("the package index has no such version, or it cannot be reached".to_owned(), "give it with `sdist:`"))
+    } else {
+        None
+    };
+    match cause {
+        Some((cause, hint)) => failure.cause(cause).hint(hint),
+        None => failure.hint("a source distribution that is here already can be given with `sdist:`"),
+    }
+}
+
+/// Its first line about itself.
+async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
+    let argv: Vec<OsString> = vec![cxx.into(), "--version".into()];
+    let told = context.ask(context.command(argv)).await.map_err(|failure| {
+        let is_missing = failure.kind == FailureKind::Spawn;
+        let failure = failure.hint("install a C++ compiler (g++), or name another with `cxx:`");
+        if is_missing { failure.cause(format!("there is no C++ compiler called `{cxx}`")) } else { failure }
+    })?;
+    Ok(told.lines().next().unwrap_or_default().to_owned())
+}
+
+/// All of LoadGen and the shim, half of it at a time, and then the library. Objects do not stay.
+async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
+    let objects = context.lease.out.join("objects");
+    fs::create_dir_all(&objects).map_err(|error| system(&objects, &error))?;
+    for (name, text) in loadgen::SHIM {
+        fs::write(objects.join(name), text).map_err(|error| system(&objects.join(name), &error))?;
+    }
+    let version = fs::read_to_string(sources.join("VERSION.txt")).unwrap_or_default();
+    let mut numbers = version.trim().split('.');
+    let defined = [("MAJOR_VERSION", numbers.next()), ("MINOR_VERSION", numbers.next())];
+    let half = |odd: usize| {
+        let mut argv: Vec<OsString> = vec![cxx.into()];
+        let flags = ["-std=c++14", "-O3", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread"];
+        argv.extend(flags.map(OsString::from));
+        argv.extend(defined.iter().map(|(name, value)| format!("-D{name}={}", value.unwrap_or("0")).into()));
+        argv.extend(["-I".into(), sources.into(), "-I".into(), objects.clone().into(), "-c".into()]);
+        let mine = SOURCES.iter().enumerate().filter(|(at, _)| at % 2 == odd);
+        argv.extend(mine.map(|(_, name)| sources.join(name).into()));
+        if odd == 1 {
+            argv.push(objects.join("shim.cc").into());
+        }
+        let mut command = context.command(argv);
+        command.dir.clone_from(&objects);
+        command
+    };
+    tokio::try_join!(context.run(half(0)), context.run(half(1))).map_err(|failure| {
+        failure.hint("LoadGen needs a compiler with C++14 and its standard library's headers (g++, libstdc++-dev)")
+    })?;
+    let mut argv: Vec<OsString> = vec![cxx.into(), "-shared".into(), "-o".into()];
+    argv.push(context.lease.out.join(LIBRARY).into());
+    let names = SOURCES.into_iter().chain(["shim.cc"]).map(|name| Path::new(name).with_extension("o"));
+    argv.extend(names.filter_map(|name| Some(objects.join(name.file_name()?).into())));
+    let map = format!("-Wl,--version-script={}", objects.join("shim.map").display());
+    argv.extend([map.into(), "-pthread".into()]);
+    context.run(context.command(argv)).await?;
+    fs::remove_dir_all(&objects).map_err(|error| system(&objects, &error))
+}
+
+/// The library is loaded in a process of its own: what it does at loading is C++'s.
+async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
+    let conf = context.lease.out.join("probe.conf");
+    fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
+    let job =
+        loadgen::ChildJob::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
+    let mut probed = None;
+    child::run(context, program, &job, &context.lease.stop, |line| {
+        if let ChildMessage::Probed(told) = line {
+            probed = Some(told);
+        }
+    })
+    .await?;
+    let _ = fs::remove_file(conf);
+    probed.ok_or_else(|| Failure::new(FailureKind::System, "the library said nothing of itself"))
+}

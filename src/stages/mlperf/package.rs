@@ -1,0 +1,248 @@
+//! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our gate, and by the official checker
+//! where there is one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::checker;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::{self, MlperfPackage};
+use crate::mlperf::{
+    self, Examined, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, Packed,
+    ProvenanceStage, TestMode, Unpacked,
+};
+use crate::runner::{Upstream, UpstreamTask};
+use crate::stages::task_context::TaskContext;
+
+/// What makes a rehearsal one. In a rehearsal these are reported, but are no errors.
+const OF_A_REHEARSAL: [&str; 12] = [
+    "rehearsal",
+    "synthetic data",
+    "duration",
+    "sample count",
+    "Offline samples",
+    "accuracy samples",
+    "accuracy",
+    "not valid",
+    "latency",
+    "missing scenario",
+    "missing test",
+    "equal issue",
+];
+
+pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
+    let order = order(context, step)?;
+    let out = &context.lease.out;
+    context.lease.say("packing", 0, None);
+    let packed = mlperf::pack(&order, out).map_err(|error| unpacked(out, error))?;
+    context.lease.say("examining", 0, None);
+    let examined = mlperf::examine(out, &order.round);
+    let official = match &step.checker {
+        Some(clone) => Some(checker::ask(context, step, &context.path(clone), &order.round.name).await?),
+        None => None,
+    };
+    write(out, &packed, &examined, official.as_ref())?;
+    judged(step, &packed, &examined, official.as_ref())
+}
+
+fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
+    let round = mlperf::Round::named(&step.round).ok_or_else(|| {
+        let known = mlperf::Round::NAMES.join(", ");
+        Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
+            .hint(format!("there are {known}"))
+    })?;
+    let gpus = match &step.nvidia_smi {
+        Some(path) => {
+            let path = context.path(path);
+            let text = fs::read_to_string(&path).map_err(|error| {
+                Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
+            })?;
+            mlperf::gpus_of_table(&text)
+        }
+        None => Vec::new(),
+    };
+    let origins = (context.lease.origins)();
+    let results = step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
+    Ok(PackageRequest {
+        round,
+        division: match step.division {
+            model::Division::Closed => mlperf::Division::Closed,
+            model::Division::Open => mlperf::Division::Open,
+        },
+        submitter: step.submitter.clone(),
+        system: step.system.clone(),
+        system_json: step.system_json.clone(),
+        measurements: step.measurements.clone(),
+        machine: PathBuf::from("/"),
+        gpus,
+        results,
+        source: step.source.as_ref().map(|path| context.path(path)),
+        documentation: step.documentation.as_ref().map(|path| context.path(path)),
+        rehearse: step.rehearse,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command(&origins),
+        made: origins.tasks.iter().map(made).collect(),
+    })
+}
+
+fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
+    let scenario = match entry.scenario {
+        model::Scenario::Offline => MlperfScenario::Offline,
+        model::Scenario::Server => MlperfScenario::Server,
+        model::Scenario::Interactive => MlperfScenario::Interactive,
+        model::Scenario::SingleStream => MlperfScenario::SingleStream,
+        other => {
+            let what = format!("{other:?} is no scenario of MLPerf (`results` of {})", entry.benchmark);
+            return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
+        }
+    };
+    let modes = |folders: &indexmap::IndexMap<String, String>| {
+        folders
+            .iter()
+            .map(|(name, path)| {
+                let mode = match name.to_lowercase().as_str() {
+                    "test06" => TestMode::Test06,
+                    "test07" => TestMode::Test07,
+                    "test09" => TestMode::Test09,
+                    _ => {
+                        let what = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
+                        return Err(Failure::new(FailureKind::Refused, what).hint("test06, test07, test09"));
+                    }
+                };
+                Ok((mode, context.path(path)))
+            })
+            .collect::<Result<_, _>>()
+    };
+    Ok(mlperf::PackageEntry {
+        benchmark: entry.benchmark.clone(),
+        scenario,
+        performance: context.path(&entry.performance),
+        accuracy: context.path(&entry.accuracy),
+        score: context.path(&entry.score),
+        audits: modes(&entry.audits)?,
+        verified: modes(&entry.verified)?,
+    })
+}
+
+/// What makes it all again.
+fn command(origins: &Upstream) -> String {
+    let quoted = |text: &str| {
+        let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
+        if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    };
+    let params = origins.params.iter().map(|(name, value)| quoted(&format!("{name}={value}")));
+    ["regatta".to_owned(), "run".to_owned(), quoted(&origins.manifest)]
+        .into_iter()
+        .chain(params)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn made(origin: &UpstreamTask) -> FinishedTask {
+    let text = |value: &dyn std::fmt::Display| value.to_string();
+    // The git stage writes the commit beside the work tree.
+    let commit =
+        origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
+    FinishedTask {
+        folder: origin.folder.clone(),
+        stage: ProvenanceStage {
+            task: text(&origin.task),
+            kind: serde_json::to_value(origin.kind)
+                .ok()
+                .and_then(|kind| Some(kind.as_str()?.to_owned()))
+                .unwrap_or_default(),
+            key: origin.key.as_ref().map(|key| text(key)),
+            digest: origin.digest.as_ref().map(|digest| text(digest)),
+            commit: commit.map(|commit| commit.trim().to_owned()),
+            action: serde_json::from_str(&origin.action).unwrap_or(Value::Null),
+            facts: origin.facts.clone(),
+            inputs: origin.inputs.iter().map(|(name, digest)| (name.clone(), text(digest))).collect(),
+            upstream: origin.upstream.iter().map(|(task, digest)| (text(task), text(digest))).collect(),
+        },
+    }
+}
+
+/// What is to be filled in, beside the output that a failed stage keeps.
+const MISSING: &str = "missing.yaml";
+
+fn unpacked(out: &Path, error: Unpacked) -> Failure {
+    match error {
+        Unpacked::Incomplete { problems, snippet } => {
+            let (what, mut lines) = match problems.as_slice() {
+                [one] => (one.clone(), Vec::new()),
+                several => (format!("{} things keep it from being packed", several.len()), problems.clone()),
+            };
+            let failure = Failure::new(FailureKind::Refused, what);
+            let Some(snippet) = snippet else { return failure.tail(lines) };
+            let path = out.join(MISSING);
+            let place = match fs::write(&path, &snippet) {
+                Ok(()) => format!("{} has them", path.display()),
+                Err(_) => "the lines above are they".to_owned(),
+            };
+            lines.extend(snippet.lines().map(str::to_owned));
+            failure
+                .tail(lines)
+                .hint(format!("fill them in, in the manifest: {place}, each with its meaning and an example"))
+        }
+        Unpacked::Io(path, error) => Failure::new(FailureKind::System, format!("{}: {error}", path.display())),
+    }
+}
+
+fn write(out: &Path, packed: &Packed, examined: &Examined, official: Option<&Official>) -> Result<(), Failure> {
+    let package = json!({
+        "submitter": packed.submitter,
+        "submittable": !packed.lock.rehearsal && examined.refused() == 0,
+        "rehearsal": packed.lock.rehearsal,
+        "examined": examined,
+        "official": official,
+    });
+    let path = out.join("package.json");
+    fs::write(&path, format!("{package:#}\n"))
+        .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", path.display())))
+}
+
+/// Whether it stands.
+fn judged(
+    step: &MlperfPackage,
+    packed: &Packed,
+    examined: &Examined,
+    official: Option<&Official>,
+) -> Result<Done, Failure> {
+    let stops = |finding: &&GateFinding| {
+        finding.weight == FindingWeight::Refused && !(step.rehearse && OF_A_REHEARSAL.contains(&finding.check.as_str()))
+    };
+    let stopping: Vec<&GateFinding> = examined.findings.iter().filter(stops).collect();
+    let results = examined.results.len();
+    let checker = match official {
+        None => String::new(),
+        Some(official) if official.passed => ", the official checker passes it".to_owned(),
+        Some(official) => format!(", the official checker has {} errors", official.errors().count()),
+    };
+    let lines = |findings: &[&GateFinding]| -> Vec<String> {
+        let ours = findings
+            .iter()
+            .map(|finding| format!("{}: {}: {} — {}", finding.check, finding.place, finding.what, finding.fix));
+        let theirs = official.into_iter().flat_map(Official::errors).map(|error| format!("official checker: {error}"));
+        ours.chain(theirs).collect()
+    };
+    if !stopping.is_empty() {
+        let what =
+            format!("{} of {} findings keep it from being submitted{checker}", stopping.len(), examined.findings.len());
+        return Err(Failure::new(FailureKind::Refused, what)
+            .tail(lines(&stopping))
+            .hint("`regatta mlperf check` on the kept folder tells each with its rule"));
+    }
+    if !step.rehearse && official.is_some_and(|official| !official.passed) {
+        return Err(Failure::new(FailureKind::Refused, "the official checker refuses it").tail(lines(&[])));
+    }
+    let kept = packed.submitter.display();
+    let headline = if step.rehearse {
+        let told = examined.refused();
+        format!("REHEARSAL, not for submission: {results} results in {kept}, {told} findings because of it{checker}")
+    } else {
+        format!("{results} results in {kept}, the gate passes it{checker}")
+    };
+    Ok(Done { headline: Some(headline), ..Done::default() })
+}

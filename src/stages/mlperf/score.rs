@@ -1,0 +1,75 @@
+//! `mlperf: { score: … }` — what an accuracy run is worth.
+
+use std::fs;
+use std::path::Path;
+
+use super::round;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::MlperfScore;
+use crate::mlperf::DatasetRecord;
+use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
+use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
+use crate::stages::task_context::TaskContext;
+
+const LOG: &str = "mlperf_log_accuracy.json";
+
+/// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
+pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
+    let round = round(&step.round)?;
+    let dataset = context.path(&step.dataset);
+    let told = dataset_told(&dataset.join(DATASET_FILE))?;
+    let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
+    let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
+    let scoring = Scoring {
+        round: &round,
+        benchmark: &step.benchmark,
+        log: &context.path(&step.accuracy).join(LOG),
+        dataset: &dataset.join(SAMPLES_FILE),
+        dataset_told: &told,
+        tokenizer: tokenizer.as_deref(),
+        sentences: sentences.as_deref(),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let scored = score(&scoring, &mut |done| context.lease.say("answers scored", done, Some(told.samples)));
+    let scored = scored.map_err(|error| failure(&error))?;
+    for missing in &scored.told.unscored {
+        context.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
+    }
+    let out = context.lease.out();
+    write(&out.join(ACCURACY_TEXT), &scored.text)?;
+    let json = serde_json::to_string_pretty(&scored.told).expect("it has only text keys");
+    write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
+    Ok(Done { headline: Some(scored.told.headline()), ..Done::default() })
+}
+
+fn dataset_told(file: &Path) -> Result<DatasetRecord, Failure> {
+    let no = |why: &dyn std::fmt::Display| {
+        Failure::new(FailureKind::Files, format!("{}: {why}", file.display()))
+            .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")
+    };
+    let text = fs::read(file).map_err(|error| no(&error))?;
+    serde_json::from_slice(&text).map_err(|error| no(&error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display())))
+}
+
+fn failure(error: &ScoreError) -> Failure {
+    let kind = match error {
+        ScoreError::Open { .. } | ScoreError::Log(_) | ScoreError::Dataset(_) | ScoreError::Sentences(_) => {
+            FailureKind::Files
+        }
+        _ => FailureKind::Refused,
+    };
+    let failure = Failure::new(kind, error.to_string());
+    match error {
+        ScoreError::Open { .. } => failure.hint("`accuracy` is the output of a bench stage with `loadgen: { mode: accuracy }`"),
+        ScoreError::Log(_) => failure.hint("score the log as LoadGen wrote it: packages get their truncated copy afterwards"),
+        ScoreError::Tokenizer(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
+        ScoreError::Sentences(_) => failure
+            .hint("`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m nltk.downloader punkt_tab`"),
+        _ => failure,
+    }
+}

@@ -1,0 +1,185 @@
+//! What each kind of task does: one closed enum, one `match`.
+//!
+//! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
+//! tasks or of when it runs.
+
+mod bench;
+mod compare;
+mod container;
+mod engine;
+mod engine_files;
+mod git;
+mod health;
+mod identity;
+mod image;
+mod load;
+mod loadgen;
+mod memory;
+mod mlperf;
+mod options;
+mod output_identity;
+mod preflight;
+mod remote;
+mod repeat;
+mod repository;
+mod request;
+mod scrape;
+mod search;
+mod serve;
+mod shell;
+mod sidecar;
+mod task_context;
+mod telemetry;
+mod template;
+mod trtllm_bench;
+mod undeclared;
+mod unfinished;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::event::{Done, Failure, FailureKind, RunId};
+use crate::manifest::model::{Action, HostOn};
+use crate::plan::{ActionKind, Task};
+use crate::runner::{Lease, TaskExecutor, within};
+pub use container::{engine_trouble, look_for_image, place_of};
+pub use engine::engine_commands;
+pub use image::image_program;
+pub use output_identity::became;
+use remote::hosts;
+pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, guard};
+use remote::slurm::{self, SlurmContext};
+pub use remote::slurm::{Allocation, AttemptClaim, NotDone, end_abandoned, in_allocation, work};
+pub use serve::{LaunchPreview, ServePreview, previews};
+use task_context::TaskContext;
+pub use weights::weights_size;
+
+/// Performs every kind of task: on this machine, or in a job on another one.
+#[derive(Clone, Debug)]
+pub struct StageExecutor {
+    home: PathBuf,
+    run: RunId,
+    /// The program whose `sim serve` is the simulated server; `None` is this one.
+    program: Option<PathBuf>,
+    cluster: SlurmContext,
+    /// Every task runs here, regardless of its stage's `host`: this is the place already.
+    in_place: bool,
+    images: Arc<container::Images>,
+}
+
+impl StageExecutor {
+    /// `home` is the project's state folder; with `run` it marks every process, so that the next run can find the owner
+    /// of a process.
+    pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
+        Self {
+            home: home.into(),
+            run,
+            program: None,
+            cluster: SlurmContext::default(),
+            in_place: false,
+            images: Arc::default(),
+        }
+    }
+
+    /// On the nodes of an allocation: stages that request one run here.
+    #[must_use]
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
+    }
+
+    /// Another program for simulated servers than the one that is running.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+}
+
+/// The version of each kind's own code, where that code decides what is in the output. Raise it when you change what a kind
+/// writes: then outputs of older programs are made again.
+const fn format(kind: ActionKind) -> Option<u32> {
+    match kind {
+        ActionKind::Git
+        | ActionKind::Image
+        | ActionKind::Template
+        | ActionKind::Weights
+        | ActionKind::Engine
+        | ActionKind::Repository
+        | ActionKind::TrtllmBench
+        | ActionKind::Mlperf
+        | ActionKind::Compare => Some(1),
+        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // a plan, metrics and GPUs.
+        ActionKind::Bench => Some(4),
+        // 2: strict by default.
+        ActionKind::Shell => Some(2),
+        ActionKind::Serve => None,
+    }
+}
+
+impl TaskExecutor for StageExecutor {
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
+        let is_lenient = task.kind == ActionKind::Shell && !task.strict;
+        let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
+        let mut facts: BTreeMap<_, _> =
+            format.into_iter().chain(strict).chain(container::fact(task, &self.images)).collect();
+        facts.extend(identity::facts(task));
+        facts
+    }
+
+    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+        // What is on a node is not looked for here.
+        let is_here = task.host.is_none() || self.in_place;
+        (is_here && task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
+    }
+
+    async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        match hosts::elsewhere(lease.assignment.host.as_deref())? {
+            Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
+            Some(HostOn::Slurm(slurm)) if !self.in_place => {
+                Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await
+            }
+            // On its node already: its time counts from now.
+            Some(HostOn::Slurm(_)) => {
+                let (limit, stop) = (lease.task.timeout, lease.stop.clone());
+                Box::pin(within(limit, &stop, self.here(lease))).await
+            }
+            None => self.here(lease).await,
+        }
+    }
+}
+
+impl StageExecutor {
+    /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
+    async fn here(&self, lease: Lease) -> Result<Done, Failure> {
+        if let Some(HostOn::Slurm(slurm)) = hosts::elsewhere(lease.assignment.host.as_deref())?
+            && slurm.each_node
+        {
+            return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
+        }
+        let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
+            Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
+                .hint("this is a mistake in Regatta, not in the manifest")
+        })?;
+        let mut context = TaskContext::new(lease, &self.home, &self.run);
+        context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
+        match action {
+            Action::Shell(script) => shell::perform(&context, &script).await,
+            Action::Git(git) => git::perform(context, &git).await,
+            Action::Image(image) => image::perform(&context, &image).await,
+            Action::Template(template) => template::perform(&context, &template),
+            Action::Engine(engine) => engine::perform(&context, &engine).await,
+            Action::Repository(repository) => repository::perform(&context, &repository),
+            Action::Serve(serve) => Box::pin(serve::perform(context, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&context, &compare),
+            Action::Mlperf(step) => Box::pin(mlperf::perform(&context, &step, self.program.as_deref())).await,
+            Action::Weights(weights) => Box::pin(weights::perform(context, &weights)).await,
+            Action::TrtllmBench(bench) => trtllm_bench::perform(&context, &bench).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&context, &bench, self.program.as_deref())).await,
+        }
+    }
+}

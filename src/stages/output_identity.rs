@@ -1,0 +1,116 @@
+//! What an output records about itself: which commit, which image, which weights, which program made it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{git, image, mlperf, weights};
+use crate::exec::process::probe;
+use crate::manifest::model::{Action, Git, Mlperf};
+use crate::plan::Task;
+
+/// How long git may take to print a commit.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Read from the files that each kind of stage leaves; what cannot be read is left out. Blocks: with cherry-picks, git is run.
+///
+/// - git: `commit`, what `rev` meant; with cherry-picks also `head`, that with them
+/// - image: `id`, `digests` (one for each registry)
+/// - weights: `repository`, `commit`, `bytes`, `files` (name → digest)
+/// - engine: `tensorrt_llm`, the version that built it
+/// - LoadGen: `version`, `revision`, `sdist_sha256`, `compiler`
+pub fn became(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
+    let Ok(action) = serde_json::from_str::<Action>(&task.action) else { return BTreeMap::new() };
+    match action {
+        Action::Git(clone) => revision(&clone, folder),
+        Action::Image(_) => fields(&folder.join(image::TOLD), &["id", "digests"]),
+        Action::Weights(_) => checkpoint(folder),
+        Action::Engine(_) => {
+            let version = json(&folder.join("config.json")).and_then(|config| config.get("version").cloned());
+            version.into_iter().map(|version| ("tensorrt_llm".to_owned(), version)).collect()
+        }
+        Action::Mlperf(Mlperf::Loadgen(_)) => {
+            fields(&folder.join(mlperf::LOADGEN_TOLD), &["version", "revision", "sdist_sha256", "compiler"])
+        }
+        _ => BTreeMap::new(),
+    }
+}
+
+fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
+    let Ok(head) = fs::read_to_string(folder.join(git::REVISION)) else { return BTreeMap::new() };
+    let head = head.trim().to_owned();
+    let picks = clone.cherry_picks.len();
+    if picks == 0 {
+        return BTreeMap::from([("commit".to_owned(), head.into())]);
+    }
+    // Each pick is one commit on top, also when it changes nothing.
+    let base = format!("HEAD~{picks}^{{commit}}");
+    let folder = folder.display().to_string();
+    let asked = probe(["git", "-C", &folder, "rev-parse", "--verify", "--quiet", &base], LIMIT).good();
+    let commit = asked.map(|out| ("commit".to_owned(), Value::from(out.trim())));
+    std::iter::once(("head".to_owned(), Value::from(head))).chain(commit).collect()
+}
+
+fn checkpoint(folder: &Path) -> BTreeMap<String, Value> {
+    let list = folder.join(weights::LIST);
+    let mut all = fields(&list, &["repository", "commit", "bytes"]);
+    let files = json(&list).and_then(|list| list.get("files")?.as_array().cloned()).unwrap_or_default();
+    let sum = |file: &Value| {
+        let kind = ["sha256", "git_blob"].into_iter().find_map(|kind| Some((kind, file.get(kind)?.as_str()?)));
+        let (kind, hex) = kind?;
+        Some((file.get("path")?.as_str()?.to_owned(), Value::from(format!("{kind}:{hex}"))))
+    };
+    let files: Map<String, Value> = files.iter().filter_map(sum).collect();
+    all.insert("files".to_owned(), Value::Object(files));
+    all
+}
+
+fn json(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn fields(path: &Path, names: &[&str]) -> BTreeMap<String, Value> {
+    let Some(all) = json(path) else { return BTreeMap::new() };
+    let one =
+        |name: &&str| all.get(*name).filter(|value| !value.is_null()).map(|value| ((*name).to_owned(), value.clone()));
+    names.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TaskId;
+    use crate::plan::ActionKind;
+    use serde_json::json;
+
+    fn told(kind: ActionKind, action: &Value, files: &[(&str, &str)]) -> Value {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let task = Task { action: action.to_string(), ..Task::bare(TaskId::new("t"), "t".to_owned(), kind) };
+        json!(became(&task, folder.path()))
+    }
+
+    #[test]
+    fn outputs_say_what_they_are() {
+        let git = json!({"git": {"url": "u", "rev": "main"}});
+        assert_eq!(told(ActionKind::Git, &git, &[(git::REVISION, "abc\n")]), json!({"commit": "abc"}));
+        let image = json!({"image": {"pull": "x:1"}});
+        let text = r#"{"name": "x:1", "id": "sha256:1", "digests": ["x@sha256:2"]}"#;
+        let expected = json!({"id": "sha256:1", "digests": ["x@sha256:2"]});
+        assert_eq!(told(ActionKind::Image, &image, &[("image.json", text)]), expected);
+        let weights = json!({"weights": {"hf": "a/b"}});
+        let list = r#"{"repository": "a/b", "commit": "c", "bytes": 3, "files": [
+            {"path": "m", "size": 2, "sha256": "5"}, {"path": "n", "size": 1, "git_blob": "6"}]}"#;
+        assert_eq!(
+            told(ActionKind::Weights, &weights, &[("weights.json", list)]),
+            json!({"repository": "a/b", "commit": "c", "bytes": 3, "files": {"m": "sha256:5", "n": "git_blob:6"}})
+        );
+        assert_eq!(told(ActionKind::Git, &git, &[]), json!({}));
+        assert_eq!(told(ActionKind::Shell, &json!({"shell": "x"}), &[]), json!({}));
+    }
+}

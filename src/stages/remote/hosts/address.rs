@@ -1,0 +1,78 @@
+//! Where a host's servers can be reached from here.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::host_place::{HostPlace, HostTransport};
+use super::spec::HostProblem;
+use crate::event::Endpoint;
+use crate::exec::process;
+use crate::stages::remote::slurm::commands::environment;
+use crate::stages::remote::slurm::reachable;
+use crate::stages::remote::ssh;
+
+/// For one connection, and for ssh to read its configuration.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The endpoints as they are from here, each tried once; or what is in the way of one.
+pub async fn from_here(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
+    let at = match &place.way {
+        HostTransport::Ssh { address: Some(address), .. } => address.clone(),
+        HostTransport::Ssh { .. } => host_name(place).await,
+        HostTransport::Node => place.name.clone(),
+    };
+    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..moved(one, &at) });
+    let mut moved: Vec<Endpoint> = moved.collect();
+    if matches!(place.way, HostTransport::Node) {
+        // A cluster's nodes need not be in a name service.
+        moved = reachable(moved, &environment(std::env::vars_os(), None)).await;
+    }
+    for endpoint in &moved {
+        connect(endpoint).await?;
+    }
+    Ok(moved)
+}
+
+/// Names of that machine mean nothing here.
+fn moved(endpoint: Endpoint, at: &str) -> Endpoint {
+    let local =
+        matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
+    if local { Endpoint { host: at.to_owned(), ..endpoint } } else { endpoint }
+}
+
+/// What ssh connects to: its config may give a short name a longer one.
+async fn host_name(place: &HostPlace) -> String {
+    let Some(ssh) = place.ssh() else { return place.name.clone() };
+    let words = ssh.configuration();
+    let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let told = asked.ok().and_then(process::ProbeResult::good).and_then(|text| ssh::host_name(&text));
+    told.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
+    let why = match timeout(PATIENCE, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+    };
+    Err(HostProblem::new(
+        format!("its server is up, and cannot be reached from here at {endpoint}: {why}"),
+        "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_a_host_is_found_where_the_host_is() {
+        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        assert_eq!(moved(at("127.0.0.1"), "10.0.0.7"), at("10.0.0.7"));
+        assert_eq!(moved(at("10.1.0.7"), "10.0.0.7"), at("10.1.0.7"), "it was bound to that");
+    }
+}

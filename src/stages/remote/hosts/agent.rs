@@ -1,0 +1,176 @@
+//! The host's side: does the stage as it would be done at home, and ends it when its run is gone.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::super::slurm::devices;
+use super::spec::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
+use super::{DESERTED, handshake};
+use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
+use crate::exec::process::Watchdog;
+use crate::runner::Lease;
+use crate::stages::StageExecutor;
+
+/// How long servers may drain when no run is left.
+const ORPHANED: Duration = Duration::from_secs(2);
+
+/// The input of a guard: the run's messages, and the channel for its answers.
+pub struct AgentInput {
+    pub orders: AgentOrders,
+    /// Ends when the connection does.
+    pub heard: UnboundedReceiver<String>,
+    pub say: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+}
+
+/// The whole of a guard. The result of the stage has been sent when it returns.
+pub async fn guard(guarded: AgentInput) {
+    let AgentInput { orders, mut heard, say } = guarded;
+    let looked = orders.clone();
+    let looking = tokio::task::spawn_blocking(move || handshake::problems(&looked));
+    let Ok(problems) = looking.await else { return };
+    let is_fine = problems.is_empty();
+    say(&AgentMessage::Hello(problems));
+    let stop = Stop::new();
+    if !is_fine || !wait_for_go(&mut heard, &say).await {
+        return say(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
+    }
+    let warden = Arc::new(Mutex::new(warden(&orders)));
+    let emit: Arc<dyn Fn(Event) + Send + Sync> = {
+        let (say, warden) = (Arc::clone(&say), Arc::clone(&warden));
+        Arc::new(move |event| take(event, &warden, &say))
+    };
+    let how = tokio::select! {
+        how = perform(&orders, &stop, emit, &say) => how,
+        never = watch(&orders, &mut heard, &stop, &say) => match never {},
+    };
+    if let Some(warden) = warden.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        warden.finish();
+    }
+    say(&AgentMessage::Ended(Box::new(how)));
+}
+
+/// Until then others may still turn out to be unusable.
+async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
+    let mut beat = interval(super::BEAT);
+    let mut deserted = Instant::now() + DESERTED;
+    loop {
+        tokio::select! {
+            line = heard.recv() => match line.as_deref() {
+                Some(GO) => return true,
+                Some(BEAT) => deserted = Instant::now() + DESERTED,
+                _ => return false,
+            },
+            _ = beat.tick() => say(&AgentMessage::Beat),
+            () = sleep_until(deserted) => return false,
+        }
+    }
+}
+
+/// Ends everything that carries our name, should we be killed.
+fn warden(orders: &AgentOrders) -> Option<Watchdog> {
+    let program = std::env::current_exe().ok()?;
+    let hold = File::options().write(true).open("/dev/null").ok()?;
+    Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
+}
+
+/// Its processes concern only this machine; messages for the run are passed on.
+fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+    if let Some(warden) = &*warden.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &event {
+            Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
+            Event::ProcessEnded { pgid, .. } => warden.remove(*pgid),
+            Event::OutlivingStarted { outliving, .. } => warden.hold(outliving),
+            Event::OutlivingRemoved { outliving, .. } => warden.let_go(outliving),
+            _ => {}
+        }
+    }
+    if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
+        say(&AgentMessage::Told(event));
+    }
+}
+
+async fn perform(
+    orders: &AgentOrders,
+    stop: &Stop,
+    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+) -> Result<Done, Failure> {
+    let (ready, hears) = oneshot::channel();
+    let origins = orders.origins.clone();
+    let lease = Lease {
+        task: Arc::new(orders.task.clone()),
+        attempt: orders.attempt,
+        assignment: orders.assignment.clone(),
+        out: orders.out.clone(),
+        log: orders.log.clone(),
+        project: orders.project.clone(),
+        gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
+        lowered: orders.lowered.clone(),
+        seat: None,
+        stop: stop.clone(),
+        ready: Some(ready),
+        emit,
+        origins: Arc::new(move || origins.clone()),
+    };
+    let tell = Arc::clone(say);
+    tokio::spawn(async move {
+        if let Ok(endpoints) = hears.await {
+            tell(&AgentMessage::Ready(endpoints));
+        }
+    });
+    // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
+    let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
+    let doing = tokio::spawn(async move { Box::pin(stages.here(lease)).await });
+    doing.await.unwrap_or_else(|panic| {
+        Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+    })
+}
+
+/// Everything that may end the servers from outside. Never resolves: it pulls `stop`.
+async fn watch(
+    orders: &AgentOrders,
+    heard: &mut UnboundedReceiver<String>,
+    stop: &Stop,
+    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+) -> std::convert::Infallible {
+    let mut beat = interval(super::BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut deserted = Instant::now() + DESERTED;
+    loop {
+        tokio::select! {
+            line = heard.recv() => match line.as_deref() {
+                Some(STOP) => stop.gently(),
+                Some(KILL) => stop.now(),
+                Some(_) => {}
+                None => return alone(orders, stop, "its connection to the run has ended").await,
+            },
+            _ = beat.tick() => {
+                say(&AgentMessage::Beat);
+                continue;
+            }
+            () = sleep_until(deserted) => {
+                let why = format!("it has heard nothing of the run for {} s", DESERTED.as_secs());
+                return alone(orders, stop, &why).await;
+            }
+        }
+        deserted = Instant::now() + DESERTED;
+    }
+}
+
+/// No run is left: the servers have a moment to end, and no longer.
+async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
+    if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
+        // The log is all that the user will see of it.
+        let _ = writeln!(log, "regatta: {why}, so its servers are ended");
+    }
+    stop.gently();
+    tokio::time::sleep(ORPHANED).await;
+    stop.now();
+    std::future::pending().await
+}

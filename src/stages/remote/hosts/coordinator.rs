@@ -1,0 +1,335 @@
+//! The run's side: all hosts together, from the first greeting to the last farewell.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::connection::{HostCommand, HostConnection, HostEvent, HostLost};
+use super::host_place::{HostPlace, HostTransport};
+use super::spec::{AgentOrders, HostProblem};
+use super::{DESERTED, address, agent_output, handshake};
+use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
+use crate::exec::process;
+use crate::runner::Lease;
+use crate::stages::task_context::TaskContext;
+
+/// For one more connection to a host that was lost.
+const ONE_MORE: Duration = Duration::from_secs(5);
+/// How long servers may drain when another host has failed.
+const HURRY: Duration = Duration::from_secs(2);
+
+/// How a host stands.
+#[derive(Debug, Default)]
+struct Host {
+    problems: Option<Vec<HostProblem>>,
+    ready: Option<Vec<Endpoint>>,
+    over: Option<Over>,
+}
+
+#[derive(Debug)]
+enum Over {
+    Ended(Box<Result<Done, Failure>>),
+    Lost(Box<HostLost>),
+}
+
+struct Coordinator<'a> {
+    context: &'a TaskContext,
+    places: &'a [HostPlace],
+    hosts: Vec<Host>,
+    orders: Vec<UnboundedSender<HostCommand>>,
+    news: UnboundedReceiver<(usize, HostEvent)>,
+    links: JoinSet<()>,
+    logs: Vec<PathBuf>,
+    names: Vec<String>,
+    /// Where the last host that spoke of it stands.
+    stands: String,
+}
+
+/// Does a `serve` stage on all places.
+pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run: &RunId) -> Result<Done, Failure> {
+    let send_ready = lease.ready.take();
+    let context = TaskContext::new(lease, home, run);
+    let mut crew = Coordinator::start(&context, &places)?;
+    let result = crew.work(send_ready).await;
+    crew.end(result.is_err()).await;
+    crew.make_sure().await;
+    result
+}
+
+impl<'a> Coordinator<'a> {
+    /// Connects to all hosts. Nothing starts there yet.
+    fn start(context: &'a TaskContext, places: &'a [HostPlace]) -> Result<Self, Failure> {
+        let lease = &context.lease;
+        let (tell, news) = unbounded_channel();
+        let env: BTreeMap<String, String> =
+            lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
+        let programs = handshake::programs(lease);
+        let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
+        let origins = if writes_origins { (lease.origins)() } else { crate::runner::Upstream::default() };
+        let mut crew = Coordinator {
+            context,
+            places,
+            hosts: places.iter().map(|_| Host::default()).collect(),
+            orders: Vec::new(),
+            news,
+            links: JoinSet::new(),
+            logs: Vec::new(),
+            names: Vec::new(),
+            stands: String::new(),
+        };
+        for (index, place) in places.iter().enumerate() {
+            let out = lease.out.join(&place.name);
+            let log = lease.log.with_extension(format!("{}.log", place.name));
+            std::fs::create_dir_all(&out)
+                .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
+            let name = format!("{}.{}", context.mark, place.name);
+            let (order, heeds) = unbounded_channel();
+            let link = HostConnection {
+                index,
+                orders: AgentOrders {
+                    origins: origins.clone(),
+                    name: name.clone(),
+                    task: (*lease.task).clone(),
+                    attempt: lease.attempt,
+                    assignment: crate::runner::Assignment { host: Some(alone()), ..lease.assignment.clone() },
+                    lowered: lease.lowered.clone(),
+                    out,
+                    log: log.clone(),
+                    project: lease.project.clone(),
+                    programs: programs.clone(),
+                },
+                env: env.clone(),
+                command: command(context, place, &["__host"], &place.name).talking(),
+                task: lease.task.id.clone(),
+                emit: Arc::clone(&lease.emit),
+                heeds,
+                news: tell.clone(),
+            };
+            crew.orders.push(order);
+            crew.logs.push(log);
+            crew.names.push(name);
+            crew.links.spawn(link.live());
+        }
+        Ok(crew)
+    }
+
+    async fn work(&mut self, send_ready: Option<oneshot::Sender<Vec<Endpoint>>>) -> Result<Done, Failure> {
+        self.say();
+        self.until(|hosts| hosts.iter().all(|host| host.problems.is_some()), Heed::Later).await?;
+        self.refuse()?;
+        self.order(HostCommand::Go);
+        self.until(|hosts| hosts.iter().all(|host| host.ready.is_some()), Heed::AtOnce("before it was ready")).await?;
+        let endpoints = self.endpoints().await?;
+        if let Some(sender) = send_ready {
+            // No receiver is left: then the run is stopping, and reports it.
+            let _ = sender.send(endpoints);
+        }
+        match self.until(|_| false, Heed::AtOnce("while it was needed")).await {
+            Err(failure) if failure.kind == FailureKind::Interrupted => Ok(Done::default()),
+            other => other.map(|()| Done::default()),
+        }
+    }
+
+    /// Takes news until `enough`. A stop request or a finished host ends it.
+    async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, heed: Heed) -> Result<(), Failure> {
+        while !enough(&self.hosts) {
+            tokio::select! {
+                biased;
+                () = self.context.lease.stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
+                news = self.news.recv() => match news {
+                    Some((host, news)) => self.take(host, news),
+                    None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),
+                },
+            }
+            if let Heed::AtOnce(when) = heed {
+                self.over(when)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, host: usize, news: HostEvent) {
+        let name = &self.places[host].name;
+        let one = &mut self.hosts[host];
+        match news {
+            HostEvent::Hello(problems) => one.problems = Some(problems),
+            HostEvent::Told(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
+            HostEvent::Told(Event::Progress { text, .. }) => self.stands = format!("{name}: {text}"),
+            HostEvent::Told(event) => (self.context.lease.emit)(event),
+            HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
+            HostEvent::Ended(how) => one.over = Some(Over::Ended(how)),
+            HostEvent::Lost(lost) => {
+                // A host without a handshake has a problem, and the others are waited for.
+                if !lost.was_greeted {
+                    one.problems = Some(vec![agent_output::not_greeted(&self.places[host], &lost)]);
+                }
+                one.over = Some(Over::Lost(Box::new(lost)));
+            }
+        }
+        self.say();
+    }
+
+    fn say(&self) {
+        let count = |is: fn(&Host) -> bool| self.hosts.iter().filter(|host| is(host)).count();
+        let (greeted, ready) = (count(|host| host.problems.is_some()), count(|host| host.ready.is_some()));
+        let all = self.hosts.len();
+        if ready == all {
+            return;
+        }
+        let text = match greeted == all {
+            false => format!("{greeted} of {all} hosts have answered"),
+            true if self.stands.is_empty() => format!("{ready} of {all} hosts ready"),
+            true => format!("{ready} of {all} hosts ready; {}", self.stands),
+        };
+        self.context.lease.say(text, ready as u64, Some(all as u64));
+    }
+
+    fn refuse(&self) -> Result<(), Failure> {
+        let told = self.hosts.iter().enumerate();
+        let problems: Vec<(usize, HostProblem)> = told
+            .flat_map(|(host, one)| one.problems.iter().flatten().map(move |problem| (host, problem.clone())))
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(agent_output::unusable(self.places, &problems)) }
+    }
+
+    /// The first host that has finished although it is needed.
+    fn over(&self, when: &str) -> Result<(), Failure> {
+        for (host, one) in self.hosts.iter().enumerate() {
+            let place = &self.places[host];
+            match &one.over {
+                None => {}
+                Some(Over::Lost(lost)) => return Err(agent_output::lost(place, lost, &self.logs[host], when)),
+                Some(Over::Ended(how)) => {
+                    let failure = (**how).clone().err().unwrap_or_else(|| {
+                        Failure::new(FailureKind::Service, format!("its servers ended {when}")).tail(Vec::new())
+                    });
+                    return Err(agent_output::failed(place, failure));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All servers as they are reached from here, in the order of the hosts.
+    async fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
+        let mut asking = JoinSet::new();
+        for (host, one) in self.hosts.iter().enumerate() {
+            let (place, endpoints) = (self.places[host].clone(), one.ready.clone().unwrap_or_default());
+            asking.spawn(async move { (host, address::from_here(&place, endpoints).await) });
+        }
+        let mut all = BTreeMap::new();
+        let mut problems = Vec::new();
+        while let Some(asked) = asking.join_next().await {
+            match asked {
+                Ok((host, Ok(endpoints))) => drop(all.insert(host, endpoints)),
+                Ok((host, Err(problem))) => problems.push((host, problem)),
+                Err(error) => {
+                    return Err(Failure::new(FailureKind::System, format!("asking the hosts failed: {error}")));
+                }
+            }
+        }
+        problems.sort_by_key(|(host, _)| *host);
+        if problems.is_empty() {
+            Ok(all.into_values().flatten().collect())
+        } else {
+            Err(agent_output::unusable(self.places, &problems))
+        }
+    }
+
+    fn order(&self, order: HostCommand) {
+        for link in &self.orders {
+            // One that has ended needs none.
+            let _ = link.send(order);
+        }
+    }
+
+    /// Stops every host that still responds, and waits until nothing runs there or it is lost. After a failure, what is in
+    /// flight is useless, and the stages that need the servers wait for this result.
+    async fn end(&mut self, has_failed: bool) {
+        self.order(HostCommand::Stop);
+        let stop = self.context.lease.stop.clone();
+        let enough = async {
+            if has_failed && !stop.is_asked() {
+                tokio::time::sleep(HURRY).await;
+            } else {
+                stop.asked_now().await;
+            }
+        };
+        tokio::pin!(enough);
+        let mut killed = false;
+        while self.hosts.iter().any(|host| host.over.is_none()) {
+            tokio::select! {
+                biased;
+                () = &mut enough, if !killed => {
+                    killed = true;
+                    self.order(HostCommand::Kill);
+                }
+                news = self.news.recv() => match news {
+                    Some((host, news)) => self.take(host, news),
+                    None => break,
+                },
+            }
+        }
+        while self.links.join_next().await.is_some() {}
+    }
+
+    /// Tries every lost host once more, and reports what is known of it. If no message came through until now, none
+    /// will come.
+    async fn make_sure(&self) {
+        let mut asking = JoinSet::new();
+        for (host, one) in self.hosts.iter().enumerate() {
+            let Some(Over::Lost(lost)) = &one.over else { continue };
+            if lost.was_greeted {
+                let place = &self.places[host];
+                let of = format!("{}.again", place.name);
+                let command = command(self.context, place, &["__warden", &self.names[host]], &of);
+                let may_answer = lost.how.is_some() && matches!(place.way, HostTransport::Ssh { .. });
+                asking.spawn(async move { (host, may_answer && is_ended(command).await) });
+            }
+        }
+        while let Some(asked) = asking.join_next().await {
+            let Ok((host, is_ended)) = asked else { continue };
+            let name = &self.places[host].name;
+            let seconds = DESERTED.as_secs();
+            let text = if is_ended {
+                format!("{name}: reached once more; nothing of this stage is left running there")
+            } else {
+                format!(
+                    "{name}: cannot be reached, so nobody here knows whether its servers run; if the machine does, they end by themselves {seconds} s after it has heard the last of us"
+                )
+            };
+            self.context.lease.notice(text);
+        }
+    }
+}
+
+/// Whether a finished host is a failure at once, or only after the others have answered.
+#[derive(Clone, Copy)]
+enum Heed {
+    AtOnce(&'static str),
+    Later,
+}
+
+/// The `host` setting for a guard: it is the remote place already, and has no other hosts.
+fn alone() -> String {
+    r#"{"ssh":[]}"#.to_owned()
+}
+
+/// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.
+fn command(context: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
+    let mut command = context.command(place.words(words));
+    // What is meant for the servers is none of ssh's business.
+    command.env.retain(|(name, _)| [process::HOME, process::RUN, process::TASK].contains(&name.as_str()));
+    command.log = context.lease.log.with_extension(format!("{of}.connection"));
+    command
+}
+
+async fn is_ended(command: process::ProcessCommand) -> bool {
+    let asked = tokio::time::timeout(ONE_MORE, process::run(command, &Stop::new(), |_| {})).await;
+    matches!(asked, Ok(Ok(exit)) if exit.how.is_success())
+}

@@ -1,0 +1,129 @@
+//! One of the machines, and how this program is started on it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::event::{Failure, FailureKind};
+use crate::exec::process;
+use crate::manifest::model::{Slurm, SshHost, SshMachine};
+use crate::stages::remote::ssh::{self as ssh_command, Ssh};
+
+/// For one query to Slurm.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct HostPlace {
+    /// For messages, logs and results.
+    pub name: String,
+    pub way: HostTransport,
+    /// This program on it.
+    program: PathBuf,
+    project: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+pub enum HostTransport {
+    Ssh {
+        ssh: Ssh,
+        /// Where requests reach it, if that is not where ssh does.
+        address: Option<String>,
+    },
+    /// A node of the allocation that we are in.
+    Node,
+}
+
+impl HostPlace {
+    /// What starts this program there with these arguments. Its standard input and output are ours.
+    pub fn words(&self, words: &[&str]) -> Vec<OsString> {
+        match &self.way {
+            HostTransport::Ssh { ssh, .. } => ssh.words(&ssh_command::remote(&self.project, &self.program, words)),
+            HostTransport::Node => {
+                let mut argv: Vec<OsString> = srun(&self.name).map(OsString::from).to_vec();
+                argv.push(self.program.clone().into());
+                argv.extend(words.iter().map(OsString::from));
+                argv
+            }
+        }
+    }
+
+    pub fn ssh(&self) -> Option<&Ssh> {
+        match &self.way {
+            HostTransport::Ssh { ssh, .. } => Some(ssh),
+            HostTransport::Node => None,
+        }
+    }
+}
+
+/// A step beside all others on one node of the allocation; what has the node's resources is the server, not the step.
+fn srun(node: &str) -> [String; 6] {
+    ["srun", &format!("--nodelist={node}"), "--nodes=1", "--ntasks=1", "--overlap", "--export=ALL"].map(str::to_owned)
+}
+
+/// The machines of `host.ssh`. A relative `program` is relative to the project.
+pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<HostPlace>, Failure> {
+    let own = own_program()?;
+    Ok(hosts
+        .iter()
+        .map(SshHost::machine)
+        .map(|machine| HostPlace {
+            program: machine.program.as_ref().map_or_else(|| own.clone(), |program| project.join(program)),
+            project: project.to_owned(),
+            way: HostTransport::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
+            name: machine.name,
+        })
+        .collect())
+}
+
+fn ssh(machine: &SshMachine) -> Ssh {
+    Ssh { destination: machine.destination().to_owned(), port: machine.port, args: machine.args.clone() }
+}
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))
+}
+
+/// The nodes of the allocation, as Slurm counts them.
+pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlace>, Failure> {
+    let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
+        return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is no allocation of Slurm's"));
+    };
+    let words =
+        ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
+    let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let Some(names) = asked.ok().and_then(process::ProbeResult::good) else {
+        let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());
+        return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
+    };
+    let mut names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+    let wanted = slurm.nodes.map_or(names.len(), |nodes| nodes as usize);
+    if names.len() < wanted {
+        let what =
+            format!("the stage is for {wanted} nodes, and the allocation has {}: {}", names.len(), names.join(", "));
+        return Err(Failure::new(FailureKind::Refused, what).hint(format!("`--on slurm --slurm nodes={wanted}`")));
+    }
+    names.truncate(wanted);
+    let program = match &slurm.program {
+        Some(program) => project.join(program),
+        None => own_program()?,
+    };
+    let place = |name: &str| HostPlace {
+        name: name.to_owned(),
+        way: HostTransport::Node,
+        program: program.clone(),
+        project: project.to_owned(),
+    };
+    Ok(names.into_iter().map(place).collect())
+}
+
+/// For display: how a guard is started on each machine, with `<project>` for the project folder.
+pub fn typed(hosts: &[SshHost]) -> Vec<String> {
+    let line = |machine: SshMachine| {
+        let program = machine.program.clone().unwrap_or_else(|| "regatta".to_owned());
+        let remote = ssh_command::remote(Path::new("<project>"), Path::new(&program), &["__host"]);
+        format!("{}: {}", machine.name, process::shown(&ssh(&machine).words(&remote), &[], &[]))
+    };
+    hosts.iter().map(SshHost::machine).map(line).collect()
+}

@@ -1,0 +1,5 @@
+//! Stages that run elsewhere: in a Slurm job, or on hosts that are reached over ssh.
+
+pub mod hosts;
+pub mod slurm;
+pub mod ssh;

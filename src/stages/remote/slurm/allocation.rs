@@ -1,0 +1,50 @@
+//! A whole run as one job: what a stage is otherwise.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{SlurmContext, job_attempt};
+use crate::event::{Done, Event, Failure, Stop, TaskId};
+use crate::manifest::model::Slurm;
+use crate::plan::{ActionKind, Task};
+use crate::runner::store::JobFolder;
+use crate::runner::{Assignment, Lease, Upstream};
+
+/// A run to be done in one allocation.
+pub struct Allocation {
+    /// The same for the same command.
+    pub name: String,
+    /// The arguments of `regatta` on the job's first node.
+    pub words: Vec<String>,
+    pub slurm: Slurm,
+    /// A folder that has this allocation's name.
+    pub out: PathBuf,
+    pub log: PathBuf,
+    pub project: PathBuf,
+    pub stop: Stop,
+    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+/// Submits the run, or finds the job of an earlier command, and follows it. A run that ended with another code than 0 is a
+/// failure with that exit code. The second value: whether its end was seen, so that the job's folder may go.
+pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done, Failure>, bool) {
+    let Allocation { name, words, slurm, out, log, project, stop, emit } = allocation;
+    let folder = JobFolder::of(home, &out);
+    let task = Task { cache: false, ..Task::bare(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
+    let lease = Lease {
+        task: Arc::new(task),
+        attempt: 1,
+        assignment: Assignment::default(),
+        out,
+        log,
+        project,
+        gpus: Vec::new(),
+        lowered: None,
+        seat: None,
+        stop,
+        ready: None,
+        emit,
+        origins: Arc::new(Upstream::default),
+    };
+    job_attempt::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
+}

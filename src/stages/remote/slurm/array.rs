@@ -1,0 +1,302 @@
+//! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
+//!
+//! The members are known without a clock: the run loop gives seats to the tasks that it starts at the same moment, and each
+//! reports whether it takes part ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
+//! that is submitted again later is a job of its own, or an element of another array.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+
+use super::job_attempt::{JobAttempt, typed};
+use super::submitting::{JobExistence, LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
+use super::{SlurmContext, submission};
+use crate::event::{Event, Failure, FailureKind, Stop, TaskId};
+use crate::runner::BatchSlot;
+use crate::runner::store::{JobFolder, PathError};
+use crate::stages::remote::slurm::commands::{QueueView, SlurmJob, Submission, Submitted, ranges, submit};
+
+/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
+type Brought = Result<bool, Failure>;
+
+/// One element to be.
+pub struct Member {
+    job: SlurmJob,
+    task: TaskId,
+    folder: JobFolder,
+    program: PathBuf,
+    comment: String,
+    at_once: Option<u32>,
+    order: Submission,
+    view: watch::Receiver<QueueView>,
+    known: JobExistence,
+    stop: Stop,
+    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    reply: oneshot::Sender<Brought>,
+}
+
+/// The members so far: party → members.
+#[derive(Clone, Default)]
+pub struct Gathering(Arc<Mutex<BTreeMap<String, Vec<Member>>>>);
+
+impl std::fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gathering")
+    }
+}
+
+impl Gathering {
+    fn join(&self, party: &str, member: Member) {
+        self.open().entry(party.to_owned()).or_default().push(member);
+    }
+
+    /// The first caller gets all members; later callers get none.
+    fn take(&self, party: &str) -> Vec<Member> {
+        self.open().remove(party).unwrap_or_default()
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<Member>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
+/// meanwhile, and it may be there or not.
+pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> Brought {
+    let (reply, hears) = oneshot::channel();
+    let member = Member::new(attempt, known, reply).map_err(|error| broken(&error))?;
+    let cluster = attempt.cluster;
+    attempt.lease.say("is submitted", 0, None);
+    let all = match seat {
+        Some(seat) => {
+            let party = seat.name().to_owned();
+            cluster.gathering.join(&party, member);
+            seat.all_decided().await;
+            cluster.gathering.take(&party)
+        }
+        None => vec![member],
+    };
+    // What earlier runs submitted under another name is another array.
+    let mut arrays: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    for member in all {
+        arrays.entry(member.job.name.clone()).or_default().push(member);
+    }
+    for members in arrays.into_values() {
+        // Of its own, so that it ends with none of them.
+        tokio::spawn(Array::new(cluster.clone(), members).bring_in());
+    }
+    let brought = tokio::select! {
+        biased;
+        brought = hears => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
+        // A hurried stop does not wait for a submission that is under way.
+        () = attempt.lease.stop.asked_now() => Ok(false),
+    };
+    if brought.is_err() {
+        attempt.settle();
+    }
+    brought
+}
+
+impl Member {
+    fn new(attempt: &JobAttempt<'_>, known: JobExistence, reply: oneshot::Sender<Brought>) -> Result<Self, PathError> {
+        let spec = &attempt.spec;
+        let program = submission::program(&spec.slurm, &spec.project);
+        let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
+        Ok(Self {
+            job: spec.job(),
+            task: spec.task.id.clone(),
+            folder: attempt.folder.clone(),
+            program,
+            comment: format!("{} of {}", spec.task.stage, spec.project.display()),
+            at_once: spec.slurm.at_once,
+            order: attempt.order(),
+            view: attempt.view.clone(),
+            known,
+            stop: attempt.lease.stop.clone(),
+            emit: Arc::clone(&attempt.lease.emit),
+            reply,
+        })
+    }
+
+    fn element(&self) -> u32 {
+        self.job.element.unwrap_or_default()
+    }
+
+    fn say(self, brought: Brought) {
+        // The receiver is gone when its attempt did not wait.
+        let _ = self.reply.send(brought);
+    }
+}
+
+/// Elements of one array that are not in the queue yet, by index.
+struct Array {
+    cluster: SlurmContext,
+    rest: Vec<Member>,
+    /// As many as one submission may have: fewer than there are if the user's job limit is lower.
+    piece: usize,
+    told: String,
+}
+
+impl Array {
+    fn new(cluster: SlurmContext, mut members: Vec<Member>) -> Self {
+        members.sort_by_key(Member::element);
+        Self { cluster, rest: members, piece: usize::MAX, told: String::new() }
+    }
+
+    async fn bring_in(mut self) {
+        let mut pause = PAUSE;
+        let mut perhaps = self.rest.iter().any(|member| member.known == JobExistence::Perhaps);
+        loop {
+            if std::mem::take(&mut perhaps) {
+                self.look_for_them().await;
+            }
+            self.let_stopped_go();
+            let n = self.rest.len().min(self.piece);
+            if n == 0 {
+                return;
+            }
+            let order = match self.write_down(n) {
+                Ok(order) => order,
+                Err(error) => return self.all_fail(&broken(&error)),
+            };
+            let submitted = {
+                // A closed semaphore would be our own doing, and only mean more at once.
+                let _turn = self.cluster.submitting.clone().acquire_owned().await.ok();
+                submit(&order).await
+            };
+            match submitted {
+                Submitted::Number(number) => {
+                    // Slurm has its own copy of it.
+                    self.forget_script();
+                    for member in self.rest.drain(..n) {
+                        // For display only: the name finds it too.
+                        let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
+                        member.say(Ok(true));
+                    }
+                    pause = PAUSE;
+                    self.piece = self.piece.saturating_mul(2);
+                    continue;
+                }
+                Submitted::TooMany(why) if n > 1 => {
+                    self.tell(&format!(
+                        "Slurm does not take {n} jobs at once ({why}); they are submitted in smaller arrays"
+                    ));
+                    self.piece = n.div_ceil(2);
+                    continue;
+                }
+                Submitted::Unknown(why) => {
+                    self.tell(&not_yet(&why));
+                    perhaps = true;
+                }
+                Submitted::TooMany(why) | Submitted::Later(why) => self.tell(&not_yet(&why)),
+                Submitted::Refused(why) => {
+                    self.forget_script();
+                    return self.all_fail(&refused(&why, "array").command(typed(&order)));
+                }
+                Submitted::Absent(why) => {
+                    self.forget_script();
+                    return self.all_fail(&absent(why));
+                }
+            }
+            let stop = self.rest[0].stop.clone();
+            tokio::select! {
+                () = stop.asked() => {}
+                () = sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn forget_script(&self) {
+        if let Some(first) = self.rest.first() {
+            first.folder.arrays().forget_script(&first.job.name);
+        }
+    }
+
+    /// Removes the elements that are no longer needed.
+    fn let_stopped_go(&mut self) {
+        for member in self.rest.extract_if(.., |member| member.stop.is_asked()) {
+            member.say(Ok(false));
+        }
+    }
+
+    fn all_fail(&mut self, failure: &Failure) {
+        for member in self.rest.drain(..) {
+            member.say(Err(failure.clone()));
+        }
+    }
+
+    /// The submission of the first `n`, its script written.
+    fn write_down(&self, n: usize) -> Result<Submission, PathError> {
+        let members = &self.rest[..n];
+        let first = &members[0];
+        let files = first.folder.arrays();
+        let folders: Vec<(u32, &std::path::Path)> =
+            members.iter().map(|member| (member.element(), member.folder.path())).collect();
+        let elements: Vec<u32> = members.iter().map(Member::element).collect();
+        let name = first.job.name.clone();
+        files.write(&name, &submission::array_script(&first.program, &folders, &first.comment), &elements)?;
+        Ok(Submission {
+            folder: files.folder().to_owned(),
+            script: files.script(&name),
+            output: files.pattern(&name),
+            array: Some((ranges(&elements), first.at_once)),
+            env: members.iter().flat_map(|member| member.order.env.clone()).collect(),
+            name,
+            ..first.order.clone()
+        })
+    }
+
+    /// Looks for them by name until the queue has answered: an element must be missing twice, some time apart.
+    async fn look_for_them(&mut self) {
+        for last in [false, true] {
+            self.let_stopped_go();
+            let Some(first) = self.rest.first() else { return };
+            let (mut view, stop) = (first.view.clone(), first.stop.clone());
+            let after = Instant::now();
+            self.cluster.queue.hurry();
+            let seen = tokio::select! {
+                biased;
+                () = stop.asked() => return,
+                seen = view.wait_for(|view| view.at.is_some_and(|at| at >= after)) => match seen {
+                    Ok(seen) => seen.clone(),
+                    // Its sender lives as long as its listeners.
+                    Err(_) => return,
+                },
+            };
+            let is_there = |member: &mut Member| {
+                // It may be over already.
+                member.folder.claimant().is_some() || !seen.of(&member.job).is_empty()
+            };
+            for member in self.rest.extract_if(.., is_there) {
+                member.say(Ok(true));
+            }
+            if !last && !self.rest.is_empty() {
+                sleep(ON_ITS_WAY).await;
+            }
+        }
+    }
+
+    /// One message for the user, in the name of the first: it is one submission.
+    fn tell(&mut self, text: &str) {
+        if self.told == text {
+            return;
+        }
+        text.clone_into(&mut self.told);
+        if let Some(first) = self.rest.first() {
+            (first.emit)(Event::Notice { task: Some(first.task.clone()), text: text.to_owned() });
+        }
+    }
+}
+
+fn not_yet(why: &str) -> String {
+    format!("Slurm has not taken its array yet: {why}; it is tried again")
+}
+
+fn broken(error: &PathError) -> Failure {
+    Failure::new(FailureKind::System, error.to_string())
+}

@@ -1,0 +1,54 @@
+//! Cancelling elements of arrays: by number, since all share one name, and with one query for all concurrent requests.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::stages::remote::slurm::commands::{CancelCommand, Environment, QueueEntry, cancel};
+
+/// The elements to be cancelled. A request that arrives while a query is under way is in the next one.
+#[derive(Debug, Default)]
+pub struct Cancelling {
+    wanted: Mutex<Wanted>,
+    /// The result of the last query.
+    turn: tokio::sync::Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    numbers: BTreeSet<String>,
+    hard: bool,
+}
+
+impl Cancelling {
+    /// `Ok` when the controller has received it. `hard`: KILL at once.
+    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), String> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut wanted = self.wanted();
+            wanted.numbers.extend(numbers.iter().cloned());
+            wanted.hard |= hard;
+        }
+        // Others see the same view of the queue in this moment.
+        tokio::task::yield_now().await;
+        let mut complaint = self.turn.lock().await;
+        let all = std::mem::take(&mut *self.wanted());
+        if !all.numbers.is_empty() {
+            let list: Vec<String> = all.numbers.into_iter().collect();
+            let what = if all.hard { CancelCommand::NumbersNow(&list) } else { CancelCommand::Numbers(&list) };
+            *complaint = cancel(what, env).await.err();
+        }
+        // Empty: another caller has cancelled ours with its own.
+        complaint.clone().map_or(Ok(()), Err)
+    }
+
+    fn wanted(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Numbers of what is not over.
+pub fn living(entries: &[QueueEntry]) -> Vec<String> {
+    entries.iter().filter(|job| !job.state.is_final()).map(|job| job.number.clone()).collect()
+}

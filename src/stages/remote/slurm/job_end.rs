@@ -1,0 +1,101 @@
+//! How an attempt ends: by its own record, or by the queue's state where that is more precise.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::cancel_jobs;
+use super::job_attempt::{JobAttempt, LOOK, typed};
+use super::job_monitor::{JobMonitor, pick};
+use super::spec::{FolderSize, JobEnd};
+use crate::event::{Done, Failure, FailureKind};
+use crate::exec::process;
+use crate::stages::remote::slurm::commands::JobState;
+
+/// How long the files of an output may need to reach us.
+const FILES: Duration = Duration::from_mins(2);
+/// How long the queue may need to report why a job was ended that has recorded its end.
+const WHY: Duration = Duration::from_mins(1);
+const TAIL: usize = 20;
+
+impl JobAttempt<'_> {
+    /// The job recorded its end.
+    pub async fn conclude(&mut self, ended: JobEnd, judge: &JobMonitor) -> Result<Done, Failure> {
+        match ended.how {
+            Ok(done) => {
+                self.await_files(ended.extent).await?;
+                Ok(done)
+            }
+            // Slurm signals the stage's own processes, too: either may be the first to notice.
+            Err(failure) if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Signal(_)) => {
+                Err(self.why_stopped(failure, judge).await)
+            }
+            Err(mut failure) => {
+                failure.log = Some(self.lease.log.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// It was stopped, but not by this run: the queue reports the cause.
+    async fn why_stopped(&mut self, failure: Failure, judge: &JobMonitor) -> Failure {
+        let deadline = Instant::now() + WHY;
+        let claimant = self.folder.claimant();
+        let job = loop {
+            let view = self.view.borrow_and_update().clone();
+            let job = pick(view.of(&self.spec.job()), claimant.as_deref()).cloned();
+            if Instant::now() > deadline || job.as_ref().is_some_and(|job| job.state.is_final()) {
+                break job;
+            }
+            self.cluster.queue.hurry();
+            tokio::select! {
+                _ = self.view.changed() => {}
+                () = sleep(LOOK) => {}
+            }
+        };
+        let told = match job {
+            Some(job) if job.state.is_final() && !matches!(job.state, JobState::Completed | JobState::Failed) => {
+                judge.failure(&job)
+            }
+            _ if failure.kind == FailureKind::Interrupted => {
+                Failure::new(FailureKind::Signal(15), "its job was asked to end, and nobody says by whom")
+            }
+            _ => return Failure { log: Some(self.lease.log.clone()), ..failure },
+        };
+        Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..told }
+    }
+
+    /// On a filesystem of the network what a node has written may need a while until it is seen here.
+    async fn await_files(&self, there: FolderSize) -> Result<(), Failure> {
+        let deadline = Instant::now() + FILES;
+        loop {
+            let here = FolderSize::of(&self.spec.out);
+            if here == there {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let what = format!(
+                    "its output has {} files and {} bytes here, and had {} files and {} bytes on its node",
+                    here.files, here.bytes, there.files, there.bytes
+                );
+                return Err(Failure::new(FailureKind::System, what)
+                    .hint("is the project folder on a filesystem that all nodes share? Was it written to after the job's end?"));
+            }
+            self.lease.say("waits for the files of its output", 0, None);
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The queue has decided. Whatever of the job is left is ended.
+    pub async fn give_up(&self, mut failure: Failure) -> Failure {
+        let _ = self.folder.cancel();
+        let _ = cancel_jobs::ask_to_end(self, false).await;
+        failure.tail = process::tail(&self.spec.log, TAIL);
+        if failure.tail.is_empty() {
+            failure.tail = process::tail(&self.output(), TAIL);
+        }
+        failure.command = Some(typed(&self.order()));
+        failure.log = Some(self.lease.log.clone());
+        failure
+    }
+}

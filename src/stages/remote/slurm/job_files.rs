@@ -1,0 +1,70 @@
+//! Everything a job needs is written before it is submitted, so that a later reader finds all of it.
+
+use tokio::task::spawn_blocking;
+
+use super::spec::JobSpec;
+use super::{SlurmContext, submission};
+use crate::manifest::model::Slurm;
+use crate::plan::ActionKind;
+use crate::runner::store::{JobFolder, PathError};
+use crate::runner::{BatchSlot, Lease, Upstream};
+use crate::stages::remote::slurm::commands::{environment, max_array_size};
+
+/// The array's name and its place there, for a task that has a seat; `None` where it is a job of its own.
+pub async fn place(
+    lease: &Lease,
+    seat: Option<&BatchSlot>,
+    folder: &JobFolder,
+    cluster: &SlurmContext,
+) -> Option<(String, u32)> {
+    let seat = seat?;
+    let env = environment(std::env::vars_os(), None);
+    let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
+    let (array, element) = (seat.ix().checked_div(most)?, seat.ix() % most);
+    let salt = format!("{} {} {array}", folder.arrays().folder().display(), seat.name());
+    Some((submission::name(&lease.task.stage, &salt), element))
+}
+
+/// Everything that the job needs to know.
+pub async fn write_down(
+    lease: &Lease,
+    slurm: Slurm,
+    words: Option<Vec<String>>,
+    folder: &JobFolder,
+    place: Option<(String, u32)>,
+) -> Result<JobSpec, PathError> {
+    let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
+    // Only a package records its origins, and computing them reads many records.
+    let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
+    let origins = if writes_them { (lease.origins)() } else { Upstream::default() };
+    let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (name, element) = match place {
+        Some((name, element)) => (name, Some(element)),
+        None => (submission::name(&lease.task.id.file_name(), &salt), None),
+    };
+    let spec = JobSpec {
+        task: (*lease.task).clone(),
+        name,
+        element,
+        attempt: lease.attempt,
+        assignment: lease.assignment.clone(),
+        lowered: lease.lowered.clone(),
+        out: lease.out.clone(),
+        log: lease.log.with_extension(format!("{own}.log")),
+        project: lease.project.clone(),
+        origins,
+        slurm,
+        words,
+    };
+    let program = submission::program(&spec.slurm, &spec.project).map_err(|source| PathError {
+        doing: "find",
+        path: "this program".into(),
+        source,
+    })?;
+    let comment = format!("{} of {}", spec.task.id, spec.project.display());
+    let script = element.is_none().then(|| submission::script(&program, folder.path(), &comment));
+    let folder = folder.clone();
+    // It waits for the disk, and a thousand elements of an array do so at once.
+    let written = spawn_blocking(move || folder.write(&spec, script.as_deref()).map(|()| spec)).await;
+    written.unwrap_or_else(|panic| Err(PathError { doing: "write", path: "job.json".into(), source: panic.into() }))
+}

@@ -1,0 +1,79 @@
+//! `host: slurm` — a stage as a job of its own.
+//!
+//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`submission`]),
+//! and follows it ([`job_attempt`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
+//! knows what a job cannot report itself (that its time limit was reached, that its node is gone). On the node the same code
+//! the stage that does it here ([`work()`]).
+//!
+//! # What holds, whatever happens
+//!
+//! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
+//! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not read.
+//! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry never.
+//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with
+//!   it its own claim, log and end.
+//! - The run may die: the next one finds the folder and goes on with the job.
+
+mod allocation;
+mod array;
+mod cancel_jobs;
+mod cancelling;
+pub mod commands;
+mod container;
+mod heartbeat;
+mod job_attempt;
+mod job_end;
+mod job_files;
+mod job_monitor;
+mod node_address;
+mod node_resources;
+mod node_worker;
+mod spec;
+mod submission;
+mod submitting;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::event::{Done, Failure};
+use crate::manifest::model::Slurm;
+use crate::runner::Lease;
+use crate::stages::remote::slurm::commands::JobQueue;
+pub use allocation::{Allocation, in_allocation};
+pub use cancel_jobs::end_abandoned;
+pub use container::around;
+pub use node_address::reachable;
+pub use node_worker::{AttemptClaim, NotDone, devices, work};
+
+/// How many submissions go on at once: a controller is busy enough.
+const AT_ONCE: usize = 4;
+
+/// What all jobs of a run share.
+#[derive(Clone, Debug)]
+pub struct SlurmContext {
+    queue: JobQueue,
+    submitting: Arc<Semaphore>,
+    gathering: array::Gathering,
+    cancelling: Arc<cancelling::Cancelling>,
+    /// The cluster's `MaxArraySize`, once it was queried.
+    max_array_size: Arc<OnceCell<u32>>,
+}
+
+impl Default for SlurmContext {
+    fn default() -> Self {
+        Self {
+            queue: JobQueue::default(),
+            submitting: Arc::new(Semaphore::new(AT_ONCE)),
+            gathering: array::Gathering::default(),
+            cancelling: Arc::default(),
+            max_array_size: Arc::default(),
+        }
+    }
+}
+
+/// Does the stage in a job. `home` is the project's state folder.
+pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
+    job_attempt::perform(lease, slurm, home, cluster).await
+}

@@ -1,0 +1,62 @@
+//! What a job started on its node and would outlive it: containers of docker and podman, which are children of no process of
+//! the job, and shared memory. The job removes them at every end that lets it; if it was killed, this machine cannot
+//! reach that node, and the user gets a message about what may be left there.
+
+use std::collections::BTreeSet;
+
+use crate::event::ExternalResource;
+use crate::exec::process::orders;
+
+/// Of one attempt: what its job has announced and not removed.
+#[derive(Debug, Default)]
+pub struct OnNode {
+    node: String,
+    things: BTreeSet<ExternalResource>,
+}
+
+impl OnNode {
+    pub fn at(&mut self, node: &str) {
+        node.clone_into(&mut self.node);
+    }
+
+    pub fn hear(&mut self, thing: ExternalResource, there: bool) {
+        if there {
+            self.things.insert(thing);
+        } else {
+            self.things.remove(&thing);
+        }
+    }
+
+    /// Message for the user after the attempt has finished.
+    pub fn left(&self) -> Vec<String> {
+        let node = &self.node;
+        let tell = |thing: &ExternalResource| match thing {
+            ExternalResource::Container { name, .. } => {
+                let orders: Vec<String> = orders(thing).iter().map(|words| words.join(" ")).collect();
+                format!("its container {name} may still run on {node}, with its GPUs; there: `{}`", orders.join("; "))
+            }
+            ExternalResource::SharedMemory { mark } => {
+                format!("shared memory of it may still be on {node}; there: `rm /dev/shm/*{mark}*`")
+            }
+        };
+        self.things.iter().map(tell).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_is_not_told() {
+        let container =
+            |name: &str| ExternalResource::Container { program: "podman".to_owned(), name: name.to_owned() };
+        let mut on_node = OnNode::default();
+        on_node.at("n1");
+        on_node.hear(container("regatta-a"), true);
+        on_node.hear(container("regatta-b"), true);
+        on_node.hear(container("regatta-a"), false);
+        let told = "its container regatta-b may still run on n1, with its GPUs; there: `podman kill regatta-b; podman rm -f regatta-b`";
+        assert_eq!(on_node.left(), [told]);
+    }
+}

@@ -1,0 +1,263 @@
+//! The job's side: claims the attempt, does the stage as it would be done here, and writes down how it ended.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::heartbeat;
+use super::spec::{FolderSize, JobEnd, JobEvent, JobSpec};
+use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
+use crate::manifest::duration;
+use crate::plan::Lifetime;
+use crate::runner::store::{JobFolder, PathError};
+use crate::runner::{Lease, apart, within};
+use crate::stages::StageExecutor;
+
+/// How often the job looks whether it is to end.
+const LOOK: Duration = Duration::from_secs(1);
+/// A server that no run has needed for this long has lost its run.
+const DESERTED: Duration = Duration::from_mins(2);
+
+/// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotDone {
+    #[error("{0}: nobody waits for this job any more")]
+    NobodyWaits(String),
+    #[error("this attempt is already worked on by job {0}")]
+    Taken(String),
+    #[error(transparent)]
+    Broken(#[from] PathError),
+    #[error("signals cannot be heard: {0}")]
+    Deaf(#[from] std::io::Error),
+}
+
+/// The whole of a job. The result of the stage itself is in `ended.json`, and is no error here.
+pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NotDone> {
+    let signals = Signals::new()?;
+    let stop = Stop::new();
+    let how = tokio::select! {
+        how = perform(folder, claim, &stop) => how,
+        never = watch(folder, &claim.spec, signals, &stop, &claim.teller) => match never {},
+    };
+    claim.end(folder, how)
+}
+
+/// The right to work on an attempt: one job has it, once.
+pub struct AttemptClaim {
+    spec: JobSpec,
+    number: String,
+    node: String,
+    teller: Arc<Teller>,
+}
+
+impl AttemptClaim {
+    /// Takes it, if it is unclaimed and the work is still wanted.
+    pub fn take(folder: &JobFolder) -> Result<Self, NotDone> {
+        let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
+        let spec: JobSpec = folder.read().ok_or_else(gone)?;
+        if folder.is_cancelled() {
+            return Err(gone());
+        }
+        let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
+        if !folder.claim(&number)? {
+            return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
+        }
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
+        let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
+        teller.tell(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
+        Ok(Self { spec, number, node, teller })
+    }
+
+    /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
+    pub fn keep_alive(&self, folder: &JobFolder) {
+        let (folder, every) = (folder.clone(), heartbeat::every(&self.spec.slurm));
+        std::thread::spawn(move || {
+            let mut count = 0;
+            // There is no run to notify of a missing folder; it may also be a filesystem that comes back.
+            loop {
+                count += 1;
+                let _ = folder.live(count);
+                std::thread::sleep(every);
+            }
+        });
+    }
+
+    /// Of a whole run: its command line.
+    pub fn words(&self) -> Option<&[String]> {
+        self.spec.words.as_deref()
+    }
+
+    pub fn project(&self) -> &Path {
+        &self.spec.project
+    }
+
+    /// Seconds before the time limit at which USR2 comes.
+    pub fn warn_s(&self) -> u64 {
+        duration(&self.spec.slurm.warn).map_or(60, |warn| warn.as_secs())
+    }
+
+    /// Writes down how it ended.
+    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NotDone> {
+        let extent = FolderSize::of(&self.spec.out);
+        Ok(folder.end(&JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent })?)
+    }
+}
+
+async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
+    let AttemptClaim { spec, node, teller, .. } = claim;
+    let (ready, hears) = oneshot::channel();
+    let service = spec.task.lifetime == Lifetime::Service;
+    let emit = Arc::clone(teller);
+    let origins = spec.origins.clone();
+    let lease = Lease {
+        task: Arc::new(spec.task.clone()),
+        attempt: spec.attempt,
+        assignment: spec.assignment.clone(),
+        out: spec.out.clone(),
+        log: spec.log.clone(),
+        project: spec.project.clone(),
+        gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref()),
+        lowered: spec.lowered.clone(),
+        seat: None,
+        stop: stop.clone(),
+        ready: service.then_some(ready),
+        emit: Arc::new(move |event| emit.event(event)),
+        origins: Arc::new(move || origins.clone()),
+    };
+    // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
+    let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
+    let tell = Arc::clone(teller);
+    let named = node.clone();
+    tokio::spawn(async move {
+        if let Ok(endpoints) = hears.await {
+            tell.tell(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
+        }
+    });
+    let doing = apart(async move { stages.here(lease).await });
+    within(spec.task.timeout, stop, doing).await
+}
+
+/// The job's number as the queue shows it: an element's is that of its array, and its index.
+fn number(is_element: bool) -> Option<String> {
+    let array = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID")).filter(|_| is_element);
+    array.map(|(array, element)| format!("{array}_{element}")).or_else(|| variable("SLURM_JOB_ID"))
+}
+
+/// Names of this machine mean nothing elsewhere.
+fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
+    let local =
+        matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
+    if local { Endpoint { host: node.to_owned(), ..endpoint } } else { endpoint }
+}
+
+/// The GPUs that Slurm gave: as it numbers them, or the first ones if it does not list them.
+pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
+    let given: Vec<u32> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
+    if given.is_empty() { (0..wanted).collect() } else { given.into_iter().take(wanted as usize).collect() }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Everything that may end the work from outside. Never resolves: it pulls `stop`.
+async fn watch(
+    folder: &JobFolder,
+    spec: &JobSpec,
+    mut signals: Signals,
+    stop: &Stop,
+    teller: &Teller,
+) -> std::convert::Infallible {
+    let service = spec.task.lifetime == Lifetime::Service;
+    let mut beats = (folder.beats(), tokio::time::Instant::now());
+    loop {
+        tokio::select! {
+            _ = signals.near.recv() => {
+                let left = duration(&spec.slurm.warn).map_or(60, |warn| warn.as_secs());
+                let text = format!("its job has less than {left} s left until its time limit");
+                teller.event(Event::Notice { task: Some(spec.task.id.clone()), text });
+            }
+            _ = signals.term.recv() => if stop.is_asked() { stop.now() } else { stop.gently() },
+            _ = signals.int.recv() => stop.gently(),
+            () = sleep(LOOK) => {
+                // The folder goes when the attempt has been judged without us.
+                if folder.is_cancelled() || !folder.is_there() {
+                    stop.gently();
+                }
+                if service {
+                    let now = folder.beats();
+                    if now != beats.0 {
+                        beats = (now, tokio::time::Instant::now());
+                    } else if beats.1.elapsed() > DESERTED {
+                        stop.gently();
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Signals {
+    term: Signal,
+    int: Signal,
+    near: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            near: signal(SignalKind::user_defined2())?,
+        })
+    }
+}
+
+/// Writes lines for the run to read.
+struct Teller {
+    file: Mutex<std::fs::File>,
+}
+
+impl Teller {
+    fn tell(&self, line: &JobEvent) {
+        let Ok(mut text) = serde_json::to_vec(line) else { return };
+        text.push(b'\n');
+        // One write per line. A missing reader or a full disk is no reason to stop working.
+        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&text);
+    }
+
+    /// The messages for the run: its processes concern only this node.
+    fn event(&self, event: Event) {
+        match event {
+            Event::Notice { .. } | Event::Progress { .. } => self.tell(&JobEvent::Told(event)),
+            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: true }),
+            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: false }),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_those_that_slurm_gave() {
+        assert_eq!(devices(2, Some("4,5")), [4, 5]);
+        assert_eq!(devices(2, None), [0, 1]);
+        assert_eq!(devices(0, Some("4,5")), [0; 0]);
+    }
+
+    #[test]
+    fn a_server_on_a_node_is_named_by_the_node() {
+        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        assert_eq!(on_node(at("127.0.0.1"), "n1"), at("n1"));
+        assert_eq!(on_node(at("10.0.0.7"), "n1"), at("10.0.0.7"));
+    }
+}

@@ -1,0 +1,135 @@
+//! From the manifest's settings to the options of `sbatch`, and the script that it runs.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::event::Digest;
+use crate::manifest::model::Slurm;
+use crate::stages::remote::slurm::commands::PREFIX;
+
+/// The user's flags. `gpus` is the total that the stage requests.
+pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
+    let mut flags = Vec::new();
+    let mut flag = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name}={value}")));
+    flag("account", slurm.account.clone());
+    flag("partition", slurm.partition.clone());
+    flag("qos", slurm.qos.clone());
+    flag("reservation", slurm.reservation.clone());
+    // A text that is no limit was refused when the manifest was read.
+    flag("time", slurm.limit().and_then(Result::ok));
+    flag("nodes", slurm.nodes.map(|nodes| nodes.to_string()));
+    flag("ntasks-per-node", slurm.tasks_per_node.map(|tasks| tasks.to_string()));
+    flag("cpus-per-task", slurm.cpus_per_task.map(|cpus| cpus.to_string()));
+    flag("gres", slurm.gres.clone());
+    let asked = (gpus > 0 && slurm.gres.is_none()).then(|| gpus.div_ceil(slurm.nodes.unwrap_or(1)));
+    flag("gpus-per-node", slurm.gpus_per_node.or(asked).map(|gpus| gpus.to_string()));
+    flag("mem", slurm.mem.clone());
+    flag("constraint", slurm.constraint.clone());
+    flag("nodelist", slurm.nodelist.clone());
+    flag("exclude", slurm.exclude.clone());
+    if slurm.exclusive {
+        flags.push("--exclusive".to_owned());
+    }
+    flags.extend(slurm.args.iter().cloned());
+    flags
+}
+
+/// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
+/// is the only information the user gets.
+pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
+    around(program, &format!("folder={}", quoted(&folder.to_string_lossy())), comment)
+}
+
+/// The same for an array: each element has a folder of its own.
+pub fn array_script(program: &Path, folders: &[(u32, &Path)], comment: &str) -> String {
+    let mut which = "case $SLURM_ARRAY_TASK_ID in\n".to_owned();
+    for (element, folder) in folders {
+        let _ = writeln!(which, "{element}) folder={};;", quoted(&folder.to_string_lossy()));
+    }
+    which.push_str("*) echo \"regatta: there is no element $SLURM_ARRAY_TASK_ID\" >&2; exit 125;;\nesac");
+    around(program, &which, comment)
+}
+
+fn around(program: &Path, folder: &str, comment: &str) -> String {
+    let program = quoted(&program.to_string_lossy());
+    let mut text = "#!/bin/sh\n".to_owned();
+    let _ = writeln!(text, "# {}", comment.replace('\n', " "));
+    text.push_str(
+        "# The warning that the time limit is near may come before there is anybody to take it.\n\
+         trap '' USR2\n\
+         # Defaults for sbatch, which what runs here must not inherit.\n\
+         for name in $(env | sed -n 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n",
+    );
+    let _ = writeln!(text, "program={program}\n{folder}");
+    text.push_str(
+        "if [ ! -d \"$folder\" ]; then echo \"regatta: $folder is not on $(hostname): the project folder must be shared\" >&2; exit 125; fi\n\
+         if [ ! -x \"$program\" ]; then echo \"regatta: $program is not on $(hostname): host.slurm.program names another\" >&2; exit 127; fi\n\
+         cd \"$folder\" && exec \"$program\" __job \"$folder\"\n",
+    );
+    text
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A unique name that shows what the job is: a task, or a stage.
+pub fn name(what: &str, salt: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let what: String = what.chars().map(plain).take(60).collect();
+    format!("{PREFIX}{what}-{}", Digest::of(salt.as_bytes()).short())
+}
+
+/// This program, as the nodes find it.
+pub fn program(slurm: &Slurm, project: &Path) -> std::io::Result<PathBuf> {
+    match &slurm.program {
+        Some(program) => Ok(project.join(program)),
+        None => std::env::current_exe(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_manifest_has_its_flag() {
+        let slurm: Slurm = serde_json::from_value(serde_json::json!({
+            "account": "acc", "partition": "gpu", "qos": "high", "reservation": "r", "time": "90m", "nodes": 2,
+            "tasks_per_node": 8, "cpus_per_task": 4, "mem": "0", "constraint": "h100", "nodelist": "n[1-2]",
+            "exclude": "n3", "exclusive": true, "args": ["--comment=x"],
+        }))
+        .unwrap();
+        insta::assert_snapshot!(flags(&slurm, 16).join(" "), @"--account=acc --partition=gpu --qos=high --reservation=r --time=90 --nodes=2 --ntasks-per-node=8 --cpus-per-task=4 --gpus-per-node=8 --mem=0 --constraint=h100 --nodelist=n[1-2] --exclude=n3 --exclusive --comment=x");
+        assert_eq!(flags(&Slurm::default(), 0), [""; 0], "the cluster's own defaults");
+        let gres = Slurm { gres: Some("gpu:h100:8".to_owned()), ..Slurm::default() };
+        assert_eq!(flags(&gres, 8), ["--gres=gpu:h100:8"]);
+    }
+
+    #[test]
+    fn the_script_is_this() {
+        insta::assert_snapshot!(script(Path::new("/opt/it's/regatta"), Path::new("/p/.regatta/jobs/k-0"), "build of p"), @r#"
+        #!/bin/sh
+        # build of p
+        # The warning that the time limit is near may come before there is anybody to take it.
+        trap '' USR2
+        # Defaults for sbatch, which what runs here must not inherit.
+        for name in $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
+        program='/opt/it'\''s/regatta'
+        folder='/p/.regatta/jobs/k-0'
+        if [ ! -d "$folder" ]; then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi
+        if [ ! -x "$program" ]; then echo "regatta: $program is not on $(hostname): host.slurm.program names another" >&2; exit 127; fi
+        cd "$folder" && exec "$program" __job "$folder"
+        "#);
+        let folders = [(0, Path::new("/p/.regatta/jobs/k-0")), (7, Path::new("/p/.regatta/jobs/l-0"))];
+        let text = array_script(Path::new("/opt/regatta"), &folders, "build of p");
+        let middle: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("case")).take(5).collect();
+        insta::assert_snapshot!(middle.join("\n"), @r#"
+        case $SLURM_ARRAY_TASK_ID in
+        0) folder='/p/.regatta/jobs/k-0';;
+        7) folder='/p/.regatta/jobs/l-0';;
+        *) echo "regatta: there is no element $SLURM_ARRAY_TASK_ID" >&2; exit 125;;
+        esac
+        "#);
+    }
+}

@@ -1,0 +1,138 @@
+//! Getting a job into the queue, once.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::job_attempt::{JobAttempt, typed};
+use crate::event::{Failure, FailureKind};
+use crate::stages::remote::slurm::commands::{QueueView, Submission, Submitted, submit};
+
+/// From one try to the next, while the controller takes nothing; doubled each time.
+pub const PAUSE: Duration = Duration::from_secs(2);
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A submission without an answer may still be on its way into the queue when the queue is searched for it.
+pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
+
+/// Whether there is a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobExistence {
+    /// Nothing of this name was ever submitted.
+    Absent,
+    /// Something may have been.
+    Perhaps,
+}
+
+/// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
+pub async fn until_submitted(
+    attempt: &JobAttempt<'_>,
+    order: &Submission,
+    mut known: JobExistence,
+) -> Result<bool, Failure> {
+    let stop = &attempt.lease.stop;
+    let mut pause = PAUSE;
+    let mut told = String::new();
+    let mut tell = |why: &str| {
+        if told != why {
+            why.clone_into(&mut told);
+            attempt.lease.notice(format!("Slurm has not taken its job yet: {why}; it is tried again"));
+        }
+    };
+    loop {
+        if known == JobExistence::Perhaps {
+            tokio::select! {
+                biased;
+                () = stop.asked() => return Ok(false),
+                found = is_there(attempt) => if found { return Ok(true) },
+            }
+        }
+        attempt.lease.say("is submitted", 0, None);
+        let submitted = {
+            // A closed semaphore would be our own doing, and only mean more at once.
+            let _turn = tokio::select! {
+                biased;
+                () = stop.asked() => return Ok(known == JobExistence::Absent && forget(attempt)),
+                turn = attempt.cluster.submitting.acquire() => turn.ok(),
+            };
+            tokio::select! {
+                biased;
+                // It goes on by itself; its result is looked up by name.
+                () = stop.asked() => return Ok(false),
+                submitted = submit(order) => submitted,
+            }
+        };
+        match submitted {
+            Submitted::Number(number) => {
+                // For display only: the name finds it too.
+                let _ = attempt.folder.note_number(&number);
+                return Ok(true);
+            }
+            Submitted::Unknown(why) => {
+                tell(&why);
+                known = JobExistence::Perhaps;
+            }
+            Submitted::Later(why) | Submitted::TooMany(why) => tell(&why),
+            Submitted::Refused(why) => {
+                attempt.settle();
+                return Err(refused(&why, "job").command(typed(order)));
+            }
+            Submitted::Absent(why) => {
+                attempt.settle();
+                return Err(absent(why));
+            }
+        }
+        tokio::select! {
+            () = stop.asked() => {}
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// It will never be taken like this. `what`: a job, or an array.
+pub fn refused(why: &str, what: &str) -> Failure {
+    Failure::new(FailureKind::Refused, format!("Slurm does not take its {what}: {why}"))
+        .hint("look at `host.slurm`, and at `SBATCH_*` in the environment")
+}
+
+/// There is no Slurm here.
+pub fn absent(why: String) -> Failure {
+    Failure::new(FailureKind::Spawn, why)
+        .hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit")
+}
+
+/// Nothing was submitted: nothing stays.
+fn forget(attempt: &JobAttempt<'_>) -> bool {
+    attempt.settle();
+    false
+}
+
+/// Looks for the job by its name until the queue has answered: it must be missing twice, some time apart.
+async fn is_there(attempt: &JobAttempt<'_>) -> bool {
+    let mut view = attempt.view.clone();
+    let mut first_miss: Option<Instant> = None;
+    let mut after = Instant::now();
+    attempt.lease.say("is looked for in the queue", 0, None);
+    loop {
+        // It may be over already.
+        if attempt.folder.claimant().is_some() {
+            return true;
+        }
+        attempt.cluster.queue.hurry();
+        let seen: QueueView = match view.wait_for(|view| view.at.is_some_and(|at| at >= after)).await {
+            Ok(seen) => seen.clone(),
+            // Its sender lives as long as we.
+            Err(_) => return false,
+        };
+        if !seen.of(&attempt.spec.job()).is_empty() {
+            return true;
+        }
+        match first_miss {
+            Some(first) if first.elapsed() >= ON_ITS_WAY => return false,
+            Some(_) => {}
+            None => first_miss = Some(Instant::now()),
+        }
+        sleep(ON_ITS_WAY).await;
+        after = Instant::now();
+    }
+}

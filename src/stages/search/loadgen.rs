@@ -1,0 +1,225 @@
+//! `bench.search` with `loadgen` — the highest `target_qps` at which LoadGen's own rules hold. Every probe is a LoadGen test
+//! in `probes/<n>-<rate>`; one that was finished is not run again when the search was cut off.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::phases::{SearchStep, SearchTest, next};
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RunResult};
+use crate::manifest::model::{Bench, Loadgen};
+use crate::mlperf::log::{DETAIL_FILE, Detail};
+use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
+use crate::plan::loadgen::{Cost, ask, short, whole};
+use crate::stages::loadgen::once;
+use crate::stages::task_context::TaskContext;
+use crate::stages::unfinished::{Servers, start_anew};
+
+/// `search.json`
+#[derive(Serialize)]
+struct LoadgenSearchReport<'a> {
+    /// Decides whether a probe holds.
+    judge: &'static str,
+    rehearsal: bool,
+    bounds: RateBounds,
+    /// The round's.
+    ttft_p99_limit_ms: Option<f64>,
+    tpot_p99_limit_ms: Option<f64>,
+    probes: &'a [LoadgenProbeReport],
+    /// Queries per second.
+    found: FoundRate,
+}
+
+/// One test as it is shown.
+#[derive(Clone, Debug, Serialize)]
+struct LoadgenProbeReport {
+    rate: f64,
+    /// As long as the rules require.
+    is_whole: bool,
+    met: bool,
+    /// LoadGen's.
+    ttft_p99_ms: Option<f64>,
+    tpot_p99_ms: Option<f64>,
+    output_tokens_per_s: Option<f64>,
+    /// Why it missed.
+    why: Option<String>,
+    folder: PathBuf,
+}
+
+/// Searches. `program` is what LoadGen's tests run in; `None` is this one.
+pub async fn perform(
+    context: &TaskContext,
+    bench: &Bench,
+    bounds: RateBounds,
+    spec: &BenchSpec,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
+    let loadgen = bench.loadgen.as_deref().ok_or_else(|| refused("there is no `loadgen`"))?;
+    if let Some(wrong) = bounds.wrong() {
+        return Err(refused(&format!("`bench.search`: {wrong}")));
+    }
+    let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
+    context.lease.notice(cost.to_string());
+    start_anew(&context.lease.out, &context.lease.out.join(super::FILE), super::PROBES)?;
+    let servers = Servers::now(context, spec).await;
+    let mut probes: Vec<LoadgenProbeReport> = Vec::new();
+    let found = loop {
+        let history: Vec<SearchTest> =
+            probes.iter().map(|one| SearchTest { rate: one.rate, is_whole: one.is_whole, met: one.met }).collect();
+        let (rate, is_whole) = match next(&bounds, &history) {
+            SearchStep::Short(rate) => (rate, false),
+            SearchStep::Whole(rate) => (rate, true),
+            SearchStep::Found(found) => break found,
+            SearchStep::NotEvenLow => {
+                let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
+                let what = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
+                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
+                return Err(failure.hint("begin lower: `search.low`"));
+            }
+        };
+        let probe =
+            Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
+                .await?;
+        context.lease.notice(probe.told());
+        probes.push(probe);
+    };
+    let limits = limits(bench);
+    let told = LoadgenSearchReport {
+        judge: "loadgen",
+        rehearsal: loadgen.rehearse,
+        bounds,
+        ttft_p99_limit_ms: limits.map(|limits| limits.ttft_ms),
+        tpot_p99_limit_ms: limits.map(|limits| limits.tpot_ms),
+        probes: &probes,
+        found,
+    };
+    let told = serde_json::to_vec_pretty(&told).unwrap_or_default();
+    // The output of this stage is that of the whole test at the rate that was found.
+    let best = probes.iter().rev().find(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq());
+    if let Some(best) = best {
+        copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
+    }
+    let path = context.lease.out.join(super::FILE);
+    fs::write(&path, told).map_err(|error| system(&path, &error))?;
+    let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
+    let whole = probes.iter().filter(|one| one.is_whole).count();
+    let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };
+    let headline = format!(
+        "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole{rehearsal})",
+        found.at_least,
+        probes.len() - whole
+    );
+    Ok(super::with_identity(&context.lease.out, headline))
+}
+
+/// Runs one test, or reads what an earlier try of this stage found.
+async fn attempt(
+    context: &TaskContext,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    (spec, servers): (&BenchSpec, &Servers),
+    program: Option<&Path>,
+    (number, rate, is_whole): (usize, f64, bool),
+) -> Result<LoadgenProbeReport, Failure> {
+    let kind = if is_whole { "-whole" } else { "" };
+    let folder = Path::new(super::PROBES).join(format!("{number:02}-{rate}{kind}"));
+    let path = context.lease.out.join(&folder);
+    if let Some(detail) = before(&path, rate, servers) {
+        return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
+    }
+    let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
+    empty(&path)?;
+    let result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
+    if result.verdict == Verdict::InvalidClient {
+        return Err(client(rate, &result));
+    }
+    if let Some(lost) = result.reasons.first().filter(|reason| reason.check == "server") {
+        // No lower rate would meet the limits without a server.
+        let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server was lost"));
+        return Err(failure.cause(lost.text.clone()));
+    }
+    Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?))
+}
+
+/// Those of the round.
+fn limits(bench: &Bench) -> Option<LatencyLimits> {
+    let asked = ask(bench)?;
+    asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
+}
+
+impl LoadgenProbeReport {
+    fn of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Self {
+        let told = explain(detail);
+        let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+        Self {
+            rate,
+            is_whole,
+            met: told.result.as_deref() == Some("VALID") && told.reasons.is_empty(),
+            ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
+            tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
+            output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
+            why: told.reasons.first().map(|reason| reason.what.clone()),
+            folder,
+        }
+    }
+
+    /// `short test at 20 qps: held` and why not.
+    fn told(&self) -> String {
+        let kind = if self.is_whole { "whole" } else { "short" };
+        let came = if self.met { "held" } else { "missed" };
+        let why = self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        format!("{kind} test at {} qps {came}{why}", self.rate)
+    }
+}
+
+/// A test of this rate that was finished: its last file is there, and its result is whole.
+fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
+    let result = harness::read_result(&path.join("result.json")).ok()?;
+    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) {
+        return None;
+    }
+    let detail = read(path).ok()?;
+    let same = detail.number("effective_target_qps").is_some_and(|asked| (asked - rate).abs() <= rate * 1e-5);
+    (same && detail.result().is_some()).then_some(detail)
+}
+
+fn read(path: &Path) -> Result<Detail, Failure> {
+    Detail::of(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
+}
+
+/// What an unfinished test left is no beginning of another.
+fn empty(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        fs::remove_dir_all(path).map_err(|error| system(path, &error))?;
+    }
+    fs::create_dir_all(path).map_err(|error| system(path, &error))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let entries = fs::read_dir(from).map_err(|error| system(from, &error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| system(from, &error))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            fs::copy(entry.path(), to.join(entry.file_name())).map_err(|error| system(&entry.path(), &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// A client that cannot keep up is no evidence about the server.
+fn client(rate: f64, result: &RunResult) -> Failure {
+    let what = format!("at {rate} qps it is the client that is measured, not the server");
+    let why = result.reasons.first().map(harness::Reason::line).unwrap_or_default();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(why);
+    failure.hint("give the client more cores or connections, or search below this rate")
+}
+
+fn refused(what: &str) -> Failure {
+    Failure::new(FailureKind::Refused, what)
+}
+
+fn system(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("`{}`: {error}", path.display()))
+}

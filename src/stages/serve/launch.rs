@@ -1,0 +1,139 @@
+//! From the manifest's settings to a [`LaunchSpec`].
+
+use serde_json::Value;
+
+use crate::manifest::model;
+use crate::manifest::model::TritonServer;
+use crate::stages::container;
+use crate::triton::SpecProblem;
+use crate::triton::launch::{
+    Bases, LaunchSpec, LaunchTuning, Launcher, Mpi, Ports, ServerMode, ServerSpec, Srun, place,
+};
+
+/// What a launch needs beside the manifest's settings.
+pub struct LaunchContext<'a> {
+    pub gpus: Vec<u32>,
+    /// Unique on the host.
+    pub container_name: String,
+    /// Names of the stage's own variables.
+    pub stage_env: Vec<String>,
+    /// A path of the manifest, seen from the server.
+    pub path: &'a dyn Fn(&str) -> String,
+}
+
+pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContext<'_>) -> LaunchSpec {
+    let container = server.container.as_ref().map(|one| container::of_model(one, &place.container_name));
+    LaunchSpec {
+        servers,
+        gpus: place.gpus,
+        program: server.program.clone(),
+        args: server.args.clone(),
+        mode: server.mode.map(|mode| match mode {
+            model::LaunchMode::Plain => ServerMode::Plain,
+            model::LaunchMode::Leader => ServerMode::Leader,
+            model::LaunchMode::Orchestrator => ServerMode::Orchestrator,
+        }),
+        world_size: server.world_size,
+        spawn_processes: server.spawn_processes,
+        launcher: server.launcher.map(|launcher| match launcher {
+            model::Launcher::Mpi => Launcher::Mpi,
+            model::Launcher::Srun => Launcher::Srun,
+            model::Launcher::None => Launcher::None,
+        }),
+        oversubscribe: server.oversubscribe,
+        mpi: Mpi {
+            program: server.mpi.program.clone(),
+            args: server.mpi.args.clone(),
+            allow_run_as_root: server.mpi.allow_run_as_root,
+            hosts: server.mpi.hosts.clone(),
+        },
+        srun: Srun { program: server.srun.program.clone(), args: server.srun.args.clone(), nodes: server.srun.nodes },
+        trtllm_llmapi_launch: server.trtllm_llmapi_launch,
+        container,
+        host: server.host.clone(),
+        tuning: tuning(server, place.path),
+        stage_env: place.stage_env,
+    }
+}
+
+/// The ports of so many servers, free ones not chosen yet.
+pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
+    place(Bases { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
+}
+
+fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning {
+    LaunchTuning {
+        http_address: server.http_address.clone(),
+        grpc_address: server.grpc_address.clone(),
+        metrics_address: server.metrics_address.clone(),
+        log_verbose: server.log_verbose,
+        log_file: server.log_file.as_deref().map(path),
+        exit_timeout_secs: server.exit_timeout_secs,
+        tensorrt_llm_model_name: server.tensorrt_llm_model_name.clone(),
+        multimodal_gpu0_cuda_mem_pool_bytes: server.multimodal_gpu0_cuda_mem_pool_bytes,
+        model_control_mode: server.model_control_mode.map(|mode| {
+            match mode {
+                model::ModelControl::None => "none",
+                model::ModelControl::Poll => "poll",
+                model::ModelControl::Explicit => "explicit",
+            }
+            .to_owned()
+        }),
+        load_model: server.load_model.clone(),
+        backend_config: server
+            .backend_config
+            .iter()
+            .flat_map(|(backend, all)| {
+                all.iter().map(move |(name, value)| format!("{backend},{name}={}", spelled(value)))
+            })
+            .collect(),
+        trace_config: server.trace.as_ref().map(|trace| trace_config(trace, path)).unwrap_or_default(),
+        rate_limit: server.rate_limit.map(|mode| {
+            match mode {
+                model::RateLimit::Off => "off",
+                model::RateLimit::ExecutionCount => "execution_count",
+            }
+            .to_owned()
+        }),
+        rate_limit_resource: server.rate_limit_resource.clone(),
+        options: server
+            .options
+            .iter()
+            .flat_map(|(name, value)| {
+                let name = name.replace('_', "-");
+                let values = match value {
+                    Value::Array(values) => values.iter().map(spelled).collect(),
+                    one => vec![spelled(one)],
+                };
+                values.into_iter().map(move |value| (name.clone(), value))
+            })
+            .collect(),
+    }
+}
+
+/// Values of `--trace-config`: settings for all modes, then `mode,setting=value`.
+fn trace_config(trace: &model::Trace, path: &dyn Fn(&str) -> String) -> Vec<String> {
+    let mode = match trace.mode.unwrap_or_default() {
+        model::TraceMode::Triton => "triton",
+        model::TraceMode::Opentelemetry => "opentelemetry",
+    };
+    let mut all = vec![format!("mode={mode}")];
+    all.extend(trace.level.iter().map(|level| {
+        let level = match level {
+            model::TraceLevel::Off => "OFF",
+            model::TraceLevel::Timestamps => "TIMESTAMPS",
+            model::TraceLevel::Tensors => "TENSORS",
+        };
+        format!("level={level}")
+    }));
+    all.extend(trace.rate.map(|rate| format!("rate={rate}")));
+    all.extend(trace.count.map(|count| format!("count={count}")));
+    all.extend(trace.file.as_deref().map(|file| format!("{mode},file={}", path(file))));
+    all.extend(trace.settings.iter().map(|(name, value)| format!("{mode},{name}={}", spelled(value))));
+    all
+}
+
+/// As it stands on a command line.
+fn spelled(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

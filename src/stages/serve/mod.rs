@@ -1,0 +1,183 @@
+//! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
+
+pub mod attach;
+mod attached;
+mod facts;
+mod failure_report;
+mod launch;
+mod loading;
+mod lowered;
+mod plan;
+mod preview;
+mod ready;
+mod running_server;
+mod shortage;
+mod stop;
+mod trtllm;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch as channel;
+use tokio::task::JoinSet;
+
+use super::task_context::TaskContext;
+use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
+use crate::exec::process::{How, Running};
+use crate::manifest::duration;
+use crate::manifest::model::Serve;
+use failure_report::{died_of, ended};
+use plan::{PlannedServer, StopTarget};
+pub use preview::{LaunchPreview, ServePreview, previews};
+use running_server::{ExitCause, RunningServer, ServerExit};
+
+/// signal(7)
+const SIGKILL: i32 = 9;
+
+pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
+    if let Some(attach) = serve.attached() {
+        return attached::perform(&mut context, &attach).await;
+    }
+    let ready = match serve {
+        Serve::Simulator(server) => &server.ready,
+        Serve::Triton(server) => &server.ready,
+        Serve::TrtllmServe(server) => &server.ready,
+        Serve::Command(server) => &server.ready,
+        Serve::Attach(server) => &server.ready,
+    };
+    let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let send_ready = context.lease.ready.take();
+    let _copies = lowered::Copies(&context.lease.out);
+    let planned = plan::plan(&context, serve, program)?;
+    let mut servers =
+        Servers { context: &context, set: JoinSet::new(), ups: Vec::new(), quit: context.lease.stop.child() };
+    let mut planned: Vec<PlannedServer> = planned;
+    let result = servers.live(&mut planned, limit, send_ready).await;
+    // A server that was already dead at the stop request has failed.
+    match (result, servers.end(&planned).await) {
+        (Ok(_), Some(left)) => Err(servers.death(&planned[left.server], &left, "while it was needed")),
+        (result, _) => result,
+    }
+}
+
+struct Servers<'a> {
+    context: &'a TaskContext,
+    set: JoinSet<ServerExit>,
+    /// To each server's watch: it is up.
+    ups: Vec<channel::Sender<Option<Endpoint>>>,
+    quit: Stop,
+}
+
+impl Servers<'_> {
+    async fn live(
+        &mut self,
+        planned: &mut [PlannedServer],
+        limit: Duration,
+        send_ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    ) -> Result<Done, Failure> {
+        let mut shared = Vec::new();
+        for (index, server) in planned.iter_mut().enumerate() {
+            shared.push(self.start(index, server).await?);
+        }
+        let stop = &self.context.lease.stop;
+        let endpoints = tokio::select! {
+            biased;
+            () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
+            Some(left) = self.set.join_next() => return Err(self.gone(planned, left, "before it was ready")),
+            endpoints = ready::all(self.context, &shared, limit) => endpoints?,
+        };
+        for (watch, up) in self.ups.iter().zip(endpoints.clone()) {
+            // A server that has ended meanwhile is reported below.
+            let _ = watch.send(Some(up));
+        }
+        if let Some(sender) = send_ready {
+            // No receiver is left: then the run is stopping, and reports it.
+            let _ = sender.send(endpoints);
+        }
+        tokio::select! {
+            biased;
+            () = stop.asked() => Ok(Done::default()),
+            Some(left) = self.set.join_next() => Err(self.gone(planned, left, "while it was needed")),
+        }
+    }
+
+    /// Starts a server. What outlives it is written down before it can be there.
+    async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
+        let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
+        let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
+        outliving.extend(stop::outliving(&server.world));
+        if matches!(server.world, StopTarget::Mpi { .. }) {
+            // So that each line shows the rank it comes from.
+            server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
+        }
+        stop::refuse_taken_name(self.context, server).await?;
+        for outliving in &outliving {
+            emit(Event::OutlivingStarted { task: task.clone(), outliving: outliving.clone() });
+        }
+        let order = server.command(self.context);
+        let running = Running::start(order.clone()).map_err(|error| self.context.not_started(&server.argv, &error))?;
+        emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
+        let server = Arc::new(server.clone());
+        let (tell, up) = channel::channel(None);
+        self.ups.push(tell);
+        let quit = self.quit.clone();
+        let life =
+            RunningServer { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
+        self.set.spawn(life.live());
+        Ok(server)
+    }
+
+    /// Stops every server that is still up, and waits until it is gone. The first one that had ended by itself.
+    async fn end(&mut self, planned: &[PlannedServer]) -> Option<ServerExit> {
+        self.quit.gently();
+        let mut by_itself = None;
+        while let Some(left) = self.set.join_next().await {
+            let Ok(left) = left else { continue };
+            if !matches!(left.why, ExitCause::Asked) {
+                by_itself = by_itself.or(Some(left));
+            } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
+                let PlannedServer { name, argv, .. } = &planned[left.server];
+                let grace = stop::grace(argv).as_secs();
+                self.context.lease.notice(format!(
+                    "{name} did not end when it was asked to (it has {grace} s while it answers), and was killed"
+                ));
+            }
+        }
+        by_itself
+    }
+
+    fn gone(&self, planned: &[PlannedServer], left: Result<ServerExit, tokio::task::JoinError>, when: &str) -> Failure {
+        match left {
+            Ok(left) => self.death(&planned[left.server], &left, when),
+            Err(error) => Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
+        }
+    }
+
+    fn death(&self, server: &PlannedServer, left: &ServerExit, when: &str) -> Failure {
+        let after = left.after.as_secs_f64();
+        match &left.why {
+            ExitCause::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
+            ExitCause::Itself => {
+                let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
+                died_of(self.context, server, what, left.exit.how, left.first_gone)
+            }
+            // How it ended is our own doing.
+            ExitCause::Ill(ill) => {
+                let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
+                died_of(self.context, server, what, How::Code(1), left.first_gone)
+            }
+        }
+    }
+}
+
+/// One log for each server; the task's own when there is only one.
+fn log_of(context: &TaskContext, index: usize, servers: usize) -> PathBuf {
+    if servers == 1 { context.lease.log.clone() } else { context.lease.log.with_extension(format!("{index}.log")) }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).to_vec()
+}

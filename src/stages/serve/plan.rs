@@ -1,0 +1,453 @@
+//! Which server processes there will be: commands, ports, GPUs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use super::facts::{self, repositories};
+use super::launch::{self, LaunchContext};
+use super::{log_of, lowered, trtllm, words};
+use crate::event::{Endpoint, ExternalResource, Failure, FailureKind};
+use crate::exec::process::{self, ProcessCommand};
+use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
+use crate::stages::container;
+use crate::stages::options;
+use crate::stages::task_context::{TaskContext, devices};
+use crate::triton::SpecProblem;
+use crate::triton::launch as launched;
+use crate::triton::launch::{LaunchedServer, Port, Ports, ServerSpec};
+
+pub(super) const HOST: &str = "127.0.0.1";
+
+/// One server process to be.
+#[derive(Clone)]
+pub struct PlannedServer {
+    /// For display: `server 0`.
+    pub name: String,
+    pub argv: Vec<OsString>,
+    pub log: PathBuf,
+    /// `None`: the server chooses its port and prints it in its log.
+    pub endpoint: Option<Endpoint>,
+    pub gpus: Vec<u32>,
+    /// What its environment has beyond the stage's own.
+    pub env: Vec<(String, OsString)>,
+    /// Variables of our own environment that it must not have.
+    pub unset: Vec<String>,
+    #[allow(dead_code, reason = "for who stops it")]
+    pub world: StopTarget,
+    pub by: ReadinessProbe,
+    /// Its command as a container program takes it, if it has one around it.
+    pub wrapped: Option<ProcessCommand>,
+    /// What it serves, where that is known.
+    pub repository: Option<PathBuf>,
+}
+
+/// What there is to stop when a server is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopTarget {
+    /// One process group.
+    Process,
+    /// `mpirun` with so many ranks below it, each a process group of its own.
+    Mpi { ranks: u32 },
+    /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
+    Container { program: String, name: String },
+    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
+    /// gracefully.
+    Slurm { ranks: u32 },
+}
+
+impl StopTarget {
+    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are known.
+    fn of(words: &[String], name: String) -> Self {
+        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
+        let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
+        match program {
+            "mpirun" | "mpiexec" | "orterun" => {
+                let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
+                Self::Mpi { ranks }
+            }
+            // A name that the user chose may belong to an unrelated container.
+            "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
+                Self::Container { program: words[0].clone(), name }
+            }
+            _ => Self::Process,
+        }
+    }
+}
+
+/// How readiness is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadinessProbe {
+    /// ServerReady over gRPC.
+    Kserve,
+    /// A TCP connection.
+    Port,
+    /// `GET /health`.
+    Health,
+}
+
+impl PlannedServer {
+    pub fn command(&self, context: &TaskContext) -> ProcessCommand {
+        let mut command = match &self.wrapped {
+            Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
+            None => context.command(self.argv.clone()),
+        };
+        command.log.clone_from(&self.log);
+        for name in &self.unset {
+            command = command.remove(name);
+        }
+        for (name, value) in &self.env {
+            command = command.set(name, value);
+        }
+        if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", devices(&self.gpus)) }
+    }
+}
+
+pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
+    match serve {
+        Serve::Simulator(server) => simulators(context, server, program),
+        Serve::Triton(server) => tritons(context, server),
+        Serve::TrtllmServe(server) => trtllm::plan(context, server),
+        Serve::Command(server) => command(context, server).map(|planned| vec![planned]),
+        // `attached` has dealt with it before there is anything to plan.
+        Serve::Attach(_) => Ok(Vec::new()),
+    }
+}
+
+fn simulators(
+    context: &TaskContext,
+    server: &SimServer,
+    program: Option<&Path>,
+) -> Result<Vec<PlannedServer>, Failure> {
+    let program = program
+        .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
+        .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
+    let repositories = lowered::repositories(context, repositories(&context.path(&server.repository))?)?;
+    let count = repositories.len();
+    let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
+        let mut argv: Vec<OsString> = vec![program.clone().into()];
+        argv.extend(words(["sim", "serve", "--repository"]));
+        argv.push(repository.clone().into());
+        argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
+        argv.extend(words(["--speed", &server.speed.to_string()]));
+        argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
+        if context.lease.assignment.host.is_some() {
+            // Its client is on another machine.
+            argv.extend(words(["--grpc-address", "0.0.0.0"]));
+        }
+        PlannedServer {
+            name: format!("server {index}"),
+            argv,
+            log: log_of(context, index, count),
+            endpoint: None,
+            gpus: Vec::new(),
+            env: Vec::new(),
+            unset: Vec::new(),
+            world: StopTarget::Process,
+            by: ReadinessProbe::Kserve,
+            wrapped: None,
+            repository: Some(repository),
+        }
+    });
+    Ok(planned.collect())
+}
+
+fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedServer>, Failure> {
+    let Some(repository) = &server.repository else {
+        return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
+    };
+    let repositories = lowered::repositories(context, repositories(&context.path(repository))?)?;
+    let count = repositories.len();
+    let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
+    choose(&mut ports)?;
+    let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
+        repository: repository.display().to_string(),
+        models: facts::models(repository),
+        ports: *ports,
+        rank_logs: log_of(context, index, count).with_extension("ranks").display().to_string(),
+    });
+    let place = LaunchContext {
+        gpus: context.lease.gpus.clone(),
+        container_name: container::name(&context.mark),
+        stage_env: context.lease.assignment.env.keys().cloned().collect(),
+        path: &|path| context.path(path).display().to_string(),
+    };
+    let mut spec = launch::spec(server, servers.collect(), place);
+    if let (Some(place), Some(container)) = (&context.place, &mut spec.container) {
+        place.image().clone_into(&mut container.image);
+    }
+    let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
+    alone(server)?;
+    look_at_ports(server, &plan.servers)?;
+    for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
+        // A container engine mounts only what is there.
+        let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", folder.display())))?;
+    }
+    for note in plan.notes {
+        context.lease.notice(note);
+    }
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| {
+        PlannedServer { repository: Some(repository), ..triton(context, server, index, count) }
+    });
+    Ok(planned.collect())
+}
+
+fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
+    let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
+    PlannedServer {
+        argv: server.argv().into_iter().map(OsString::from).collect(),
+        log: log_of(context, index, count),
+        endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
+            host: server.host.clone(),
+            grpc,
+            http: known(server.ports.http),
+            metrics: known(server.ports.metrics),
+            name: None,
+        }),
+        // What sees the GPUs is in `env`: inside a container they are counted anew.
+        gpus: Vec::new(),
+        unset: leaving(&server.unset, &context.lease.assignment.env),
+        env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
+        world: match server.world {
+            launched::LaunchWorld::Process => StopTarget::Process,
+            launched::LaunchWorld::Mpi { ranks } => StopTarget::Mpi { ranks },
+            launched::LaunchWorld::Container { program, name } => StopTarget::Container { program, name },
+            launched::LaunchWorld::Slurm { ranks } => StopTarget::Slurm { ranks },
+        },
+        by: ReadinessProbe::Kserve,
+        wrapped: None,
+        repository: None,
+        name: server.name,
+    }
+}
+
+/// The variables of our own environment that these patterns mean; what the stage sets itself stays.
+fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
+    let meant = |name: &str| {
+        patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        })
+    };
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| meant(name));
+    // One that is named whole may come from the lease, not from our environment.
+    let named = patterns.iter().filter(|pattern| !pattern.ends_with('*')).cloned();
+    let mut all: Vec<String> = ours.chain(named).filter(|name| !own.contains_key(name)).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A failure with all objections to a plan.
+fn refused(problems: &[SpecProblem]) -> Failure {
+    let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+    let failure = Failure::new(FailureKind::Refused, what);
+    if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+}
+
+/// With `force: false` no other program of that name may run.
+fn alone(server: &TritonServer) -> Result<(), Failure> {
+    let name = Path::new(&server.program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The kernel keeps fifteen bytes of a name.
+    let name: String = name.chars().take(15).collect();
+    if server.force {
+        return Ok(());
+    }
+    let comm = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let pids: Vec<String> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && comm(pid).trim_end() == name)
+        .collect();
+    if pids.is_empty() {
+        return Ok(());
+    }
+    let what = format!("`force: false`, and {name} runs already: process {}", pids.join(", "));
+    Err(Failure::new(FailureKind::Service, what)
+        .hint(format!("`kill {}` ends it; `force: true` starts beside it", pids.join(" "))))
+}
+
+/// Fixed ports must be free here, unless the servers are elsewhere.
+fn look_at_ports(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
+    let elsewhere = planned.iter().any(|one| one.launcher == launched::Launcher::Srun) || !server.mpi.hosts.is_empty();
+    let reused = |option: &str| {
+        [option.to_owned(), option.replace('-', "_")]
+            .iter()
+            .any(|name| server.options.get(name).and_then(serde_json::Value::as_bool) == Some(true))
+    };
+    let fixed = [
+        ("grpc_port", server.grpc_port.is_some() && !reused("reuse-grpc-port")),
+        ("http_port", server.http_port.is_some() && !reused("reuse-http-port")),
+        ("metrics_port", server.metrics_port.is_some()),
+    ];
+    for one in planned.iter().filter(|_| !elsewhere) {
+        for ((key, fixed), (_, port)) in fixed.iter().zip(one.ports.all()) {
+            if let (true, Port::Known(port)) = (fixed, port) {
+                check_free(port, key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives every free port a number; none is one that was given.
+fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
+    let given: Vec<u16> = ports
+        .iter()
+        .flat_map(Ports::all)
+        .filter_map(|(_, port)| if let Port::Known(port) = port { Some(port) } else { None })
+        .collect();
+    let wanted = 3 * ports.len();
+    // So many more that enough are left when some are ports that were given.
+    let mut free = free_ports(wanted + given.len())?.into_iter().filter(|port| !given.contains(port));
+    for one in ports {
+        for port in [&mut one.grpc, &mut one.http, &mut one.metrics] {
+            if *port == Port::Free
+                && let Some(number) = free.next()
+            {
+                *port = Port::Known(number);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
+    let port = match server.port {
+        Some(port) => {
+            check_free(port, "port")?;
+            port
+        }
+        None => free_ports(1)?[0],
+    };
+    let by = match server.ready.by.as_str() {
+        "kserve" => ReadinessProbe::Kserve,
+        "port" => ReadinessProbe::Port,
+        "health" => ReadinessProbe::Health,
+        other => {
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("`ready.by: {other}` is none of kserve, port, health"),
+            ));
+        }
+    };
+    let (port_text, name) = (port.to_string(), container::name(&context.mark));
+    let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
+    let mut words = server.words.clone();
+    if let Some(lowered) = &context.lease.lowered {
+        options::lower(&mut words, lowered);
+    }
+    let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
+    let ServerCommand { argv, wrapped, world } = placed(context, argv, &context.lease.gpus)?;
+    let world = world.unwrap_or_else(|| StopTarget::of(&server.words, name));
+    Ok(PlannedServer {
+        name: "the server".to_owned(),
+        argv,
+        log: context.lease.log.clone(),
+        // Servers with `/health` are probed over HTTP.
+        endpoint: Some(Endpoint {
+            host: HOST.to_owned(),
+            grpc: port,
+            http: (by == ReadinessProbe::Health).then_some(port),
+            metrics: None,
+            name: None,
+        }),
+        gpus: Vec::new(),
+        env: Vec::new(),
+        unset: Vec::new(),
+        world,
+        by,
+        wrapped,
+        repository: None,
+    })
+}
+
+/// A server's command line as it is started.
+pub(super) struct ServerCommand {
+    pub argv: Vec<OsString>,
+    /// In a container: its command, and what there is to stop.
+    pub wrapped: Option<ProcessCommand>,
+    pub world: Option<StopTarget>,
+}
+
+/// In the stage's container, if it has one, with these GPUs.
+pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
+    let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
+    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
+    let world = match inside.outliving {
+        Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
+        _ => StopTarget::Process,
+    };
+    Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
+}
+
+/// Ports without a listener, all different.
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+    let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
+    taken
+        .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
+        .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
+}
+
+pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
+    match TcpListener::bind(("0.0.0.0", port)) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
+            Err(match process::listener(port) {
+                Some(owner) => failure
+                    .cause(format!("process {} listens there: {}", owner.pid, owner.command))
+                    .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
+                None => {
+                    failure.hint(format!("`ss -ltnp` names who listens there; or leave `{key}` out to get a free one"))
+                }
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_were_given_are_kept_and_no_two_are_the_same() {
+        let mut ports = vec![Ports { grpc: Port::Known(18_001), ..Ports::default() }, Ports::default()];
+        choose(&mut ports).unwrap();
+        assert_eq!(ports[0].grpc, Port::Known(18_001));
+        let mut all: Vec<String> = ports.iter().flat_map(Ports::all).map(|(_, port)| port.to_string()).collect();
+        all.sort();
+        all.dedup();
+        assert!(all.len() == 6 && !all.iter().any(|port| port == "<free>"), "{all:?}");
+    }
+
+    #[test]
+    fn what_there_is_to_stop_is_known_from_the_words() {
+        let world =
+            |line: &str| StopTarget::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
+        let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        assert_eq!(world("podman run --name {name} image"), container);
+        assert_eq!(
+            world("podman run --name mine image"),
+            StopTarget::Process,
+            "a container of that name may belong to another user"
+        );
+        assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
+        assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_its_owner() {
+        let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let failure = check_free(port, "port").unwrap_err();
+        assert!(failure.cause.unwrap().contains(&std::process::id().to_string()));
+    }
+}

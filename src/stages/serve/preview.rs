@@ -1,0 +1,379 @@
+//! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make them.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::facts::{self, groups_of, repositories};
+use super::launch::{self, LaunchContext};
+use super::trtllm;
+use crate::event::Endpoint;
+use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
+use crate::plan::{ActionKind, Plan, PlanReference, Task};
+use crate::stages::remote::hosts;
+use crate::triton::launch::{
+    LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Port, Ports, Rank, ServerMode, ServerSpec,
+    plan as launch_plan,
+};
+use crate::triton::{EngineConfig, SpecProblem};
+
+/// The default backend of TensorRT-LLM's model; a parameter can change it.
+const BACKEND: &str = "tensorrtllm";
+
+/// What one `serve` task will start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServePreview {
+    pub task: String,
+    pub launch: LaunchPreview,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchPreview {
+    Start(LaunchPlan),
+    /// Nothing is started: these are there already.
+    Attach {
+        endpoints: Vec<Endpoint>,
+        models: Vec<String>,
+    },
+    /// It cannot be started.
+    Impossible(Vec<SpecProblem>),
+}
+
+/// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
+pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<ServePreview> {
+    let serves = plan.tasks.iter().zip(chosen).filter(|(task, chosen)| **chosen && task.kind == ActionKind::Serve);
+    serves
+        .filter(|(task, _)| task.skipped.is_none())
+        .filter_map(|(task, _)| {
+            let look = Look { plan, task, project };
+            let Action::Serve(written) = action(task)? else { return None };
+            let repository = match &written {
+                Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
+                Serve::Simulator(server) => server.repository.clone(),
+                Serve::TrtllmServe(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
+            };
+            // Everything else is only to be shown.
+            let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
+            let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::Impossible);
+            let launch = on_hosts(task, launch);
+            Some(ServePreview { task: task.id.to_string(), launch })
+        })
+        .collect()
+}
+
+/// Each of several machines starts the same.
+fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
+    if let (LaunchPreview::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
+        match host {
+            HostOn::Ssh(machines) => {
+                let hosts = match machines.len() {
+                    1 => "the host".to_owned(),
+                    count => format!("each of {count} hosts"),
+                };
+                plan.notes.push(format!("{hosts} starts this, with free ports of its own"));
+                plan.notes.extend(hosts::typed(&machines));
+            }
+            HostOn::Slurm(slurm) if slurm.each_node => {
+                let nodes =
+                    slurm.nodes.map_or_else(|| "each node".to_owned(), |nodes| format!("each of the {nodes} nodes"));
+                plan.notes.push(format!("{nodes} of its job starts this, with free ports of its own"));
+            }
+            HostOn::Slurm(_) => {}
+        }
+    }
+    launch
+}
+
+fn action<T: DeserializeOwned>(task: &Task) -> Option<T> {
+    serde_json::from_str(&task.action).ok()
+}
+
+/// What a text of an action will be.
+enum Meant<'a> {
+    /// Made by this task; the rest of the path.
+    Made(&'a Task, String),
+    /// It is there, or not.
+    There(PathBuf),
+}
+
+struct Look<'a> {
+    plan: &'a Plan,
+    task: &'a Task,
+    project: &'a Path,
+}
+
+type Problems = Vec<SpecProblem>;
+
+fn problem(message: String, hint: &str) -> SpecProblem {
+    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}
+
+impl Look<'_> {
+    /// `repository` is as it was written, with its references.
+    fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, Problems> {
+        if let Some(attach) = serve.attached() {
+            let endpoints =
+                attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
+            return Ok(LaunchPreview::Attach { endpoints, models: attach.models });
+        }
+        Ok(match serve {
+            Serve::Triton(server) => LaunchPreview::Start(self.triton(server, repository)?),
+            Serve::Simulator(server) => LaunchPreview::Start(self.simulators(server, repository)),
+            Serve::TrtllmServe(server) => LaunchPreview::Start(self.trtllm(server)?),
+            Serve::Command(server) => LaunchPreview::Start(Self::command(server)),
+            Serve::Attach(_) => LaunchPreview::Attach { endpoints: Vec::new(), models: Vec::new() },
+        })
+    }
+
+    fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, Problems> {
+        let mut notes = Vec::new();
+        let mut servers = self.servers(repository, &mut notes)?;
+        let ports = launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
+        let count = servers.len();
+        for (index, (one, ports)) in servers.iter_mut().zip(ports).enumerate() {
+            one.ports = ports;
+            let number = if count == 1 { String::new() } else { format!(".{index}") };
+            one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
+        }
+        let place = LaunchContext {
+            gpus: (0..self.task.gpus).collect(),
+            container_name: format!("regatta-PID-{}", self.task.id),
+            stage_env: self.task.env.keys().cloned().collect(),
+            path: &str::to_owned,
+        };
+        let spec = launch::spec(server, servers, place);
+        let mut plan = launch_plan(&spec).map_err(|error| error.problems)?;
+        notes.append(&mut plan.notes);
+        plan.notes = notes;
+        Ok(plan)
+    }
+
+    /// One server for each repository, without ports.
+    fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
+        let bare =
+            |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
+        match self.meant(repository) {
+            Meant::Made(task, rest) if rest.is_empty() => {
+                let from = self.writer(task);
+                let Some((from, Action::Repository(wished))) = from.and_then(|from| Some((from, action(from)?))) else {
+                    notes.push(format!(
+                        "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
+                        task.id
+                    ));
+                    return Ok(vec![bare(format!("<{}>", task.id), Vec::new())]);
+                };
+                if from.id != task.id {
+                    notes
+                        .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
+                }
+                let models = Look { task: from, ..*self }.models(&wished, notes)?;
+                let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
+                Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
+            }
+            // One repository of several.
+            Meant::Made(task, rest) => {
+                let mut models = Vec::new();
+                if let Some(from) = self.writer(task)
+                    && let Some(Action::Repository(wished)) = action(from)
+                {
+                    models = Look { task: from, ..*self }.models(&wished, notes)?;
+                }
+                Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
+            }
+            Meant::There(folder) => {
+                let found = repositories(&folder).map_err(|failure| {
+                    vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }]
+                })?;
+                Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
+            }
+        }
+    }
+
+    /// The `repository:` task behind a folder: that task itself, or the only one that another kind of task reads.
+    fn writer<'b>(&'b self, task: &'b Task) -> Option<&'b Task> {
+        if task.kind == ActionKind::Repository {
+            return Some(task);
+        }
+        let needs =
+            task.needs.iter().filter(|need| need.data).filter_map(|need| self.plan.tasks.get(need.task as usize));
+        let mut writers = needs.filter(|one| one.kind == ActionKind::Repository);
+        writers.next().filter(|_| writers.next().is_none())
+    }
+
+    /// The models that a `repository:` stage will write and that run an engine.
+    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, Problems> {
+        let said = |name: &str| {
+            wished.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        if said("triton_backend").is_some_and(|backend| backend != BACKEND) {
+            return Ok(Vec::new());
+        }
+        let (engine, parallelism) = match self.meant(&wished.engine) {
+            Meant::Made(task, rest) => {
+                let parallelism = match action(task) {
+                    Some(Action::Engine(engine)) if rest.is_empty() => {
+                        Some((engine.tensor_parallelism, engine.pipeline_parallelism))
+                    }
+                    _ => {
+                        notes.push(format!("`{}` makes the engine, and its tp and pp show only then", task.id));
+                        None
+                    }
+                };
+                (format!("<{}>{rest}", task.id), parallelism)
+            }
+            Meant::There(folder) => {
+                let config = EngineConfig::load(&folder).map_err(|error| {
+                    vec![problem(
+                        format!("the engine cannot be read: {error}"),
+                        "is that the folder of an engine that was built?",
+                    )]
+                })?;
+                let mapping = &config.pretrained_config.mapping;
+                (folder.display().to_string(), Some((mapping.tp_size, mapping.pp_size)))
+            }
+        };
+        let (groups, copies) = self.groups(wished, parallelism)?;
+        let model = |name: &String| LaunchModel {
+            name: name.clone(),
+            engine: Some(engine.clone()),
+            parallelism,
+            copies: said("instance_count").and_then(|count| count.parse().ok()).unwrap_or(copies),
+            gpu_device_ids: said("gpu_device_ids").map_or_else(|| groups.clone(), |text| groups_of(&text)),
+            participant_ids: said("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+        };
+        // The others are Python models.
+        Ok(wished.models.iter().filter(|name| name.as_str() == "tensorrt_llm").map(model).collect())
+    }
+
+    /// Devices of each copy and how many copies: those that the repository stage will write.
+    fn groups(&self, wished: &Repository, parallelism: Option<(u32, u32)>) -> Result<(Vec<Vec<u32>>, u32), Problems> {
+        let Some(ranks) = parallelism.map(|(tp, pp)| tp * pp) else { return Ok((Vec::new(), 1)) };
+        let (gpus, servers) = (wished.gpus.unwrap_or(self.task.gpus), wished.triton_num_servers.max(1));
+        let here = if gpus == 0 { ranks } else { gpus / servers };
+        if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
+            return Err(vec![problem(
+                format!(
+                    "`{}` has {gpus} GPUs for {servers} servers, and the engine needs {ranks} (tp × pp) for each copy",
+                    self.task.id
+                ),
+                "change its `gpus` or `triton_num_servers`, or build the engine for other sizes",
+            )]);
+        }
+        let copies = here / ranks;
+        Ok(((0..copies).map(|copy| (copy * ranks..(copy + 1) * ranks).collect()).collect(), copies))
+    }
+
+    fn simulators(&self, server: &SimServer, repository: &str) -> LaunchPlan {
+        let mut notes = Vec::new();
+        let servers = self.servers(repository, &mut notes).unwrap_or_default();
+        let servers = servers.into_iter().enumerate().map(|(index, one)| {
+            let words = [
+                "regatta",
+                "sim",
+                "serve",
+                "--repository",
+                &one.repository,
+                "--grpc-port",
+                "0",
+                "--speed",
+                &server.speed.to_string(),
+                "--load-seconds",
+                &server.load_seconds.to_string(),
+            ];
+            single(format!("server {index}"), words.map(str::to_owned).to_vec(), Ports::default())
+        });
+        LaunchPlan { servers: servers.collect(), notes }
+    }
+
+    fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, Problems> {
+        let gpus: Vec<u32> = (0..self.task.gpus).collect();
+        let shares = trtllm::shares(server, &gpus).map_err(|problem| vec![problem])?;
+        let options = (!server.options.is_empty()).then_some("<options>");
+        let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
+            let index16 = u16::try_from(index).unwrap_or(u16::MAX);
+            let port = server.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
+            let words = trtllm::argv(server, &server.model, &port.to_string(), options);
+            let ports = Ports { http: port, ..Ports::default() };
+            let seen = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let env = if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), seen)] };
+            LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }
+        });
+        Ok(LaunchPlan { servers: servers.collect(), notes: Vec::new() })
+    }
+
+    fn command(server: &CommandServer) -> LaunchPlan {
+        let port = server.port.map_or(Port::Free, Port::Known);
+        let words = server.words.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
+        let ports = Ports { grpc: port, ..Ports::default() };
+        LaunchPlan { servers: vec![single("the server".to_owned(), words, ports)], notes: Vec::new() }
+    }
+
+    fn meant(&self, text: &str) -> Meant<'_> {
+        let references = PlanReference::all_in(text);
+        if let [reference] = references.as_slice()
+            && let Some(rest) = text.strip_prefix(&reference.token())
+        {
+            match reference {
+                PlanReference::Out(id) => {
+                    if let Some(task) = self.plan.tasks.iter().find(|task| task.id == *id) {
+                        return Meant::Made(task, rest.to_owned());
+                    }
+                }
+                PlanReference::Input(name) => {
+                    if let Some([path]) = self.task.inputs.get(name).map(Vec::as_slice)
+                        && path != text
+                    {
+                        return self.meant(&format!("{path}{rest}"));
+                    }
+                }
+                PlanReference::Service(_) | PlanReference::Image(_) => {}
+            }
+        }
+        Meant::There(self.project.join(self.shown(text)))
+    }
+
+    /// Text for display, or JSON: what is not there yet is `<task>`.
+    fn shown(&self, text: &str) -> String {
+        let shown = PlanReference::replace_in(text, |reference| {
+            Some(match reference {
+                PlanReference::Out(id) => format!("<{id}>"),
+                PlanReference::Service(id) => format!("<servers of {id}>"),
+                PlanReference::Image(id) => format!("<image of {id}>"),
+                PlanReference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
+                    Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
+                    _ => format!("<inputs.{name}>"),
+                },
+            })
+        });
+        shown.unwrap_or_else(|_| text.to_owned())
+    }
+}
+
+/// A server that is one process.
+fn single(name: String, command: Vec<String>, ports: Ports) -> LaunchedServer {
+    let rank = Rank {
+        rank: 0,
+        role: "the only process".to_owned(),
+        opens_ports: true,
+        gpu: None,
+        loads: Vec::new(),
+        shm_prefix: String::new(),
+        log: None,
+    };
+    LaunchedServer {
+        name,
+        mode: ServerMode::Plain,
+        launcher: Launcher::None,
+        parallelism: None,
+        world_size: 1,
+        host: "127.0.0.1".to_owned(),
+        ports,
+        gpus: Vec::new(),
+        ranks: vec![rank],
+        command: vec![command],
+        env: Vec::new(),
+        unset: Vec::new(),
+        world: LaunchWorld::Process,
+        logs: Vec::new(),
+    }
+}

@@ -1,0 +1,270 @@
+//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that the user sees
+//! how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::failure_report::died;
+use super::loading::LoadingProgress;
+use super::plan::{PlannedServer, ReadinessProbe};
+use crate::event::{Endpoint, Failure};
+use crate::exec::process::How;
+use crate::stages::health::health;
+use crate::stages::task_context::TaskContext;
+use crate::triton::{ClientError, ClientErrorKind, TritonClient};
+
+/// How often a server that is not ready is looked at again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Interval between progress messages to the user.
+const TELL: Duration = Duration::from_millis(250);
+/// Time limit of a single probe: a server that accepts and never answers is not ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a server stands.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Started; its port is not known yet.
+    Started,
+    /// No connection to its port.
+    NoPort(Endpoint, String),
+    /// It accepts connections.
+    NotLive(Endpoint, String),
+    Live(Endpoint, String),
+    /// It reports ready; some models are not.
+    Ready(Endpoint, String),
+    Up,
+}
+
+/// The state of one server that all tasks share.
+struct Board {
+    step: Step,
+    loading: LoadingProgress,
+}
+
+/// Why waiting for one server makes no sense any more.
+struct Hopeless(String);
+
+type Shared = Arc<Mutex<Board>>;
+
+/// The servers, in order, once the last one is ready.
+pub async fn all(
+    context: &TaskContext,
+    planned: &[Arc<PlannedServer>],
+    limit: Duration,
+) -> Result<Vec<Endpoint>, Failure> {
+    let begun = Instant::now();
+    let boards: Vec<Shared> = planned.iter().map(|server| board(server)).collect();
+    let mut waiting = JoinSet::new();
+    for (index, server) in planned.iter().enumerate() {
+        let (server, board) = (Arc::clone(server), Arc::clone(&boards[index]));
+        waiting.spawn(async move { (index, come_up(&server, &board).await) });
+    }
+    let mut ups: Vec<Option<Endpoint>> = planned.iter().map(|_| None).collect();
+    let deadline = tokio::time::sleep(limit);
+    tokio::pin!(deadline);
+    let mut tick = tokio::time::interval(TELL);
+    loop {
+        tokio::select! {
+            biased;
+            came = waiting.join_next() => match came {
+                Some(Ok((index, Ok(up)))) => ups[index] = Some(up),
+                Some(Ok((index, Err(Hopeless(why))))) => {
+                    return Err(died(context, &planned[index], why, How::Code(1)));
+                }
+                Some(Err(panic)) => return Err(died(context, &planned[0], format!("waiting for it failed: {panic}"), How::Stopped)),
+                None => return Ok(ups.into_iter().flatten().collect()),
+            },
+            () = &mut deadline => return Err(late(context, planned, &boards, limit)),
+            _ = tick.tick() => tell(context, planned, &boards, begun),
+        }
+    }
+}
+
+fn board(server: &PlannedServer) -> Shared {
+    Arc::new(Mutex::new(Board { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
+}
+
+fn look(board: &Shared) -> std::sync::MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn come_up(server: &PlannedServer, board: &Shared) -> Result<Endpoint, Hopeless> {
+    loop {
+        let endpoint = {
+            let mut board = look(board);
+            board.loading.look();
+            if let Some(line) = &board.loading.hopeless {
+                return Err(Hopeless(format!("{} will wait for its Python model for ever: {line}", server.name)));
+            }
+            server.endpoint.clone().or_else(|| board.loading.ports.clone())
+        };
+        if let Some(endpoint) = endpoint {
+            let (step, up) = match server.by {
+                ReadinessProbe::Port => connect(&endpoint).await,
+                ReadinessProbe::Health => healthy(&endpoint).await,
+                ReadinessProbe::Kserve => ask(server, &endpoint).await?,
+            };
+            look(board).step = step;
+            if let Some(up) = up {
+                return Ok(up);
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
+    match TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await {
+        Ok(_) => (Step::Up, Some(endpoint.clone())),
+        Err(error) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
+    }
+}
+
+/// One look at a server that has `/health`.
+async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
+    match timeout(PATIENCE, health(endpoint)).await {
+        Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
+        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect(_)) => {
+            (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
+        }
+        Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),
+        Err(_) => (Step::NotLive(endpoint.clone(), "no answer".to_owned()), None),
+    }
+}
+
+/// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
+async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
+    let at = || endpoint.clone();
+    let late = || "no answer".to_owned();
+    let client = match timeout(PATIENCE, TritonClient::connect(endpoint)).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(error)) => return Ok((Step::NoPort(at(), error.why.to_string()), None)),
+        Err(_) => return Ok((Step::NoPort(at(), late()), None)),
+    };
+    match timeout(PATIENCE, client.is_live()).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it says that it is not".to_owned()), None)),
+        Ok(Err(error)) => return Ok((Step::NotLive(at(), strange(&error)), None)),
+        Err(_) => return Ok((Step::NotLive(at(), late()), None)),
+    }
+    let ready = matches!(timeout(PATIENCE, client.is_ready()).await, Ok(Ok(true)));
+    let index = match timeout(PATIENCE, client.repository_index(false)).await {
+        Ok(Ok(index)) => index,
+        // Not every KServe server has a repository.
+        Ok(Err(error)) if error.code().is_some() => Vec::new(),
+        Ok(Err(error)) => return Ok((Step::Live(at(), error.why.to_string()), None)),
+        Err(_) => return Ok((Step::Live(at(), late()), None)),
+    };
+    let failed: Vec<String> = index
+        .iter()
+        .filter(|model| model.state == "UNAVAILABLE" && !model.reason.is_empty() && model.reason != "unloaded")
+        .map(|model| format!("{}: {}", model.name, model.reason))
+        .collect();
+    if !failed.is_empty() {
+        let says = if ready { "says that it is ready, and is without" } else { "is up without" };
+        return Err(Hopeless(format!("{} {says} {}", server.name, failed.join("; "))));
+    }
+    let models: Vec<String> =
+        index.iter().filter(|model| model.state == "READY").map(|model| model.name.clone()).collect();
+    let waits: Vec<String> =
+        index.iter().filter(|model| model.state == "LOADING").map(|model| model.name.clone()).collect();
+    let counted = format!("{} of {} models READY", models.len(), models.len() + waits.len());
+    if !ready {
+        let text = if index.is_empty() { "it is live and not ready".to_owned() } else { counted };
+        return Ok((Step::Live(at(), text), None));
+    }
+    if !waits.is_empty() {
+        return Ok((Step::Ready(at(), format!("{counted}, {} still loads", waits.join(", "))), None));
+    }
+    for model in &models {
+        match timeout(PATIENCE, client.is_model_ready(model, "")).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Ok((Step::Ready(at(), format!("{model} is READY and says that it is not")), None)),
+            Ok(Err(error)) => return Ok((Step::Ready(at(), format!("{model}: {}", error.why)), None)),
+            Err(_) => return Ok((Step::Ready(at(), format!("{model}: no answer")), None)),
+        }
+    }
+    Ok((Step::Up, Some(at())))
+}
+
+fn strange(error: &ClientError) -> String {
+    if error.code() == Some(tonic::Code::Unimplemented) {
+        "something answers there that is not a Triton server".to_owned()
+    } else {
+        error.why.to_string()
+    }
+}
+
+/// One line for all: how many are ready, and where the first of the others stands.
+fn tell(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
+    let up = boards.iter().filter(|board| matches!(look(board).step, Step::Up)).count();
+    let first = planned.iter().zip(boards).find(|(_, board)| !matches!(look(board).step, Step::Up));
+    let Some((server, board)) = first else { return };
+    let board = look(board);
+    let stands = match &board.step {
+        Step::Started | Step::NoPort(..) => board.loading.stands().unwrap_or_else(|| "loading".to_owned()),
+        Step::NotLive(..) => "its port is open".to_owned(),
+        Step::Live(_, text) | Step::Ready(_, text) => text.clone(),
+        Step::Up => "ready".to_owned(),
+    };
+    let mut text = format!("{}: {stands}, {} s", server.name, begun.elapsed().as_secs());
+    if let Some(last) = &board.loading.last {
+        /// A line of a terminal is short.
+        const ROOM: usize = 80;
+        let cut: String = context.redacted(last).chars().take(ROOM).collect();
+        text = format!("{text}: {cut}");
+    }
+    let (loaded, begun) = board.loading.count();
+    drop(board);
+    let (done, total) = match planned.len() {
+        1 if begun > 0 => (loaded as u64, Some(begun as u64)),
+        1 => (0, None),
+        servers => (up as u64, Some(servers as u64)),
+    };
+    context.lease.say(text, done, total);
+}
+
+/// The failure after the time limit: which servers were not ready, and the step at which each one hung.
+fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
+    let mut others = Vec::new();
+    let mut first = None;
+    for (server, board) in planned.iter().zip(boards) {
+        let board = look(board);
+        let waited = match &board.step {
+            Step::Up => continue,
+            Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
+            Step::NoPort(endpoint, last) => format!("waited for {endpoint} to open: {last}"),
+            Step::NotLive(endpoint, last) => format!("waited for ServerLive at {endpoint}: {last}"),
+            Step::Live(endpoint, last) => format!("waited for ServerReady at {endpoint}: {last}"),
+            Step::Ready(endpoint, last) => format!("waited for its models at {endpoint}: {last}"),
+        };
+        let mut what = format!("{} was not ready within {limit:?}: {waited}", server.name);
+        if let Some(stands) = board.loading.stands() {
+            what = format!("{what}; by its log it hung while {stands}");
+        }
+        let quiet = board.loading.grew.elapsed().as_secs();
+        if quiet > 0 {
+            what = format!("{what}; its log has said nothing for {quiet} s");
+        }
+        match first {
+            None => first = Some((server, what)),
+            Some(_) => others.push(server.name.clone()),
+        }
+    }
+    let Some((server, mut what)) = first else {
+        return died(context, &planned[0], "it was late".to_owned(), How::Stopped);
+    };
+    if !others.is_empty() {
+        what = format!("{what} (neither were {})", others.join(", "));
+    }
+    let failure = died(context, server, what, How::Code(1));
+    if failure.hint.is_some() {
+        failure
+    } else {
+        failure.hint("`ready.timeout` may be longer; its log says how far it got")
+    }
+}

@@ -1,0 +1,105 @@
+//! One server's life: started, watched, ended, and what it leaves behind removed.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch::Receiver;
+
+use super::plan::{PlannedServer, StopTarget};
+use super::stop::{self, SHORT};
+use super::watch::{self, ServerFault, WatchReport};
+use crate::event::{Endpoint, Event, ExternalResource, Stop, TaskId};
+use crate::exec::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
+
+/// How often the log of an MPI world is taken apart.
+const SPLIT: Duration = Duration::from_millis(500);
+/// A server that has not answered for so long is not waited for as long as one that drains.
+const NOT_HEARD: Duration = Duration::from_secs(3);
+
+/// How one server left.
+pub struct ServerExit {
+    pub server: usize,
+    pub exit: ProcessExit,
+    pub why: ExitCause,
+    /// After its start.
+    pub after: Duration,
+    /// The rank that was seen to be gone first.
+    pub first_gone: Option<u32>,
+}
+
+pub enum ExitCause {
+    /// It ended by itself.
+    Itself,
+    /// We requested it.
+    Asked,
+    /// Its process was there and it was of no use any more, so it was ended.
+    Ill(ServerFault),
+}
+
+/// A server that has been started.
+pub struct RunningServer {
+    pub index: usize,
+    pub server: Arc<PlannedServer>,
+    pub running: Running,
+    /// A command with the server's surroundings, for commands to its container program.
+    pub order: ProcessCommand,
+    pub outliving: Vec<ExternalResource>,
+    pub quit: Stop,
+    /// Filled when all servers are up.
+    pub up: Receiver<Option<Endpoint>>,
+    pub task: TaskId,
+    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+impl RunningServer {
+    pub async fn live(self) -> ServerExit {
+        let Self { index, server, mut running, order, outliving, quit, up, task, emit } = self;
+        let begun = Instant::now();
+        let pgid = running.pgid();
+        let seen = Mutex::new(WatchReport::default());
+        let mut splitter = matches!(server.world, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
+        let why = tokio::select! {
+            biased;
+            _ = running.ended() => ExitCause::Itself,
+            () = quit.asked() => ExitCause::Asked,
+            ill = watch::ill(&server, pgid, up, &seen) => ExitCause::Ill(ill),
+            () = split(&mut splitter) => unreachable!("it has no end"),
+        };
+        let after = begun.elapsed();
+        if let ExitCause::Ill(ill) = &why {
+            let text = format!("{} is of no use any more and is ended: {ill}", server.name);
+            emit(Event::Notice { task: Some(task.clone()), text });
+        }
+        let WatchReport { heard, first_gone } = std::mem::take(&mut *watch::look(&seen));
+        let exit = match &why {
+            ExitCause::Itself => stop::after_death(running, &server, &order).await,
+            ExitCause::Asked => {
+                let deaf = heard.is_some_and(|heard| heard.elapsed() > NOT_HEARD);
+                let grace = if deaf { SHORT } else { stop::grace(&server.argv) };
+                stop::stop(running, &server, &order, grace, &quit).await
+            }
+            ExitCause::Ill(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
+        };
+        if let Some(splitter) = &mut splitter {
+            let _ = splitter.step();
+        }
+        for thing in outliving {
+            if let ExternalResource::SharedMemory { mark } = &thing {
+                remove_shared_memory(mark);
+            }
+            emit(Event::OutlivingRemoved { task: task.clone(), outliving: thing });
+        }
+        emit(Event::ProcessEnded { task, pgid });
+        ServerExit { server: index, exit, why, after, first_gone }
+    }
+}
+
+/// Takes the log apart for as long as it grows.
+async fn split(splitter: &mut Option<Splitter>) {
+    let Some(splitter) = splitter else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(SPLIT).await;
+        // The whole log is there in any case.
+        let _ = splitter.step();
+    }
+}

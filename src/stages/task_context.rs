@@ -1,0 +1,248 @@
+//! One lease being worked on: how its commands look, and how their ends become failures.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::container::{self, NotRun, TaskContainer};
+use super::undeclared::undeclared;
+use super::{memory, options};
+use crate::event::{Event, Failure, FailureKind, RunId, Stop};
+use crate::exec::process::{self, How, ProcessCommand, ProcessExit, SpawnError};
+use crate::runner::Lease;
+use crate::stages::remote::slurm::around;
+
+/// How many of the last lines a failure shows.
+const TAIL: usize = 20;
+
+pub struct TaskContext {
+    pub lease: Lease,
+    env: Vec<(String, Option<OsString>)>,
+    /// The part of `env` that the user needs to repeat a command.
+    shown_env: Vec<(String, Option<OsString>)>,
+    secrets: Vec<String>,
+    /// `<run>.<task>.<attempt>`: a name that nothing else has.
+    pub mark: String,
+    /// Where its commands run, if not simply here.
+    pub place: Option<TaskContainer>,
+}
+
+impl TaskContext {
+    pub fn new(lease: Lease, home: &Path, run: &RunId) -> Self {
+        let mut shown: Vec<(String, Option<OsString>)> =
+            lease.assignment.env.iter().map(|(name, value)| (name.clone(), Some(value.into()))).collect();
+        shown.push(("OUT".to_owned(), Some(lease.out.clone().into())));
+        for (name, paths) in &lease.assignment.inputs {
+            let mut joined = OsString::new();
+            for (index, path) in paths.iter().enumerate() {
+                if index > 0 {
+                    joined.push(":");
+                }
+                joined.push(path);
+            }
+            shown.push((input_variable(name), Some(joined)));
+        }
+        if !lease.gpus.is_empty() {
+            shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(devices(&lease.gpus).into())));
+        }
+        let mut env = shown.clone();
+        let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
+        env.push((process::HOME.to_owned(), Some(home.into())));
+        env.push((process::RUN.to_owned(), Some(run.as_str().into())));
+        env.push((process::TASK.to_owned(), Some(task.into())));
+        let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
+        let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
+        Self { lease, env, shown_env: shown, secrets, mark, place: None }
+    }
+
+    /// A command of this task: in its output folder, with its environment, its log and its secrets.
+    pub fn command(&self, argv: Vec<OsString>) -> ProcessCommand {
+        // No timeout here: the runner's covers the whole task.
+        let argv = match &self.lease.assignment.host {
+            Some(_) => around(&self.lease, argv, &self.names()),
+            None => argv,
+        };
+        let mut command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
+        command.env.clone_from(&self.env);
+        command
+    }
+
+    /// Variables that the stage itself gave, and those that it must not show.
+    fn names(&self) -> Vec<String> {
+        let shown = self.shown_env.iter().map(|(name, _)| name.clone());
+        shown.chain(self.lease.task.secrets.iter().cloned()).collect()
+    }
+
+    /// Reports which files of the project a command names that its stage does not declare.
+    pub fn warn_of_undeclared(&self, argv: &[OsString]) {
+        let lease = &self.lease;
+        let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out);
+        for word in argv {
+            let text = word.to_string_lossy();
+            for path in undeclared(&text, &lease.out, &lease.project, state, &lease.assignment.inputs) {
+                let name = path.strip_prefix(&lease.project).unwrap_or(&path).display();
+                lease.notice(format!("{name} is not under its `inputs:`, so a change to it would not be seen"));
+            }
+        }
+    }
+
+    /// Runs a command to its end. Everything but exit code 0 is a failure.
+    pub async fn run(&self, command: ProcessCommand) -> Result<ProcessExit, Failure> {
+        self.run_until(command, &self.lease.stop).await
+    }
+
+    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's
+    /// alone.
+    pub async fn run_until(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, Failure> {
+        let mut argv = command.argv.clone();
+        let exit = match &self.place {
+            Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
+                Ok(exit) => exit,
+                Err(NotRun::Spawn(error)) => return Err(self.not_started(&argv, &error)),
+                Err(NotRun::Refused(failure)) => return Err(failure),
+            },
+            None => self.run_here(command, stop).await.map_err(|error| self.not_started(&argv, &error))?,
+        };
+        for leftover in &exit.leftovers {
+            self.lease.notice(format!(
+                "it left a background process running, which has been ended: {} ({})",
+                self.redacted(&leftover.command),
+                leftover.pid
+            ));
+        }
+        if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
+    }
+
+    async fn run_here(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, SpawnError> {
+        let mut group = None;
+        let exit = process::run(command, stop, |pgid| {
+            group = Some(pgid);
+            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
+        })
+        .await?;
+        if let Some(pgid) = group {
+            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
+        }
+        Ok(exit)
+    }
+
+    /// Runs a command for what it writes to its standard output; that is not logged.
+    pub async fn ask(&self, command: ProcessCommand) -> Result<String, Failure> {
+        let answer = self.lease.log.with_extension("answer");
+        self.run(command.answer(&answer)).await?;
+        let text = std::fs::read(&answer);
+        let _ = std::fs::remove_file(&answer);
+        let text =
+            text.map_err(|error| Failure::new(FailureKind::System, format!("an answer cannot be read: {error}")))?;
+        Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
+    }
+
+    /// Values that no log and no message may show, beside those of the task.
+    pub fn hide(&mut self, secrets: impl IntoIterator<Item = String>) {
+        self.secrets.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
+    }
+
+    /// A path from the manifest: relative ones are relative to the project folder.
+    pub fn path(&self, written: &str) -> std::path::PathBuf {
+        self.lease.project.join(written)
+    }
+
+    /// The failure for a command that did not start.
+    pub fn not_started(&self, argv: &[OsString], error: &SpawnError) -> Failure {
+        let failure = self.failure(FailureKind::Spawn, error.to_string(), argv);
+        match error {
+            SpawnError::NotFound { program } if self.place.is_some() => container::no_program(program),
+            SpawnError::NotFound { .. } => failure.hint(
+                "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
+            ),
+            SpawnError::NotExecutable { .. } => failure.hint("`chmod +x` it, or call it through its interpreter"),
+            _ => failure,
+        }
+    }
+
+    /// The failure for an end other than exit code 0.
+    pub fn ended_badly(&self, argv: &[OsString], mut how: How) -> Failure {
+        let (kind, what) = match how {
+            How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
+            How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
+            How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
+        };
+        let mut failure = self.failure(kind, what, argv);
+        if self.place.is_some() {
+            if let Some(meaning) = container::meaning(how, &failure.tail) {
+                failure.what = format!("{} ({})", meaning.what, failure.what);
+                failure.cause = meaning.cause;
+                failure.hint = Some(meaning.hint.to_owned());
+                return failure;
+            }
+            how = container::inside(how);
+        }
+        if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
+            failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
+        }
+        let rule = self.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+        let value = rule.and_then(|rule| options::value(argv, &rule.knob));
+        failure.out_of_memory = memory::ran_out(self, how, value);
+        failure
+    }
+
+    /// A failure with the command, the last lines and the log.
+    pub fn failure(&self, kind: FailureKind, what: impl Into<String>, argv: &[OsString]) -> Failure {
+        let tail = process::tail(&self.lease.log, TAIL);
+        let mut failure = Failure::new(kind, what)
+            .command(process::shown(argv, &self.shown_env, &self.secrets))
+            .tail(tail.iter().map(|line| self.redacted(line)).collect());
+        failure.log = Some(self.lease.log.clone());
+        failure
+    }
+
+    /// Without secret values.
+    pub fn redacted(&self, text: &str) -> String {
+        self.secrets
+            .iter()
+            .filter(|secret| !secret.is_empty())
+            .fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+}
+
+/// `train-data` → `INPUT_TRAIN_DATA`.
+fn input_variable(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("INPUT_{name}")
+}
+
+/// `0,1,3`
+pub fn devices(gpus: &[u32]) -> String {
+    gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Names of signal(7).
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    format!("{name} ({signal})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_inputs_become_names_of_variables() {
+        assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
+        assert_eq!(devices(&[0, 3]), "0,3");
+        assert_eq!(signal_name(9), "SIGKILL (9)");
+    }
+}

@@ -1,0 +1,264 @@
+//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by
+//! the servers' own `/metrics`.
+//!
+//! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's own
+//! environment and process groups, so it ends with the task, however that ends.
+
+mod place;
+
+pub use place::is_here;
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::time::{sleep, timeout};
+
+use super::sidecar::Sidecar;
+use super::task_context::{TaskContext, signal_name};
+use crate::exec::process::How;
+use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
+use crate::harness::{BenchSpec, FULL_WINDOW, Measured, ServerIdentity};
+use crate::manifest::model::Telemetry as Wanted;
+
+/// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
+const EVERY: Duration = Duration::from_millis(500);
+/// A sick GPU can hold nvidia-smi for ever.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From its start to its first line, and for a last one after the end.
+const FIRST: Duration = Duration::from_secs(10);
+const LAST: Duration = Duration::from_secs(5);
+/// How often the file is looked at while a line is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_secs(2);
+/// signal(7)
+const SIGTERM: i32 = 15;
+/// Beyond this the two clocks diverged: the wall clock was set.
+const APART: f64 = 0.1;
+
+/// An nvidia-smi that runs. Dropping it ends it.
+pub struct TelemetrySampler {
+    sampler: Sidecar,
+    smi: NvidiaSmi,
+    gpus: Vec<GpuDevice>,
+    population: String,
+    /// The same moment on both clocks.
+    anchor: (Instant, Timestamp),
+    cuda: Option<String>,
+    notes: Vec<String>,
+}
+
+/// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
+pub async fn start(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    servers: &[ServerIdentity],
+    wanted: Wanted,
+) -> Option<TelemetrySampler> {
+    let is_asked = match wanted {
+        Wanted::Auto => false,
+        Wanted::NvidiaSmi => true,
+        Wanted::Off | Wanted::Metrics => return None,
+    };
+    let gone = |why: &str| {
+        if is_asked {
+            context.lease.notice(format!("no GPU telemetry: {why}"));
+        }
+        None::<TelemetrySampler>
+    };
+    if !context.command(vec!["nvidia-smi".into()]).is_found() {
+        return gone("`nvidia-smi` is not in PATH");
+    }
+    if !place::all_here(&spec.endpoints).await {
+        return gone("the servers are not on this host, and nvidia-smi tells of this host's GPUs only");
+    }
+    if servers.iter().any(ServerIdentity::is_simulated) {
+        return gone("the server is the simulator, which uses no GPU");
+    }
+    let leased = context.lease.assignment.gpus.clone();
+    match watch(context, &leased).await {
+        Ok(telemetry) => Some(telemetry),
+        Err(why) => {
+            if !context.lease.stop.is_asked() {
+                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` does not ask"));
+            }
+            None
+        }
+    }
+}
+
+async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, String> {
+    let mut smi = NvidiaSmi::default();
+    let gpus = loop {
+        let (how, text) = ask(context, smi.probe(leased)).await?;
+        let gpus = smi.identities(&text);
+        if how.is_success() && !gpus.is_empty() {
+            break gpus;
+        }
+        if let SmiError::Said(said) = smi.refusal(&text) {
+            return Err(format!("nvidia-smi says: {said}"));
+        }
+    };
+    let population = if leased.is_empty() {
+        "all GPUs of this host, since none was leased to the servers".to_owned()
+    } else {
+        "the GPUs leased to the servers under test".to_owned()
+    };
+    let cuda = match ask(context, gpu::asking_for_versions()).await {
+        Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
+        // One from before this query; the rest goes on.
+        _ => None,
+    };
+    let anchor = (Instant::now(), Timestamp::now());
+    let sampler = launch(context, smi.sampler(leased, EVERY.as_millis() as u64))?;
+    let mut telemetry = TelemetrySampler { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
+    telemetry.lines(context, 1, FIRST).await;
+    Ok(telemetry)
+}
+
+/// Runs it to its end, with all that it wrote.
+async fn ask(context: &TaskContext, argv: Vec<String>) -> Result<(How, String), String> {
+    let mut probe = launch(context, argv)?;
+    let how = tokio::select! {
+        ended = timeout(PATIENCE, probe.ended()) => {
+            ended.map_err(|_| format!("nvidia-smi did not answer within {PATIENCE:?}"))?
+        }
+        () = context.lease.stop.asked() => return Err("stopped".to_owned()),
+    };
+    Ok((how, probe.written()))
+}
+
+fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, String> {
+    // It stamps local time without its zone.
+    Sidecar::start(context, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
+}
+
+impl TelemetrySampler {
+    /// Waits until so many lines have come, as long as they can.
+    async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
+        let enough = async {
+            while self.sampler.written().matches('\n').count() < count {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = enough => {}
+            () = sleep(limit) => {}
+            () = context.lease.stop.asked() => {}
+        }
+    }
+
+    /// How it ended, if it did so by itself.
+    async fn ended_early(&mut self) -> Option<How> {
+        tokio::select! {
+            biased;
+            how = self.sampler.ended() => Some(how),
+            // Once round the reactor, so that an end that is there is seen.
+            () = sleep(LOOK) => None,
+        }
+    }
+
+    /// Ends it; all readings are written beside the measurement, and their summary into the result.
+    pub async fn finish(mut self, context: &TaskContext, measured: &mut Measured) {
+        let seconds = self.sampler.seconds();
+        let mut early = self.ended_early().await;
+        if early.is_none() {
+            // One line of each that is later than the end, so that the end lies between two.
+            let before = self.sampler.written().matches('\n').count();
+            self.lines(context, before + self.gpus.len(), LAST).await;
+        }
+        let apart =
+            self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
+        let how = self.sampler.stop(context, GRACE).await;
+        early = early.or_else(|| is_its_own(how).then_some(how));
+        let (trace, malformed) = self.read(measured.zero);
+        if let Some(how) = early {
+            let how = match how {
+                How::Code(code) => format!("with exit code {code}"),
+                How::Signal(signal) => format!("by {}", signal_name(signal)),
+                How::Stopped => "because it was stopped".to_owned(),
+            };
+            let said = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
+            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{said}"));
+        }
+        if apart.abs() > APART {
+            self.notes.push(format!(
+                "the wall clock was set by {apart:.1} s meanwhile: times of readings are off by as much"
+            ));
+        }
+        for note in &self.notes {
+            context.lease.notice(format!("GPU telemetry: {note}"));
+        }
+        let told = GpuContext {
+            source: "nvidia-smi".to_owned(),
+            population: std::mem::take(&mut self.population),
+            interval_s: EVERY.as_secs_f64(),
+            malformed,
+            cuda: self.cuda.take(),
+            notes: std::mem::take(&mut self.notes),
+            ..GpuContext::default()
+        };
+        put(trace, told, measured);
+    }
+
+    fn read(&self, zero: Instant) -> (GpuTrace, Vec<String>) {
+        let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
+        let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
+        let mut malformed = Vec::new();
+        let text = self.sampler.written();
+        for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
+            let answer = self.smi.answer(line.trim_end());
+            let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
+            match (answer, gpu) {
+                (Some(answer), Some(gpu)) => {
+                    let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
+                    trace.readings.push(gpu::GpuReading { at_s, gpu, ..answer.reading });
+                }
+                // Our own stop may have cut the last line.
+                _ if !line.ends_with('\n') => {}
+                _ => malformed.push(line.trim().chars().take(160).collect()),
+            }
+        }
+        (trace, malformed)
+    }
+}
+
+/// Whether an end was not the one that we requested.
+const fn is_its_own(how: How) -> bool {
+    match how {
+        How::Code(code) => code != 0 && code != 128 + SIGTERM,
+        How::Signal(signal) => signal != SIGTERM,
+        How::Stopped => false,
+    }
+}
+
+/// The servers' metrics of their GPUs, where no closer source exists.
+pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
+    if measured.gpu.is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
+        return;
+    }
+    let Some(scrape) = &measured.scrape else { return };
+    let trace = gpu::served(scrape, measured.zero);
+    if trace.gpus.is_empty() {
+        return;
+    }
+    let told = GpuContext {
+        source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
+        population: "GPUs that the servers under test tell of".to_owned(),
+        interval_s: scrape.interval.as_secs_f64(),
+        ..GpuContext::default()
+    };
+    put(trace, told, measured);
+}
+
+fn put(trace: GpuTrace, told: GpuContext, measured: &mut Measured) {
+    let result = &mut measured.result;
+    let told = GpuContext {
+        window: FULL_WINDOW.to_owned(),
+        window_s: result.rates.window_s,
+        tokens_per_s: result.rates.output_tokens,
+        token_source: result.tokens.source.clone(),
+        ..told
+    };
+    result.gpu = Some(gpu::summarise(&trace, told));
+    measured.gpu = Some(trace);
+}

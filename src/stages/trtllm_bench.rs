@@ -1,0 +1,228 @@
+//! `trtllm_bench:` — TensorRT-LLM's own benchmark. Its output becomes a result that names the source of its numbers.
+//!
+//! The command is a pure function of the manifest, so that it can be read before anything runs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::task_context::TaskContext;
+use crate::event::{Done, Failure, FailureKind};
+use crate::interop::import::{self, ImportSource, Imported};
+use crate::manifest::model::TrtllmBench;
+
+const RESULT: &str = "result.json";
+
+pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
+    let out = &context.lease.out;
+    let path = |written: &String| context.path(written).to_string_lossy().into_owned();
+    let bench = TrtllmBench {
+        dataset: path(&bench.dataset),
+        model_path: bench.model_path.as_ref().map(path),
+        engine_dir: bench.engine_dir.as_ref().map(path),
+        ..bench.clone()
+    };
+    let options = out.join(format!("{}.yml", bench.name));
+    let wanted = without_nulls(&bench.options);
+    let bench = TrtllmBench { options: wanted, ..bench };
+    if !bench.options.is_empty() {
+        let text = serde_yaml::to_string(&bench.options)
+            .map_err(|error| Failure::new(FailureKind::Refused, format!("`options` cannot be written: {error}")))?;
+        write(&options, text.as_bytes())?;
+    }
+    let report = out.join(format!("{}.json", bench.name));
+    let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
+    context.lease.say("trtllm-bench", 0, None);
+    let begin = fs::metadata(&context.lease.log).map_or(0, |log| log.len() as usize);
+    context.run(context.command(argv.clone())).await?;
+
+    let log = fs::read(&context.lease.log)
+        .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
+    let printed = log.get(begin..).unwrap_or_default();
+    write(&out.join(format!("{}.out", bench.name)), printed)?;
+    let imported = told(&bench, &report, printed).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
+    measured_something(&imported.told.result).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
+    write(&out.join(RESULT), format!("{:#}\n", imported.told.result).as_bytes())?;
+    for doubt in doubts(&bench, &imported.told.result) {
+        context.lease.notice(doubt);
+    }
+    Ok(Done { headline: Some(headline(&imported.told.result)), ..Done::default() })
+}
+
+/// The command. `options` is the file of `--extra_llm_api_options`, `report` where its numbers go.
+pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String> {
+    let mut words: Vec<String> = bench.launcher.clone();
+    words.extend(["trtllm-bench", "-m", &bench.model].map(str::to_owned));
+    let mut give = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.extend([format!("--{name}"), value]);
+        }
+    };
+    give("model_path", bench.model_path.clone());
+    words.push("throughput".to_owned());
+    let mut give = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.extend([format!("--{name}"), value]);
+        }
+    };
+    let number = |value: Option<u32>| value.map(|value| value.to_string());
+    give("tp", Some(bench.tp.to_string()));
+    give("ep", Some(bench.ep.to_string()));
+    give("pp", Some(bench.pp.to_string()));
+    give("engine_dir", bench.engine_dir.clone());
+    give("warmup", number(bench.warmup));
+    give("dataset", Some(bench.dataset.clone()));
+    give("backend", Some(bench.backend.as_str().to_owned()));
+    give("max_batch_size", number(bench.max_batch_size));
+    give("max_num_tokens", number(bench.max_num_tokens));
+    give("max_seq_len", number(bench.max_seq_len));
+    give("extra_llm_api_options", (!bench.options.is_empty()).then(|| options.display().to_string()));
+    give("num_requests", bench.num_requests.map(|count| count.to_string()));
+    give("kv_cache_free_gpu_mem_fraction", bench.kv_cache_free_gpu_mem_fraction.map(|share| share.to_string()));
+    give("concurrency", Some(bench.concurrency.to_string()));
+    give("report_json", Some(report.display().to_string()));
+    if bench.streaming {
+        words.push("--streaming".to_owned());
+    }
+    for (name, value) in &bench.flags {
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(format!("--{name}")),
+            Value::String(text) => words.extend([format!("--{name}"), text.clone()]),
+            value => words.extend([format!("--{name}"), value.to_string()]),
+        }
+    }
+    words
+}
+
+/// What has a value, however deep: null is left out, and so is a map with nothing in it.
+fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
+    fn kept(value: &Value) -> Option<Value> {
+        match value {
+            Value::Null => None,
+            Value::Object(fields) => {
+                let fields: serde_json::Map<String, Value> =
+                    fields.iter().filter_map(|(name, value)| Some((name.clone(), kept(value)?))).collect();
+                (!fields.is_empty()).then_some(Value::Object(fields))
+            }
+            value => Some(value.clone()),
+        }
+    }
+    options.iter().filter_map(|(name, value)| Some((name.clone(), kept(value)?))).collect()
+}
+
+/// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
+fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, String> {
+    let source = match fs::read_to_string(report) {
+        Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
+        Err(_) => {
+            ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }
+        }
+    };
+    import::import(&bench.name, &[source])
+        .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())
+}
+
+/// A report of no requests or no tokens is not a measurement.
+fn measured_something(result: &Value) -> Result<(), String> {
+    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
+    if number("/counts/ok").is_some_and(|requests| requests < 1.0) {
+        return Err("trtllm-bench ended well, and its report says that no request was answered".to_owned());
+    }
+    match ["/rates/output_tokens", "/rates/requests_full"].into_iter().find_map(number) {
+        Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
+        Some(rate) => Err(format!("trtllm-bench ended well, and its report says {rate} per second")),
+        None => Err("trtllm-bench ended well, and its report has no throughput".to_owned()),
+    }
+}
+
+/// Differences from what was requested.
+fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let ran = result.pointer("/counts/ok").and_then(Value::as_f64);
+    if let (Some(asked), Some(ran)) = (bench.num_requests, ran)
+        && (asked as f64 - ran).abs() > 0.5
+    {
+        doubts.push(format!("{asked} requests were asked for, and trtllm-bench says that it ran {ran}"));
+    }
+    doubts
+}
+
+/// `5,531 tok/s  43.2 req/s (n=3000, as trtllm-bench says)`
+fn headline(result: &Value) -> String {
+    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
+    let rate = |place: &str, unit: &str| number(place).map(|value| format!("{} {unit}", short(value)));
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(rate("/rates/output_tokens", "tok/s"));
+    parts.extend(rate("/rates/requests_full", "req/s"));
+    for (name, word) in [("ttft", "TTFT mean"), ("tpot", "TPOT mean")] {
+        parts.extend(number(&format!("/latency/{name}/mean")).map(|value| format!("{word} {} ms", short(value))));
+    }
+    let n = number("/counts/ok").map(|n| format!("n={n}, ")).unwrap_or_default();
+    format!("{} ({n}as trtllm-bench says)", parts.join("  "))
+}
+
+/// Three digits that matter.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 100.0 => {
+            let digits = format!("{value:.0}");
+            let mut text = String::new();
+            for (position, digit) in digits.chars().enumerate() {
+                if position > 0 && (digits.len() - position).is_multiple_of(3) {
+                    text.push(',');
+                }
+                text.push(digit);
+            }
+            text
+        }
+        _ if value >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes)
+        .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench(more: &Value) -> TrtllmBench {
+        let mut bench = serde_json::json!({"model": "Llama3.3-70B", "dataset": "D"});
+        for (key, value) in more.as_object().unwrap() {
+            bench[key] = value.clone();
+        }
+        serde_json::from_value(bench).unwrap()
+    }
+
+    #[test]
+    fn the_command_is_that_of_the_recipe_and_asks_for_a_report() {
+        let bench = bench(&serde_json::json!({
+            "model_path": "W", "tp": 1, "warmup": 0, "max_batch_size": 640, "max_num_tokens": 2048,
+            "options": {"enable_attention_dp": false}, "num_requests": 4000, "kv_cache_free_gpu_mem_fraction": 0.95,
+            "streaming": true, "flags": {"iteration_log": "I", "enable_chunked_context": true, "modality": null},
+        }));
+        insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 --report_json R.json --streaming --iteration_log I --enable_chunked_context");
+    }
+
+    #[test]
+    fn a_report_of_nothing_is_no_result() {
+        let of = |result: Value| measured_something(&result);
+        assert_eq!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 5.0}})), Ok(()));
+        assert!(of(serde_json::json!({"counts": {"ok": 0}, "rates": {"output_tokens": 5.0}})).is_err());
+        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 0.0}})).is_err());
+        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {}})).is_err());
+    }
+
+    #[test]
+    fn an_engine_needs_no_launcher() {
+        let bench = bench(&serde_json::json!({"backend": "tensorrt", "engine_dir": "E", "launcher": []}));
+        insta::assert_snapshot!(command(&bench, Path::new("O"), Path::new("R")).join(" "), @"trtllm-bench -m Llama3.3-70B throughput --tp 1 --ep 1 --pp 1 --engine_dir E --dataset D --backend tensorrt --concurrency -1 --report_json R");
+    }
+}

@@ -1,0 +1,79 @@
+//! A checkpoint that is on this machine already: looked through, listed, linked.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use super::file_digest::FileDigest;
+use super::{Checked, completeness, globs, refused, stopped, system, write_list};
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::Weights;
+use crate::stages::task_context::TaskContext;
+
+pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
+    let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
+    let names = names(&folder, weights)?;
+    let mut wrong: Vec<String> = Vec::new();
+    wrong.extend(completeness::check_strictly(&folder).err());
+    for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "safetensors")) {
+        wrong.extend(completeness::is_cut_off(&folder.join(name)).err());
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::new(FailureKind::Files, wrong.join("; "))
+            .hint(format!("{path} is not a whole checkpoint: copy or fetch it again, `hf:` does that and checks it")));
+    }
+    let mut files = Vec::new();
+    let total = names.iter().filter_map(|name| Some(folder.join(name).metadata().ok()?.len())).sum();
+    let mut done = 0;
+    for name in names {
+        context.lease.say("bytes read", done, Some(total));
+        let from = folder.join(&name);
+        let reading = {
+            let from = from.clone();
+            tokio::task::spawn_blocking(move || {
+                Ok((from.metadata()?.len(), FileDigest::Sha256(String::new()).of_file(&from)?))
+            })
+        };
+        let read: std::io::Result<(u64, FileDigest)> = tokio::select! {
+            read = reading => read.map_err(|error| refused(error.to_string()))?,
+            () = context.lease.stop.asked() => return Err(stopped()),
+        };
+        let (size, sum) = read.map_err(|error| system(&from, &error))?;
+        link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
+        done += size;
+        files.push(Checked { path: name, size, sum });
+    }
+    write_list(&context.lease.out, None, &files)
+}
+
+/// Names of the files, sorted; names that begin with a dot are not part of the weights.
+fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
+    if !folder.is_dir() {
+        return Err(refused(format!("{} is no folder", folder.display())));
+    }
+    let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
+    let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
+    let mut names = Vec::new();
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    for item in walk.into_iter().filter_entry(|item| item.depth() == 0 || !is_hidden(item.file_name())) {
+        let item = item.map_err(|error| refused(error.to_string()))?;
+        let Some(name) = item.path().strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
+        let is_wanted = (weights.include.is_empty() || include.is_match(name)) && !exclude.is_match(name);
+        if item.file_type().is_file() && is_wanted && name != super::LIST {
+            names.push(name.to_owned());
+        }
+    }
+    if names.is_empty() {
+        return Err(refused(format!("{} has no files that are wanted", folder.display())));
+    }
+    Ok(names)
+}
+
+fn link(from: &Path, to: &PathBuf) -> std::io::Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    symlink(from, to)
+}
