@@ -1,8 +1,11 @@
 //! `compare`, `report --compat` and `explain`: numbers side by side, and what they mean.
 
-use super::results::{find_all, find_runs};
+use serde_json::Value;
+
+use super::results::{FoundResult, find_all, find_runs};
 use super::{Trouble, say, say_error};
 use crate::cli::{CliExit, Compare, Explain, Global, Report};
+use crate::harness::REPEATS;
 use crate::interop::metrics::{self, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
@@ -17,6 +20,9 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Tro
     for word in &request.results {
         let mut sheets = Vec::new();
         let runs = find_runs(global, word)?;
+        for found in &runs {
+            repeats_are_here(found, gates.is_empty())?;
+        }
         for found in &runs {
             sheets.push(match as_tool {
                 Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
@@ -53,6 +59,23 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Tro
         }
     }
     Ok(exit)
+}
+
+/// A result of several runs is read as one where the folder of the runs is missing. That is a warning for a reader, and an error for
+/// a gate: it would judge by one run what was measured several times so that chance does not decide.
+fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), Trouble> {
+    let runs = found.told.result.pointer("/repeats/runs").and_then(Value::as_array).map_or(0, Vec::len);
+    if runs < 2 {
+        return Ok(());
+    }
+    let what =
+        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not beside it", found.told.name);
+    let hint = format!("copy `{REPEATS}` with result.json, or compare the folder that has both");
+    if !may_go_on {
+        return Err(Trouble::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
+    }
+    say_error(&format!("warning: {what}: it is compared as one run\n  hint: {hint}\n"));
+    Ok(())
 }
 
 /// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
@@ -123,7 +146,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
         }
     }
     if request.json {
-        say(&format!("{:#}\n", serde_json::Value::Object(all)));
+        say(&format!("{:#}\n", Value::Object(all)));
     }
     Ok(CliExit::Done)
 }

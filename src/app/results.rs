@@ -57,7 +57,8 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
     let below = if path.is_dir() && !path.join(RESULT).is_file() { in_folder(path, word) } else { Vec::new() };
     let places = if below.is_empty() { places(global, word)? } else { below };
     let runs = places.into_iter().flat_map(|(name, path)| {
-        let repeats = repeat_folders(&path);
+        let beside = if path.is_file() { path.parent().unwrap_or(Path::new(".")) } else { &path };
+        let repeats = repeat_folders(beside);
         if repeats.is_empty() {
             return vec![(name, path)];
         }

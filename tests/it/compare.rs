@@ -94,6 +94,34 @@ fn several_runs_of_a_side_are_judged() {
     refused.says("not runs of one measurement").says("request_rate 40 / 50");
 }
 
+/// The numbers of a result with repeats are those of its first run: without the others it is one run.
+#[test]
+fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
+    let world = World::new();
+    let of_three = |result: &mut Value| {
+        let run = |n: u64| json!({ "folder": format!("repeats/0{n}"), "seed": n, "verdict": "valid", "started": "" });
+        result["repeats"] = json!({ "runs": [run(1), run(2), run(3)], "shown": 1, "over_runs": {} });
+    };
+    result(&world, "alone", 0, of_three);
+    result(&world, "whole", 0, of_three);
+    for run in 1..=3 {
+        result(&world, &format!("whole/repeats/0{run}"), run, |_| {});
+    }
+    let missing = "alone is the result of 3 runs, but their folder `repeats` is not beside it";
+    let ended = world.regatta(&["compare", "whole", "alone"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says(missing).says("it is compared as one run").says("copy `repeats` with result.json");
+    let gate = world.regatta(&["compare", "whole", "alone", "--fail-if", "ttft_p99>5%"]);
+    assert_eq!(gate.code, 2, "{gate:?}");
+    gate.says(missing).says("`--fail-if` needs all runs");
+    // The file in place of its folder is the same result.
+    for name in ["whole", "whole/result.json"] {
+        let ended = world.regatta(&["compare", name, "whole"]);
+        assert!(!ended.stderr.contains("is not beside it"), "{ended:?}");
+        assert_eq!(compared(&world, &[name, "whole"])["comparisons"][0]["a_runs"], json!(3));
+    }
+}
+
 #[test]
 fn another_load_is_not_compared_unless_forced() {
     let world = World::new();
