@@ -151,8 +151,19 @@ impl CacheJob<'_> {
         let chosen =
             |task: &TaskId| only.is_empty() || only.iter().any(|stage| task.as_str().split('/').next() == Some(stage));
         let (mut new, mut there, mut sent) = (0_u64, 0_u64, 0_u64);
-        for record in here.iter().filter(|s| chosen(&s.task)).filter_map(|s| s.record.as_ref()) {
+        let (mut missing, mut unshared) = (Vec::new(), Vec::new());
+        for standing in here.iter().filter(|standing| chosen(&standing.task)) {
+            let why = scene.plan.tasks.iter().find(|task| task.id == standing.task);
+            if let Some(why) = why.and_then(|task| remote_cache::why_not(&scene.plan, task)) {
+                unshared.push(format!("{} is not shared: {why}", standing.task));
+                continue;
+            }
+            let Some(record) = &standing.record else {
+                missing.push(standing.task.to_string());
+                continue;
+            };
             if scene.share.object(&record.task, &record.key).is_none() {
+                unshared.push(format!("{} is not shared: the GPUs of this machine are not known", standing.task));
                 continue;
             }
             match self.runtime.block_on(scene.share.put(record, verify)).map_err(|e| self.unusable(&e))? {
@@ -166,6 +177,18 @@ impl CacheJob<'_> {
             }
         }
         say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
+        if new == 0 {
+            // A reader who expected outputs to be sent sees what becomes of each.
+            if !missing.is_empty() {
+                say(&format!(
+                    "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",
+                    missing.join(", ")
+                ));
+            }
+            for line in unshared {
+                say(&format!("{line}\n"));
+            }
+        }
         Ok(CliExit::Done)
     }
 

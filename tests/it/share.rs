@@ -236,6 +236,7 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     two.good(&["cache", "status", "m", "--store", &url]).says("there    source").says("missing  last");
     two.good(&["cache", "pull", "m", "--store", &url]).says("↓ source").says("1 of 3 outputs are here, 2 to be made");
     one.good(&["cache", "push", "m"]).says("2 put into").says("1 there before");
+    one.good(&["cache", "push", "m"]).says("0 put into").says("3 there before");
     two.good(&["cache", "pull", "m", "--store", &url]).says("2 fetched").says("3 of 3 outputs are here, 0 to be made");
     assert!(two.good(&["run", "m", "--store", "off"]).ran().is_empty());
     assert!(ran(&two).is_empty());
@@ -243,6 +244,19 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
         serde_json::from_str(&two.good(&["cache", "status", "m", "--json", "--store", &url]).stdout).unwrap();
     assert_eq!((&told["outputs"], &told["tasks"][2]["state"]), (&3.into(), &"both".into()));
     assert_eq!(told["tasks"][2]["from"], folder.path().display().to_string());
+}
+
+#[test]
+fn a_push_of_nothing_gives_the_reason() {
+    let (_folder, url) = store();
+    let kept = MANIFEST.replacen("  source:\n", "  source:\n    share: false\n", 1);
+    assert_ne!(kept, MANIFEST);
+    let world = machine(&kept);
+    let push = || world.good(&["cache", "push", "m", "--only", "source", "--store", &url]);
+    push().says("0 put into").says("source is not shared: share is false");
+    let world = machine(MANIFEST);
+    let push = world.good(&["cache", "push", "m", "--store", &url]);
+    push.says("0 put into").says("not in the cache of this folder: source").says("`regatta run m` makes them");
 }
 
 #[test]
