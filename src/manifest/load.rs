@@ -26,7 +26,12 @@ const MAX_FILES: usize = 512;
 pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
     let Some(file) = library.find(what) else {
         let names = library.names();
-        let hint = did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()));
+        let file = format!("{what}.yaml");
+        let hint = if library.find(&file).is_some() {
+            Some(format!("for the file, type `{file}`; a name without `.yaml` is looked up in `manifests/`"))
+        } else {
+            did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
+        };
         return Err(Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
     };
     let mut loader = Loader::default();

@@ -68,4 +68,15 @@ fn a_manifest_that_does_not_exist_is_suggested() {
 
     1 error
     ");
+    // A file beside `manifests/` has its path as name.
+    fs::write(project.path().join("queue.yaml"), "regatta: 1\n").expect("a file");
+    let found =
+        load(&ManifestLibrary::new(project.path()), "queue", &GivenValues::default()).expect_err("no such manifest");
+    insta::assert_snapshot!(found.render(false), @r"
+    error: there is no manifest `queue`
+     |
+     = help: for the file, type `queue.yaml`; a name without `.yaml` is looked up in `manifests/`
+
+    1 error
+    ");
 }
