@@ -22,7 +22,7 @@ pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
         division: division(loadgen.division),
         rehearsal: loadgen.rehearse,
         // A search sets its own; that of its first probe stands for them.
-        target_qps: loadgen.target_qps.or(bench.search.map(|search| search.low)),
+        target_qps: loadgen.target_qps.or(bench.search.as_ref().map(|search| search.low)),
         user_conf: &loadgen.user_conf,
         dataset_samples: None,
     })

@@ -195,6 +195,17 @@ impl Look<'_> {
         if search.start.is_some_and(|start| !(search.low..=search.high).contains(&start)) {
             self.say(&["bench", "search", "start"], "must be between `low` and `high`", "requests per second", None);
         }
+        if search.start_from.is_some() {
+            let path = ["bench", "search", "start_from"];
+            if search.start.is_some() {
+                let hint = Some("take one of them away".to_owned());
+                self.say(&path, "cannot be beside `start`", "both set the first rate", hint);
+            }
+            if bench.loadgen.is_some() {
+                let hint = Some("take it away, or raise `low`".to_owned());
+                self.say(&path, "cannot be beside `loadgen`", "LoadGen's tests are tried from `low` on", hint);
+            }
+        }
         if !(search.precision > 0.0 && search.precision < 1.0) {
             self.say(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %", None);
         }

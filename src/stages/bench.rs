@@ -35,7 +35,7 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     if let Some(loadgen) = &bench.loadgen {
         return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
     }
-    if let Some(asked) = bench.search {
+    if let Some(asked) = &bench.search {
         return Box::pin(search::perform(context, spec, asked, bench.telemetry)).await;
     }
     let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;

@@ -29,7 +29,7 @@ pub async fn perform(
     spec: BenchSpec,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
-    if let Some(model::RateSearch { low, high, precision, .. }) = bench.search {
+    if let Some(&model::RateSearch { low, high, precision, .. }) = bench.search.as_ref() {
         let bounds = harness::RateBounds { low, high, precision };
         return Box::pin(search::loadgen::perform(context, bench, bounds, &spec, program)).await;
     }

@@ -4,6 +4,7 @@
 
 pub mod loadgen;
 mod phases;
+mod start_point;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use self::start_point::{SearchGoal, StartPoint};
 use super::bench::{below, failure, measure};
 use super::task_context::TaskContext;
 use super::unfinished::{Servers, start_anew};
@@ -32,7 +34,12 @@ const MARGIN: &str = "margin.json";
 /// `search.json`
 #[derive(Serialize)]
 struct SearchReport<'a> {
+    #[serde(flatten)]
+    goal: SearchGoal,
     bounds: RateBounds,
+    /// The earlier search that set the first rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_from: Option<StartPoint>,
     ttft_p99_limit_ms: Option<f64>,
     tpot_p99_limit_ms: Option<f64>,
     /// In the order in which they were made.
@@ -63,18 +70,25 @@ struct ProbeReport {
 pub async fn perform(
     context: &TaskContext,
     spec: BenchSpec,
-    asked: model::RateSearch,
+    asked: &model::RateSearch,
     watched: Telemetry,
 ) -> Result<Done, Failure> {
-    let model::RateSearch { low, high, start, precision } = asked;
+    let &model::RateSearch { low, high, start, precision, .. } = asked;
     let bounds = RateBounds { low, high, precision };
     if let Some(wrong) = bounds.wrong() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
+    let goal = SearchGoal::of(&spec);
+    let earlier = asked.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
+    let started_from = earlier.transpose()?;
     context.lease.notice(foretold(&spec, &bounds));
+    if let Some(earlier) = &started_from {
+        context.lease.notice(earlier.notice());
+    }
     start_anew(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(context, &spec).await;
-    let search = RateSearcher { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
+    let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
+    let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let mut tried: Vec<ProbeReport> = Vec::new();
     let estimate = loop {
         let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
@@ -106,7 +120,9 @@ pub async fn perform(
         tried.push(last);
     }
     let told = SearchReport {
+        goal,
         bounds,
+        started_from,
         ttft_p99_limit_ms: spec.limits.ttft_p99.map(|limit| limit.as_secs_f64() * 1e3),
         tpot_p99_limit_ms: spec.limits.tpot_p99.map(|limit| limit.as_secs_f64() * 1e3),
         probes: &tried,
@@ -283,14 +299,6 @@ pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Fail
 
 fn headline(found: &FoundRate, spec: &BenchSpec, probes: usize) -> String {
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
-    let limits = spec
-        .limits
-        .latencies()
-        .map(|limit| format!("{} ≤ {:?}", limit.name(), Duration::from_secs_f64(limit.ms / 1e3)));
-    let mut limits: Vec<String> = limits.collect();
-    limits.extend(spec.limits.further.goodput.map(|goodput| match goodput {
-        harness::GoodputLimit::Share(share) => format!("goodput ≥ {} %", share * 100.0),
-        harness::GoodputLimit::PerSecond(rate) => format!("goodput ≥ {rate}/s"),
-    }));
+    let limits = start_point::limits(spec);
     format!("{}{upper} req/s at {}  (95 % interval, {probes} probes)", found.at_least, limits.join(", "))
 }

@@ -66,6 +66,8 @@ pub struct RateSearcher {
     pub high: f64,
     /// The first rate that is tried.
     pub start: f64,
+    /// The rate after it, where the limit held at the first one and was near. Left out, the next one is a fixed factor higher.
+    pub second: Option<f64>,
     /// Stop when the interval is narrower than this share of the rate.
     pub precision: f64,
     /// Stop after so many probes.
@@ -96,6 +98,15 @@ pub enum RateStep {
 }
 
 impl RateSearcher {
+    /// Begins at both ends of a bracket around an estimate of another search. That search's probes are not used, since the server
+    /// may have changed: where the bracket misses the rate, the probes in it lead away from it like all others.
+    #[must_use]
+    pub fn near(self, earlier: &RateEstimate) -> Self {
+        let aside = aside(earlier).exp();
+        let within = |rate: f64| rounded(rate).clamp(self.low, self.high);
+        Self { start: within(earlier.rate / aside), second: Some(within(earlier.rate * aside)), ..self }
+    }
+
     /// The same history gives the same step, so a search that was cut off goes on where it was.
     pub fn next(&self, probes: &[Margin]) -> RateStep {
         let Some(latest) = probes.last() else { return self.probe(self.start) };
@@ -113,7 +124,10 @@ impl RateSearcher {
             let factor = match latest.whole {
                 far if far < -0.9 * FAR => 4.0,
                 far if far < -0.45 * FAR => 2.0,
-                _ => 1.3,
+                _ => match self.second.filter(|second| probes.len() == 1 && *second > latest.rate) {
+                    Some(second) => return self.probe(second),
+                    None => 1.3,
+                },
             };
             return self.probe(latest.rate * factor);
         };
@@ -131,7 +145,7 @@ impl RateSearcher {
         if estimate.probes < 2 {
             return self.step(probes, center.exp());
         }
-        let aside = (0.5 * (estimate.high / estimate.low).ln()).clamp(ASIDE.0, ASIDE.1);
+        let aside = aside(&estimate);
         let side = if estimate.probes % 2 == 0 { aside } else { -aside };
         self.step(probes, estimate.rate * side.exp())
     }
@@ -151,6 +165,11 @@ impl RateSearcher {
         let (low, high) = (held.min(missed), held.max(missed));
         RateStep::Estimated(RateEstimate { rate: (low * high).sqrt(), low, high, probes: 0, slope: PRIOR_SLOPE })
     }
+}
+
+/// How far from the rate of an estimate the next probes are, in ln(rate).
+fn aside(estimate: &RateEstimate) -> f64 {
+    (0.5 * (estimate.high / estimate.low).ln()).clamp(ASIDE.0, ASIDE.1)
 }
 
 /// Where the line is looked for first: ln(rate).
@@ -239,15 +258,20 @@ mod tests {
 
     use super::*;
 
-    const SEARCH: RateSearcher = RateSearcher { low: 10.0, high: 160.0, start: 10.0, precision: 0.02, most: 11 };
+    const SEARCH: RateSearcher =
+        RateSearcher { low: 10.0, high: 160.0, start: 10.0, second: None, precision: 0.02, most: 11 };
 
-    fn search(mut margin: impl FnMut(f64, usize) -> Margin) -> (RateStep, Vec<Margin>) {
+    fn search(margin: impl FnMut(f64, usize) -> Margin) -> (RateStep, Vec<Margin>) {
+        search_by(&SEARCH, margin)
+    }
+
+    fn search_by(search: &RateSearcher, mut margin: impl FnMut(f64, usize) -> Margin) -> (RateStep, Vec<Margin>) {
         let mut probes = Vec::new();
         loop {
-            match SEARCH.next(&probes) {
+            match search.next(&probes) {
                 RateStep::Probe(rate) => {
                     assert!(
-                        (SEARCH.low..=SEARCH.high).contains(&rate) && probes.len() < SEARCH.most,
+                        (search.low..=search.high).contains(&rate) && probes.len() < search.most,
                         "{rate}: {probes:?}"
                     );
                     probes.push(margin(rate, probes.len()));
@@ -271,6 +295,58 @@ mod tests {
         let RateStep::Estimated(found) = step else { panic!("{step:?}") };
         assert!((found.rate / 115.2 - 1.0).abs() < 0.015, "{found:?} {probes:?}");
         assert!(found.low < 115.2 && 115.2 < found.high, "{found:?}");
+    }
+
+    /// The estimate of another search, a few percent wide.
+    fn earlier(rate: f64) -> RateEstimate {
+        RateEstimate { rate, low: rate * 0.96, high: rate * 1.04, probes: 8, slope: 8.0 }
+    }
+
+    #[test]
+    fn a_search_that_begins_at_an_earlier_estimate_needs_fewer_probes() {
+        let wide = RateSearcher { low: 1.0, high: 1000.0, start: 1.0, precision: 0.25, ..SEARCH };
+        let (step, cold) = search_by(&wide, |rate, _| exact(rate, 128.0, 10.0));
+        assert!(matches!(step, RateStep::Estimated(_)), "{step:?}");
+        let (step, warm) = search_by(&wide.near(&earlier(115.2)), |rate, _| exact(rate, 128.0, 10.0));
+        let RateStep::Estimated(found) = step else { panic!("{step:?}") };
+        assert!(warm.len() + 3 <= cold.len(), "{} and {} probes", warm.len(), cold.len());
+        assert!(found.low < 115.2 && 115.2 < found.high, "{found:?}");
+        // Around it, and both near enough for the line.
+        assert!(warm[0].rate < 115.2 && 115.2 < warm[1].rate, "{warm:?}");
+        assert_eq!(found.probes as usize, warm.len(), "{warm:?}");
+    }
+
+    #[test]
+    fn an_earlier_estimate_that_is_far_off_changes_only_where_the_search_begins() {
+        let wide = RateSearcher { low: 1.0, high: 1000.0, start: 1.0, ..SEARCH };
+        // A server that reports its overload, and one whose overload is not measured.
+        for is_measured in [true, false] {
+            let search = |from: &RateSearcher| {
+                let (step, probes) = search_by(from, |rate, _| {
+                    let margin = exact(rate, 128.0, 10.0);
+                    Margin { capacity: margin.capacity.filter(|_| is_measured), ..margin }
+                });
+                let RateStep::Estimated(found) = step else { panic!("{step:?}") };
+                assert!(found.low < 115.2 && 115.2 < found.high, "{found:?} {probes:?}");
+                (found.rate / 115.2 - 1.0).abs()
+            };
+            // A line through the curve of a queue is off by a few percent, from wherever the search begins.
+            let cold = search(&wide);
+            for factor in [1.0 / 3.0, 0.8, 1.25, 3.0] {
+                let warm = search(&wide.near(&earlier(115.2 * factor)));
+                assert!(warm <= cold, "{factor}: off by {warm}, without the earlier estimate by {cold}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_estimate_beyond_the_bounds_begins_at_a_bound() {
+        let held = |rate| Margin { rate, whole: -0.5, first_half: -0.5, capacity: None };
+        let (step, probes) = search_by(&SEARCH.near(&earlier(500.0)), |rate, _| held(rate));
+        assert_eq!((step, probes.len()), (RateStep::HeldAtHighest, 2));
+        let (step, _) = search_by(&SEARCH.near(&earlier(2.0)), |rate, _| exact(rate, 128.0, 10.0));
+        let RateStep::Estimated(found) = step else { panic!("{step:?}") };
+        assert!((found.rate / 115.2 - 1.0).abs() < 0.02, "{found:?}");
     }
 
     #[test]

@@ -176,8 +176,14 @@ fn searches(runs: u64) {
         };
         let allowed = p99(&waits(truth, 1_000_000, 99));
         for (start, requests) in [0.09, 0.9].into_iter().flat_map(|start| [300, 1_000, 3_000].map(|n| (start, n))) {
-            let search =
-                RateSearcher { low: 0.09 * truth, high: 1.44 * truth, start: start * truth, precision: 0.02, most: 11 };
+            let search = RateSearcher {
+                low: 0.09 * truth,
+                high: 1.44 * truth,
+                start: start * truth,
+                second: None,
+                precision: 0.02,
+                most: 11,
+            };
             let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
             for seed in 0..runs {
                 let mut probes: Vec<Margin> = Vec::new();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::campaign::nobody_left;
 use crate::world::{Ended, World, signal, until};
@@ -117,6 +117,47 @@ fn a_search_that_was_cut_off_goes_on_with_the_probes_that_it_has() {
     let again = world.regatta(&["run", "m"]);
     if found_or_client(&again) && is_kept {
         assert_eq!(made(&world.path("latest/find/probes/01-20/result.json")), before, "it was not measured again");
+    }
+    nobody_left(&world);
+}
+
+/// A result of a search for this server, as far as another search reads it.
+fn earlier(rate: f64, limit: &str) -> String {
+    json!({
+        "model": "tensorrt_llm", "limits": [format!("TTFT p99 ≤ {limit}")],
+        "found": { "at_least": rate * 0.95, "below": rate * 1.05 },
+        "estimate": { "rate": rate, "low": rate * 0.95, "high": rate * 1.05, "probes": 6, "slope": 8.0 },
+    })
+    .to_string()
+}
+
+#[test]
+fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
+    let begin = "precision: 0.25, start_from: earlier/search.json }";
+    let world = World::with(&SLOW.replace("precision: 0.25 }", begin));
+    let refused = world.regatta(&["run", "m"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    refused.says("earlier/search.json");
+    world.file("earlier/search.json", "{}");
+    world.regatta(&["run", "m"]).says("`earlier/search.json` is no result of a search").says("the folder that has it");
+    world.file("earlier/search.json", &earlier(50.0, "1s"));
+    world.regatta(&["run", "m"]).says("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
+    world.file("earlier/search.json", &earlier(50.0, "400ms"));
+    let ended = world.regatta(&["run", "m"]);
+    ended.says("the first probes are near 50.0 req/s, which earlier/search.json found");
+    if found_or_client(&ended) {
+        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let from = &told["started_from"];
+        assert_eq!((&from["path"], &from["estimate"]["rate"]), (&json!("earlier/search.json"), &json!(50.0)));
+        assert!(from["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{told:#}");
+        // A little below the earlier rate, not `low`.
+        let first = told["probes"][0]["rate"].as_f64().unwrap();
+        assert!((45.0..50.0).contains(&first), "{told:#}");
+        assert!(world.regatta(&["run", "m"]).ran().is_empty());
+        // What one search wrote, another can read. Another content is another search.
+        world.file("earlier/search.json", &world.read("latest/find/search.json"));
+        let again = world.regatta(&["run", "m"]);
+        assert_eq!(again.ran(), ["find"], "{again:?}");
     }
     nobody_left(&world);
 }

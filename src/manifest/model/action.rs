@@ -70,7 +70,9 @@ impl Action {
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
                 let loadgen = bench.loadgen.iter().flat_map(|loadgen| loadgen.reads());
-                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
+                let earlier = bench.search.iter().filter_map(|search| search.start_from.as_deref());
+                let earlier = earlier.map(|path| ("bench.search.start_from", path));
+                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).chain(earlier).collect()
             }
             Self::Mlperf(step) => step.reads(),
             Self::Image(image) => {

@@ -313,7 +313,7 @@ pub struct Promise {
 }
 
 /// Between which rates to search. The answer is an estimate from all probes with a 95 % interval; at most 12 probes are made.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSearch {
     /// The lowest rate that is tried, requests per second.
@@ -323,6 +323,9 @@ pub struct RateSearch {
     /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Left out: `low`. Not with `loadgen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<f64>,
+    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
     #[serde(default = "two_percent")]
     pub precision: f64,

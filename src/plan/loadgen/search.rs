@@ -52,7 +52,7 @@ pub fn short(loadgen: &Loadgen, rate: f64) -> Loadgen {
 }
 
 /// What a search takes, in seconds until the last query of a test arrives: servers need longer to start, and to answer it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     pub bounds: RateSearch,
     /// Short tests, at most, if none contradicts another.
@@ -68,7 +68,7 @@ pub struct Cost {
 impl Cost {
     /// None: there is no search, or the rules do not allow its tests.
     pub fn of(bench: &Bench) -> Option<Self> {
-        let (bounds, loadgen) = (bench.search?, bench.loadgen.as_deref()?);
+        let (bounds, loadgen) = (bench.search.clone()?, bench.loadgen.as_deref()?);
         let seconds = |test: &Loadgen| {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
             let asked: TestRequest<'_> = ask(&bench)?;

@@ -45,6 +45,11 @@ pub(super) fn read(result: &Value) -> Option<Block> {
         number(at(told, "/bounds/precision").unwrap_or_default() * 100.0)
     );
     block.facts.push(["requests per second".to_owned(), format!("{}{upper}", number(low)), bounds]);
+    if let Some(path) = told.pointer("/started_from/path").and_then(Value::as_str) {
+        let rate = at(told, "/started_from/estimate/rate").or_else(|| at(told, "/started_from/found/at_least"));
+        let note = format!("found by the earlier search {path}; its probes are not in this estimate");
+        block.facts.push(["started near".to_owned(), number(rate.unwrap_or_default()), note]);
+    }
     for (n, probe) in probes.iter().enumerate() {
         let cell = |key: &str| probe.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
         let met = probe.get("met").and_then(Value::as_bool) == Some(true);

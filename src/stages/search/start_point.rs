@@ -1,0 +1,186 @@
+//! `search.start_from` — the earlier search that a search begins from: the rate that it found, if it was for the same model and
+//! limits. Only where to look first is taken from it; its probes may be of a server that has changed since.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Digest, Failure, FailureKind};
+use crate::harness::{BenchSpec, FoundRate, GoodputLimit};
+use crate::stats::{RateEstimate, RateSearcher};
+
+/// What a search is for, in `search.json`: with another model or other limits there is another rate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SearchGoal {
+    model: String,
+    /// As they are shown: `TTFT p99 ≤ 400ms`.
+    limits: Vec<String>,
+}
+
+/// `started_from` of `search.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct StartPoint {
+    /// As given.
+    path: String,
+    digest: Digest,
+    /// What was found there, requests per second.
+    found: FoundRate,
+    /// Null where the limits held at the highest rate of that search.
+    estimate: Option<RateEstimate>,
+}
+
+/// Of `search.json`, what another search needs.
+#[derive(Deserialize)]
+struct EarlierSearch {
+    found: FoundRate,
+    estimate: Option<RateEstimate>,
+}
+
+const USE: &str = "`start_from` is the `search.json` of a finished search, or the folder that has it";
+
+impl SearchGoal {
+    pub(super) fn of(spec: &BenchSpec) -> Self {
+        let mut limits = limits(spec);
+        if spec.limits.further.goodput.is_some() {
+            let promises = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
+            let promises = promises.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+            limits.extend(promises.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
+        }
+        limits.extend(spec.limits.further.failures.map(|share| format!("failures ≤ {} %", share * 100.0)));
+        limits.sort();
+        Self { model: spec.model.clone(), limits }
+    }
+
+    /// How another goal differs, if it does.
+    fn difference(&self, earlier: &Self) -> Option<String> {
+        if self.model != earlier.model {
+            return Some(format!("its model is `{}`, and here it is `{}`", earlier.model, self.model));
+        }
+        let list = |goal: &Self| goal.limits.join(", ");
+        (self.limits != earlier.limits).then(|| format!("its limits are {}, and here {}", list(earlier), list(self)))
+    }
+}
+
+impl StartPoint {
+    /// `given` is relative to `project`.
+    pub(super) fn read(given: &str, project: &Path, goal: &SearchGoal) -> Result<Self, Failure> {
+        let refused = |what: String, hint: &str| Failure::new(FailureKind::Refused, what).hint(hint);
+        let path = project.join(given);
+        let (path, shown) = if path.is_dir() {
+            (path.join(super::FILE), format!("{}/{}", given.trim_end_matches('/'), super::FILE))
+        } else {
+            (path, given.to_owned())
+        };
+        let bytes = fs::read(&path).map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
+        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if value.get("judge").is_some() {
+            let what = format!("`{shown}` is a search by LoadGen's rules, and here the limits of the stage decide");
+            return Err(refused(what, "`start: RATE` begins at a known rate"));
+        }
+        let earlier = EarlierSearch::deserialize(&value).ok().filter(|earlier| earlier.rate() > 0.0);
+        let Some(earlier) = earlier else {
+            return Err(refused(format!("`{shown}` is no result of a search"), USE));
+        };
+        let Ok(earlier_goal) = SearchGoal::deserialize(&value) else {
+            let what = format!("`{shown}` does not say for which model and limits it is");
+            return Err(refused(what, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
+        };
+        if let Some(difference) = goal.difference(&earlier_goal) {
+            let what = format!("`{shown}` is a search for something else: {difference}");
+            return Err(refused(what, "take `start_from` away, or name a search with the same model and limits"));
+        }
+        let EarlierSearch { found, estimate } = earlier;
+        Ok(Self { path: given.to_owned(), digest: Digest::of(&bytes), found, estimate })
+    }
+
+    /// The search with its first rates from here.
+    pub(super) fn begin(&self, search: RateSearcher) -> RateSearcher {
+        match &self.estimate {
+            Some(estimate) => search.near(estimate),
+            // The rate is above all that were tried, and how far is not known.
+            None => RateSearcher { start: self.found.at_least.clamp(search.low, search.high), ..search },
+        }
+    }
+
+    pub(super) fn notice(&self) -> String {
+        let rate = match &self.estimate {
+            Some(estimate) => format!("{:.1}", estimate.rate),
+            None => format!("{} or more", self.found.at_least),
+        };
+        format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.path)
+    }
+}
+
+impl EarlierSearch {
+    fn rate(&self) -> f64 {
+        self.estimate.map_or(self.found.at_least, |estimate| estimate.rate)
+    }
+}
+
+/// Limits of latency and goodput as they are shown.
+pub(super) fn limits(spec: &BenchSpec) -> Vec<String> {
+    let latencies = spec.limits.latencies().map(|limit| format!("{} ≤ {}", limit.name(), duration(limit.ms)));
+    let goodput = spec.limits.further.goodput.map(|goodput| match goodput {
+        GoodputLimit::Share(share) => format!("goodput ≥ {} %", share * 100.0),
+        GoodputLimit::PerSecond(rate) => format!("goodput ≥ {rate}/s"),
+    });
+    latencies.chain(goodput).collect()
+}
+
+fn duration(ms: f64) -> String {
+    format!("{:?}", Duration::from_secs_f64(ms / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn goal(model: &str, limit: &str) -> SearchGoal {
+        SearchGoal { model: model.to_owned(), limits: vec![limit.to_owned()] }
+    }
+
+    fn read(content: &Value) -> Result<StartPoint, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("search.json"), content.to_string()).unwrap();
+        StartPoint::read(".", folder.path(), &goal("tiny", "TTFT p99 ≤ 400ms"))
+    }
+
+    fn search(model: &str, limit: &str) -> Value {
+        json!({
+            "model": model, "limits": [limit],
+            "found": { "at_least": 110.0, "below": 121.0 },
+            "estimate": { "rate": 115.2, "low": 110.0, "high": 121.0, "probes": 6, "slope": 8.0 },
+        })
+    }
+
+    #[test]
+    fn a_search_begins_around_the_rate_of_an_earlier_one() {
+        let cold = RateSearcher { low: 10.0, high: 160.0, start: 10.0, second: None, precision: 0.02, most: 11 };
+        let warm = read(&search("tiny", "TTFT p99 ≤ 400ms")).unwrap().begin(cold);
+        assert!(warm.start < 115.2 && warm.second.is_some_and(|second| second > 115.2), "{warm:?}");
+        let mut held = search("tiny", "TTFT p99 ≤ 400ms");
+        held["estimate"] = Value::Null;
+        let warm = read(&held).unwrap().begin(cold);
+        assert_eq!((warm.start, warm.second), (110.0, None));
+    }
+
+    #[test]
+    fn a_file_that_is_no_search_for_the_same_is_refused() {
+        let of = |content: &Value| read(content).unwrap_err().what;
+        assert!(of(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
+        let limits = of(&search("tiny", "TTFT p99 ≤ 1s"));
+        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
+        assert!(of(&json!({ "verdict": "valid" })).contains("`./search.json` is no result of a search"));
+        let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
+        loadgen["judge"] = json!("loadgen");
+        assert!(of(&loadgen).contains("LoadGen's rules"));
+        let mut old = search("tiny", "TTFT p99 ≤ 400ms");
+        old.as_object_mut().unwrap().remove("model");
+        assert!(of(&old).contains("does not say for which model"));
+    }
+}
