@@ -5,7 +5,7 @@
 //! ```text
 //!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ RunState ─→ terminal · JSON · HTML
 //!                                       │            └─ the journal first, then the other consumers
-//!                             runner ─→ StageExecutor ─→ process │ container │ triton │ harness │ loadgen │ mlperf │ sim
+//!                             runner ─→ StageExecutor ─→ exec │ triton │ harness │ mlperf │ sim
 //!                             (compute the key, look it up in the cache, take the output or make it)
 //!  regatta bench TARGET   writes a manifest and goes the same way; regatta bulk FILE goes it once for each entry
 //!  host: slurm            a job starts this program on a node; it runs the one stage there and sends its events back
@@ -24,31 +24,29 @@
 //! |---|---|---|
 //! | `diag` | errors that point at a place in a text, with hints | – |
 //! | `event` | what can happen in a run: ids, digests, events, outcomes | – |
+//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | diag, event |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
-//! | `runner` | what may start and what must stop: a pure schedule and one async loop; owns `trait TaskExecutor` | plan, store, event |
-//! | `remote_cache` | outputs shared between machines through a folder or bucket | plan, runner, store, event |
-//! | `store` | durable state on this machine: keys, output folders, records, journal, digests | event |
-//! | `stage` | executes each kind of task: on this machine, in a Slurm job, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, stats, event |
-//! | `process` | starts a command, streams its output, stops it reliably | event |
-//! | `container` | the command lines of docker, podman, enroot and apptainer; pure | – |
-//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | diag, event, container |
+//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `remote_cache`: outputs shared between machines; owns `trait TaskExecutor` | plan, event |
+//! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | event |
+//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | diag, event, exec |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | event, triton, stats |
-//! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
-//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; pure | diag |
+//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | diag, event, harness |
+//! | `interop` | other tools: their command lines, their result files, what their metrics mean | diag, event, harness, triton |
 //! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
-//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
-//! | `lockfile` | `regatta.lock`: what the last good runs used and produced, and how two runs differ; pure | plan, store, event |
-//! | `doctor` | what a plan needs of a machine, what the machine has, and how to fix the difference | manifest, plan, stage, process, report |
-//! | `report` | events and results → terminal, JSON, HTML, comparisons, files of other tools | event, plan, triton, harness, mlperf, lockfile, stats |
-//! | `translate` | command lines and configs of other tools → manifests and commands; pure | diag, triton |
+//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, event |
+//! | `report` | events and results → terminal, JSON, HTML, comparisons | event, plan, triton, harness, interop, mlperf, stats |
 //! | `cli` | arguments → an `Invocation`; exit codes | event |
-//! | `app` | runs each command; the only room that knows all others | all |
+//! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!
-//! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
-//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `process::slurm`, `report::bulk`, `report::compare`, `report::compat`,
-//! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
-//! `report::launch`, `report::lock`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
+//! MLPerf's stage and its report are in `stages` and `report`, since `plan` reads MLPerf's rules: a room with all three would be
+//! below and above `plan`.
+//!
+//! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `interop::command_line`,
+//! `interop::export`, `interop::import`, `interop::metrics`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`,
+//! `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`, `report::bulk`, `report::compare`, `report::decisions`,
+//! `report::doctor`, `report::explain`, `report::graph`, `report::html`, `report::launch`, `report::mlperf`, `report::server`,
+//! `report::styler`, `report::tables`, `runner::remote_cache`, `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are used with the room's name in front.
 //!
 //! # Glossary

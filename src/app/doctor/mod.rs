@@ -23,5 +23,5 @@ mod versions;
 mod weights;
 
 pub use examine::examine;
-pub use needs::{Needs, needs};
+pub use needs::needs;
 pub use versions::{machine, versions};
