@@ -1,111 +1,67 @@
 //! Makes requests arrive on schedule and measures the answers; ends in a verdict.
 //!
-//! Three parts are composed: when requests arrive (`arrival`), when the schedule ends (`spec::StopAfter`), what they carry
-//! (`data`); one driver (`driver`, `worker`, `dispatcher`) serves every combination. Open loop: arrivals are absolute, nothing is
-//! re-anchored or dropped, and latency counts from the *intended* time, so a stalled server cannot hide.
+//! A spec is composed of when requests arrive, when the schedule ends, and what they carry; one driver serves every combination.
+//! Open loop: arrivals are absolute, nothing is re-anchored or dropped, and latency counts from the *intended* time, so a
+//! stalled server cannot hide.
 //!
 //! ```text
-//!  Spec ─plan→ Schedule ─run→ records and pools ─summarise→ RunResult ─judge→ verdict
+//!  spec ─→ schedule ─→ drive (over transport) ─→ measure: records, RunResult ─→ verdict
+//!                                                          search: the next rate to try
 //! ```
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
-mod adjusted;
-mod arrival;
-mod by_host;
 mod clock;
-mod collector;
-mod connection;
-mod consistency;
-mod data;
-mod dispatcher;
-mod driver;
+mod drive;
 mod error;
-mod external_driver;
-mod extra_outputs;
-mod goodput;
 pub mod gpu;
-mod grpc_messages;
-mod handshake;
-mod headline;
-mod http;
 mod identity;
-mod in_flight;
-mod infer_request;
-mod limit_margin;
-mod limits;
-mod load_summary;
-mod loadgen;
-mod metric;
-mod pacer;
-mod payload;
-mod plan;
-pub mod preflight;
+mod measure;
 mod record;
-mod repeats;
-mod request;
-mod request_attempt;
-mod request_encoder;
-mod response_limits;
-mod result;
-mod result_files;
-mod retokenize;
-mod retry;
-mod rpc;
+mod schedule;
 mod search;
-mod secondary_metrics;
-mod selfcheck;
-mod shared_stream;
-mod socket;
 mod spec;
-mod stability;
-mod steady;
-mod summary;
 mod tokens;
-mod unknown_chunks;
+mod transport;
 mod verdict;
-mod worker;
 
-#[cfg(test)]
-mod bad_measurements;
-#[cfg(test)]
-mod golden;
-
-pub use adjusted::Adjusted;
-pub use arrival::{LoadLevel, LoadSegment, Pause};
-pub use by_host::{HostShare, host_of};
-pub use consistency::{Mismatch, SelfCheck};
-pub use data::{
-    DataKind, DataSummary, History, Prefixes, PreviousAnswers, Prompt, PromptFile, PromptSource, RecordOrder, Sessions,
-    Weighted,
-};
-pub use driver::{BenchProgress, run, run_outside};
+pub use drive::driver::{BenchProgress, run, run_outside};
+pub use drive::external_driver::{CallInlet, ExternalObserver, ExternalSample};
 pub use error::HarnessError;
-pub use external_driver::{CallInlet, ExternalObserver, ExternalSample};
-pub use goodput::{Goodput, Slo};
-pub use http::{Api, Http, Protocol, Tls};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask as ask_identity, ask_all as ask_identities, changes_of_servers, identity_differences,
 };
-pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
-pub use load_summary::{LoadSummary, SessionsSummary};
-pub use loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
-pub use metric::{ConfidenceInterval, Metric};
-pub use plan::{PlannedRequest, RequestSchedule, RequestTrigger, plan};
-pub use record::{FailureClass, RequestEnd, RequestRecord, ServerStamps};
-pub use repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
-pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
-pub use response_limits::ResponseLimits;
-pub use result::{
+pub use measure::adjusted::Adjusted;
+pub use measure::by_host::{HostShare, host_of};
+pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::goodput::{Goodput, Slo};
+pub use measure::load_summary::{LoadSummary, SessionsSummary};
+pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
+pub use measure::metric::{ConfidenceInterval, Metric};
+pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
+pub use measure::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates, Reason,
     ReasonSeverity, Requested, RunResult, ServerSide, TimeSlice, TokenCounts, Versions, Withdrawals,
 };
-pub use result_files::{amend, read_result, result_schema, write, write_result};
-pub use retry::{FailedAttempt, Retries};
+pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
+pub use measure::stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
+pub use measure::steady::{Drift, Steady};
+pub use measure::summary::FULL as FULL_WINDOW;
+pub use record::{FailureClass, RequestEnd, RequestRecord, ServerStamps};
+pub use schedule::data::{
+    DataKind, DataSummary, History, Prefixes, PreviousAnswers, Prompt, PromptFile, PromptSource, RecordOrder, Sessions,
+    Weighted,
+};
+pub use schedule::plan::{PlannedRequest, RequestSchedule, RequestTrigger, plan};
 pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
+pub use spec::level::{LoadLevel, LoadSegment};
+pub use spec::limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
+pub use spec::pause::Pause;
+pub use spec::protocol::{Api, Http, Protocol, Tls};
+pub use spec::request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
+pub use spec::response_limits::ResponseLimits;
+pub use spec::retries::{FailedAttempt, Retries};
 pub use spec::{Arrivals, BenchSpec, CallSource, Length, Scenario, SendingSpec, StopAfter, StreamMode};
-pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
-pub use steady::{Drift, Steady};
-pub use summary::FULL as FULL_WINDOW;
 pub use tokens::{CachedInput, FinishReason, TokenSource, Usage, Violation};
+pub use verdict::preflight;

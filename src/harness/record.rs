@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::retry::FailedAttempt;
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
+use crate::harness::spec::retries::FailedAttempt;
 
 /// One request that was issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use super::describe::short;
 use super::{RunIdentity, ServerIdentity};
-use crate::harness::result::{Measured, Reason, ReasonSeverity, RunResult};
+use crate::harness::measure::result::{Measured, Reason, ReasonSeverity, RunResult};
 use crate::harness::verdict;
 
 impl Measured {

@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::bounded::bounded;
-use crate::harness::http::{Connector, Http};
+use crate::harness::Http;
+use crate::harness::transport::http::Connector;
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BYTES: usize = 4 << 20;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::http::IdentityClient;
 use super::{ServerIdentity, kserve, openai};
 use crate::event::Endpoint;
-use crate::harness::http::{Api, Protocol};
+use crate::harness::{Api, Protocol};
 use crate::triton::Exposition;
 
 /// The limit for one answer.

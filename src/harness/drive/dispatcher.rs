@@ -1,0 +1,322 @@
+//! How a worker sends: arrivals at their times, or users one request after the other; turns of a session in their order.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::JoinSet;
+
+use super::external_driver::{CallInbox, CallListener, ExternalCall};
+use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
+use super::pacer::{Alarms, Pacer};
+use super::worker::WorkerJob;
+use crate::harness::measure::collector::Collector;
+use crate::harness::schedule::data::PreviousAnswers;
+use crate::harness::transport::connection::Connection;
+use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::{HarnessError, PlannedRequest, Scenario};
+
+/// The state that all requests of a worker share while it runs.
+pub(in crate::harness) struct Dispatcher {
+    pub job: WorkerJob,
+    pub links: Vec<Rc<Connection>>,
+    pub manner: Arc<RequestEncoder>,
+    pub t0: u64,
+    pub collector: Rc<RefCell<Collector>>,
+    pub gauge: Rc<ConcurrencyGauge>,
+    pub freed: Rc<Notify>,
+    pub alarms: Alarms,
+    pub counts: DispatchCounts,
+    /// The error that ended the worker early.
+    pub failed: RefCell<Option<HarnessError>>,
+}
+
+#[derive(Default)]
+pub(in crate::harness) struct DispatchCounts {
+    pub issued: Cell<u64>,
+    pub lost: Cell<u64>,
+    pub waited_for_stream: Cell<u64>,
+    /// Arrivals that waited because the limit on requests in flight was reached.
+    pub held_back: Cell<u64>,
+    turn: Cell<usize>,
+}
+
+fn add(count: &Cell<u64>, more: u64) {
+    count.set(count.get() + more);
+}
+
+/// A request that may go now.
+struct AdmittedRequest {
+    link: Rc<Connection>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Dispatcher {
+    /// Sends this worker's share and waits for every answer.
+    pub async fn run(self: &Rc<Self>, pacer: &Pacer) -> std::io::Result<()> {
+        let mut running = JoinSet::new();
+        if let Some(inbox) = self.job.inbox.take() {
+            self.outside(inbox, &mut running).await;
+        } else if let Scenario::Concurrency { users } = &self.job.spec.scenario {
+            let users = users.highest().floor() as u32;
+            for user in (self.job.number as u32..users).step_by(self.job.workers) {
+                running.spawn_local(Rc::clone(self).user(user));
+            }
+        } else {
+            self.arrivals(pacer, &mut running).await?;
+        }
+        while running.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn arrivals(self: &Rc<Self>, pacer: &Pacer, running: &mut JoinSet<()>) -> std::io::Result<()> {
+        let schedule = Arc::clone(&self.job.schedule);
+        for (first, session) in self.job.mine(&schedule) {
+            let requests = session.len() as u64;
+            let mut messages = self.job.messages(session);
+            let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
+            // Built before its time, so that building does not cause lateness.
+            let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
+                add(&self.counts.lost, requests);
+                continue;
+            };
+            let due = self.t0 + message.first().map_or(0, |request| request.at_ns);
+            let has_come = tokio::select! {
+                biased;
+                () = self.job.stop.cancelled() => false,
+                waited = pacer.until(self.job.clock.instant(due)) => { waited?; true }
+            };
+            let boarded = if has_come { self.board().await } else { None };
+            let Some(boarded) = boarded else {
+                add(&self.counts.lost, requests);
+                continue;
+            };
+            let flight = self.depart(first, message.to_vec(), frame, boarded, due, None);
+            if rest {
+                let (lane, session) = (Rc::clone(self), session.to_vec());
+                running.spawn_local(async move {
+                    let _ = lane.session(first, session, Some(flight), 0).await;
+                });
+            } else {
+                running.spawn_local(async move { drop(flight.await) });
+            }
+            while running.try_join_next().is_some() {}
+            // With a standing backlog the loop never waits: yield, so that answers are read.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Dispatches requests as they are issued, until the inlet is closed.
+    async fn outside(self: &Rc<Self>, CallInbox { desk, mut arrivals }: CallInbox, running: &mut JoinSet<()>) {
+        loop {
+            let arrival = tokio::select! {
+                biased;
+                () = self.job.stop.cancelled() => None,
+                arrival = arrivals.recv() => arrival,
+            };
+            let Some(ExternalCall { index, ticket, sample, at }) = arrival else { break };
+            let frame = match desk.message(sample, index) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    self.failed.borrow_mut().get_or_insert(error);
+                    self.job.stop.cancel();
+                    break;
+                }
+            };
+            let (Some(planned), Some(boarded)) = (desk.sample(sample), self.board().await) else {
+                add(&self.counts.lost, 1);
+                continue;
+            };
+            let due = self.job.clock.at(at);
+            let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
+            let listener = CallListener { desk: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
+            let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
+            running.spawn_local(async move { drop(flight.await) });
+            while running.try_join_next().is_some() {}
+            // When many are issued at once, the first answers are read before the last request is sent.
+            tokio::task::yield_now().await;
+        }
+        // Requests that were issued and not sent.
+        arrivals.close();
+        while arrivals.try_recv().is_ok() {
+            add(&self.counts.lost, 1);
+        }
+    }
+
+    /// One user of a closed loop: a session, a pause, the next session, while the level includes this user.
+    async fn user(self: Rc<Self>, user: u32) {
+        let Scenario::Concurrency { users } = &self.job.spec.scenario else { return };
+        let level = f64::from(user) + 1.0;
+        let mut free = self.t0;
+        let mut is_first = true;
+        loop {
+            // A user that leaves with the level comes back with it.
+            let now = free.saturating_sub(self.t0) as f64 / 1e9;
+            let Some(at) = users.reaches(level, now) else { return };
+            if at > now {
+                free = self.t0 + (at * 1e9).ceil() as u64;
+                if !self.until(free).await {
+                    return;
+                }
+            }
+            let Some((first, session)) = self.job.queue.take(free.saturating_sub(self.t0)) else { return };
+            let pause = session.first().filter(|_| !is_first).map_or(0, |turn| turn.at_ns);
+            is_first = false;
+            match self.session(first, session, None::<std::future::Ready<MessageEnd>>, free + pause).await {
+                Some(ended) => free = ended,
+                None => return,
+            }
+        }
+    }
+
+    /// The turns of a session, in order; the first may be in flight. Returns the end of the last; None when it was stopped.
+    async fn session(
+        &self,
+        first: u64,
+        session: Vec<PlannedRequest>,
+        mut under_way: Option<impl Future<Output = MessageEnd>>,
+        mut due: u64,
+    ) -> Option<u64> {
+        let mut heard = PreviousAnswers::default();
+        let mut index = first;
+        for message in self.job.messages(&session) {
+            let over = if let Some(flight) = under_way.take() {
+                flight.await
+            } else {
+                if index > first {
+                    due += message.first().map_or(0, |turn| turn.at_ns);
+                }
+                let boarded = match self.frame(index, message, &heard) {
+                    Some(frame) if self.until(due).await => self.board().await.map(|boarded| (frame, boarded)),
+                    _ => None,
+                };
+                let Some((frame, boarded)) = boarded else {
+                    add(&self.counts.lost, session.len() as u64 - (index - first));
+                    return None;
+                };
+                let at_ns = due.saturating_sub(self.t0);
+                let message = message.iter().map(|request| PlannedRequest { at_ns, ..request.clone() }).collect();
+                self.depart(index, message, frame, boarded, due, None).await
+            };
+            due = over.t_end;
+            index += message.len() as u64;
+            heard.answers.push(over.answer);
+        }
+        Some(due)
+    }
+
+    /// False when the run was stopped before.
+    async fn until(&self, due: u64) -> bool {
+        tokio::select! {
+            biased;
+            () = self.job.stop.cancelled() => false,
+            () = self.alarms.until(self.job.clock.instant(due)) => true,
+        }
+    }
+
+    /// The message of a request: made before the start, or now.
+    fn frame(&self, index: u64, message: &[PlannedRequest], heard: &PreviousAnswers) -> Option<Bytes> {
+        if let Some(ready) = self.job.bodies.take(index) {
+            return Some(ready);
+        }
+        match self.manner.message(&self.job.schedule, index, message, heard) {
+            Ok(body) => Some(body),
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                self.job.stop.cancel();
+                None
+            }
+        }
+    }
+
+    /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
+    fn keeps_texts(&self) -> bool {
+        self.manner.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
+    }
+
+    /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
+    async fn board(&self) -> Option<AdmittedRequest> {
+        let permit = match &self.job.room {
+            Some(room) => {
+                if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+                    Some(permit)
+                } else {
+                    add(&self.counts.held_back, 1);
+                    tokio::select! {
+                        biased;
+                        () = self.job.stop.cancelled() => return None,
+                        permit = Arc::clone(room).acquire_owned() => Some(permit.ok()?),
+                    }
+                }
+            }
+            None => None,
+        };
+        let mut has_waited = false;
+        loop {
+            let turn = self.counts.turn.get() + 1;
+            self.counts.turn.set(turn);
+            if let Some(link) = least_busy(&self.links, turn) {
+                link.in_flight.set(link.in_flight.get() + 1);
+                add(&self.counts.waited_for_stream, u64::from(has_waited));
+                return Some(AdmittedRequest { link, permit });
+            }
+            has_waited = true;
+            tokio::select! {
+                biased;
+                () = self.job.stop.cancelled() => return None,
+                () = self.freed.notified() => {}
+            }
+        }
+    }
+
+    /// Counts a request as issued now; its future is the exchange.
+    fn depart(
+        &self,
+        index: u64,
+        planned: Vec<PlannedRequest>,
+        frame: Bytes,
+        AdmittedRequest { link, permit }: AdmittedRequest,
+        due: u64,
+        listener: Option<CallListener>,
+    ) -> impl Future<Output = MessageEnd> + use<> {
+        let requests = planned.len() as u64;
+        add(&self.counts.issued, requests);
+        self.job.live.issued.fetch_add(requests, Ordering::Relaxed);
+        let t_issue = self.job.clock.now().max(due);
+        self.gauge.change(t_issue, requests as i64);
+        let flight = InFlightRequest {
+            link,
+            index,
+            planned,
+            frame,
+            manner: Arc::clone(&self.manner),
+            t0: self.t0,
+            collector: Rc::clone(&self.collector),
+            gauge: Rc::clone(&self.gauge),
+            freed: Rc::clone(&self.freed),
+            spec: Arc::clone(&self.job.spec),
+            live: Arc::clone(&self.job.live),
+            clock: self.job.clock,
+            stop: self.job.stop.clone(),
+            t_issue,
+            keeps_answer: self.job.keeps_answers || listener.is_some(),
+            keeps_text: self.keeps_texts(),
+            listener,
+        };
+        async move {
+            let over = flight.go().await;
+            drop(permit);
+            over
+        }
+    }
+}
+
+/// The connection with room and the fewest requests in flight; ties rotate.
+fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
+    let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
+    rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()
+}

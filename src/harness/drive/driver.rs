@@ -1,0 +1,285 @@
+//! The driver: sets workers up, starts them at one instant, watches, gathers, summarises. Written once for every mix.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+use tokio_util::sync::CancellationToken;
+
+use super::external_driver::{CallInbox, SampleCache, called};
+use super::in_flight::LiveCounts;
+use super::worker::{PreparedMessages, WorkerJob, WorkerOutput};
+use crate::event::Stop;
+use crate::harness::clock::BenchClock;
+use crate::harness::measure::result::Measured;
+use crate::harness::measure::summary;
+use crate::harness::measure::summary::RunStart;
+use crate::harness::schedule::plan::{self, PlanQueue};
+use crate::harness::transport::http::Connector;
+use crate::harness::{
+    BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, PlannedRequest, Protocol, RequestSchedule,
+    Scenario,
+};
+
+/// Between "all ready" and the first arrival: time for every worker to reach its timer.
+const RUN_UP: Duration = Duration::from_millis(20);
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+/// The progress of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BenchProgress {
+    pub scheduled: u64,
+    pub issued: u64,
+    /// Successful or not.
+    pub ended: u64,
+    pub failed: u64,
+    /// Output tokens of ended requests.
+    pub tokens: u64,
+}
+
+/// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
+///
+/// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
+pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)) -> Result<Measured, HarnessError> {
+    let spec = Arc::new(spec.clone());
+    let planned = {
+        // Files may be large.
+        let spec = Arc::clone(&spec);
+        tokio::task::spawn_blocking(move || {
+            let schedule = plan::plan(&spec)?;
+            let queue = PlanQueue::new(&schedule, &spec)?;
+            Ok::<_, HarnessError>((schedule, queue))
+        })
+    };
+    let (schedule, queue) =
+        planned.await.map_err(|_| HarnessError::Worker("while the run was planned".to_owned()))??;
+    race(spec, schedule, queue, None, stop, progress).await
+}
+
+/// The same, but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
+/// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
+pub async fn run_outside(
+    spec: &BenchSpec,
+    samples: &[ExternalSample],
+    ear: Arc<dyn ExternalObserver>,
+    open: impl FnOnce(CallInlet) + Send,
+    stop: &Stop,
+    progress: impl Fn(BenchProgress),
+) -> Result<Measured, HarnessError> {
+    let schedule = plan::outside(spec, samples)?;
+    let queue = PlanQueue::new(&schedule, spec)?;
+    let desk = Arc::new(SampleCache::new(schedule.clone(), ear));
+    let outside = Outside { desk, open: Box::new(open) };
+    race(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
+}
+
+struct Outside<'a> {
+    desk: Arc<SampleCache>,
+    open: Box<dyn FnOnce(CallInlet) + Send + 'a>,
+}
+
+async fn race(
+    spec: Arc<BenchSpec>,
+    schedule: RequestSchedule,
+    queue: PlanQueue,
+    outside: Option<Outside<'_>>,
+    stop: &Stop,
+    progress: impl Fn(BenchProgress),
+) -> Result<Measured, HarnessError> {
+    let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
+    let scheduled = outside.is_none().then_some(schedule.requests.len() as u64);
+    let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
+    let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
+    let keeps_answers = schedule.requests.iter().any(PlannedRequest::needs_answers);
+    let tls = connector(&spec.protocol)?;
+    let clock = BenchClock::start();
+    let started = jiff::Timestamp::now().to_string();
+    let cancel = CancellationToken::new();
+    let _cancel_when_dropped = cancel.clone().drop_guard();
+    let lives: Vec<Arc<LiveCounts>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
+    let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
+    let mut crew = Vec::new();
+    for (number, live) in lives.iter().enumerate() {
+        crew.push(Member::start(WorkerJob {
+            number,
+            workers: lives.len(),
+            spec: Arc::clone(&spec),
+            schedule: Arc::clone(&schedule),
+            clock,
+            live: Arc::clone(live),
+            // One child token each: registering with it takes a lock, which workers must not share.
+            stop: cancel.child_token(),
+            queue: Arc::clone(&queue),
+            bodies: Arc::clone(&bodies),
+            room: room.clone(),
+            keeps_answers,
+            tls: tls.clone(),
+            inbox: Cell::new(
+                outside
+                    .as_ref()
+                    .map(|outside| CallInbox { desk: Arc::clone(&outside.desk), arrivals: outlets.remove(0) }),
+            ),
+        })?);
+    }
+    for member in &mut crew {
+        tokio::select! {
+            ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker("while it was set up".to_owned()))??,
+            () = stop.asked() => return Err(HarnessError::Stopped),
+        }
+    }
+    let log = Arc::default();
+    let t0 = match outside {
+        None => clock.now() + RUN_UP.as_nanos() as u64,
+        Some(Outside { desk, open }) => {
+            let (tell_begun, begun) = oneshot::channel();
+            open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
+            tokio::select! {
+                // No request was issued: there is no start time and nothing to count.
+                at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
+                () = stop.asked() => return Err(HarnessError::Stopped),
+            }
+        }
+    };
+    let mut results = Vec::new();
+    for member in crew {
+        // A worker that has ended is detected when its output is awaited.
+        let _ = member.go.send(t0);
+        results.push(member.share);
+    }
+    let watch = async {
+        let mut tick = tokio::time::interval(WATCH_EVERY);
+        loop {
+            tick.tick().await;
+            progress(look(&lives, scheduled));
+        }
+    };
+    let gather = async {
+        let mut shares = Vec::new();
+        for share in results {
+            shares.push(share.await.map_err(|_| HarnessError::Worker("while it ran".to_owned()))??);
+        }
+        Ok::<_, HarnessError>(shares)
+    };
+    let obey = async {
+        stop.asked().await;
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let shares: Vec<WorkerOutput> = tokio::select! {
+        shares = gather => shares?,
+        () = watch => unreachable!("the watch has no end"),
+        () = obey => unreachable!("obedience has no end"),
+    };
+    progress(look(&lives, scheduled));
+    let untaken = if users(&spec) > 0 { queue.untaken() } else { 0 };
+    let schedule = match &spec.scenario {
+        Scenario::Outside(_) => {
+            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::new(schedule.carried_out(called(&schedule, &log, clock, t0)))
+        }
+        _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),
+        _ => schedule,
+    };
+    let start = RunStart { wall: started, zero: clock.instant(t0) };
+    // Texts may have to be counted.
+    let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, untaken, &start));
+    summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
+}
+
+/// The settings of TLS connections; their files are read once.
+fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
+    let Protocol::Http(http) = protocol else { return Ok(None) };
+    http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)
+}
+
+/// The most users of a closed loop; 0: not a closed loop.
+fn users(spec: &BenchSpec) -> usize {
+    match &spec.scenario {
+        Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,
+        _ => 0,
+    }
+}
+
+/// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none
+/// without a user.
+fn workers(connections: usize, users: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = if users == 0 { connections } else { connections.min(users) };
+    (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
+}
+
+/// For an external driver the number of requests to come is unknown.
+fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
+    let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
+    let issued = sum(|live| live.issued.load(Ordering::Relaxed));
+    BenchProgress {
+        scheduled: scheduled.unwrap_or(issued),
+        issued,
+        ended: sum(|live| live.ended.load(Ordering::Relaxed)),
+        failed: sum(|live| live.failed.load(Ordering::Relaxed)),
+        tokens: sum(|live| live.tokens.load(Ordering::Relaxed)),
+    }
+}
+
+/// A worker's thread as the driver sees it. The thread ends when its `go` is dropped or the run is cancelled.
+struct Member {
+    ready: oneshot::Receiver<Result<(), HarnessError>>,
+    go: oneshot::Sender<u64>,
+    share: oneshot::Receiver<Result<WorkerOutput, HarnessError>>,
+}
+
+impl Member {
+    fn start(job: WorkerJob) -> Result<Self, HarnessError> {
+        let (tell_ready, ready) = oneshot::channel();
+        let (go, when) = oneshot::channel();
+        let (tell_share, share) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(format!("load-{}", job.number))
+            .spawn(move || {
+                let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(source) => {
+                        let what = "no runtime for a worker".to_owned();
+                        let _ = tell_ready.send(Err(HarnessError::System { what, source }));
+                        return;
+                    }
+                };
+                let work = async move {
+                    let stop = job.stop.clone();
+                    let prepared = tokio::select! {
+                        prepared = job.prepare() => prepared,
+                        () = stop.cancelled() => Err(HarnessError::Stopped),
+                    };
+                    match prepared {
+                        Ok(prepared) => {
+                            let _ = tell_ready.send(Ok(()));
+                            if let Ok(t0) = when.await {
+                                let _ = tell_share.send(prepared.race(t0).await);
+                            }
+                        }
+                        Err(error) => drop(tell_ready.send(Err(error))),
+                    }
+                };
+                // All tasks of a worker are in one set, this one too: a wake-up costs no lock and no way through
+                // the runtime, and each task runs only when it is woken. A panic shows as a missing worker output.
+                let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
+            })
+            .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
+        Ok(Self { ready, go, share })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn workers_divide_the_connections() {
+        for connections in 1..50 {
+            assert_eq!(connections % super::workers(connections, 0), 0);
+            assert_eq!(super::workers(connections, 1), 1);
+        }
+    }
+}

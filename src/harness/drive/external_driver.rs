@@ -1,0 +1,215 @@
+//! Requests that an external driver issues during the run, and the events that it receives for them.
+//!
+//! ```text
+//!  CallInlet::issue ─channel─→ a worker's dispatcher ─→ connection ─→ server
+//!  ExternalObserver::first, ExternalObserver::done ←─ the worker's thread
+//! ```
+//!
+//! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are in flight.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::harness::clock::BenchClock;
+use crate::harness::schedule::data::PromptPart;
+use crate::harness::schedule::plan::RequestTrigger;
+use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule};
+
+/// What a request can carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalSample {
+    /// Token ids of the prompt.
+    pub prompt: Arc<[i32]>,
+    /// Tokens that its answer may have.
+    pub output_len: u32,
+}
+
+/// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
+pub trait ExternalObserver: Send + Sync {
+    /// The first token has come; `read` is when its bytes were read from the socket.
+    fn first(&self, ticket: u64, token: i32, read: Instant);
+    /// It has ended, well or not, with these tokens; `read` is when the last of them was read, else when it ended.
+    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &RequestEnd, read: Instant);
+}
+
+/// Issues requests. Dropping it ends the run, once all of them are answered.
+pub struct CallInlet {
+    desk: Arc<SampleCache>,
+    lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
+    turn: AtomicUsize,
+    /// All calls so far: which sample, and when.
+    log: Arc<Mutex<Vec<(u32, Instant)>>>,
+    begun: Mutex<Option<oneshot::Sender<Instant>>>,
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::harness) struct ExternalCall {
+    pub index: u64,
+    pub ticket: u64,
+    pub sample: u32,
+    pub at: Instant,
+}
+
+/// The state that the inlet and the dispatchers share: samples, and the messages that are ready.
+pub(in crate::harness) struct SampleCache {
+    pub ear: Arc<dyn ExternalObserver>,
+    /// One request for each sample.
+    samples: RequestSchedule,
+    manner: OnceLock<Arc<RequestEncoder>>,
+    bodies: Vec<Mutex<Option<Bytes>>>,
+}
+
+impl SampleCache {
+    pub fn new(samples: RequestSchedule, ear: Arc<dyn ExternalObserver>) -> Self {
+        let bodies = samples.requests.iter().map(|_| Mutex::new(None)).collect();
+        Self { ear, samples, manner: OnceLock::new(), bodies }
+    }
+
+    /// Sets how requests are encoded. All workers have found the same.
+    pub fn agree(&self, manner: &Arc<RequestEncoder>) {
+        let _ = self.manner.set(Arc::clone(manner));
+    }
+
+    pub fn sample(&self, index: u32) -> Option<&PlannedRequest> {
+        self.samples.requests.get(index as usize)
+    }
+
+    /// The message for a sample, under the id of a request: built now, unless it is ready.
+    pub fn message(&self, sample: u32, id: u64) -> Result<Bytes, HarnessError> {
+        let ready = self.bodies.get(sample as usize).and_then(|body| lock(body).clone());
+        let body = match ready {
+            Some(body) => body,
+            None => self.make(sample)?,
+        };
+        Ok(RequestEncoder::addressed(&body, id))
+    }
+
+    fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {
+        let (Some(manner), Some(planned)) = (self.manner.get(), self.sample(sample)) else {
+            let why = format!("sample {sample} was called for, and there are {}", self.bodies.len());
+            return Err(HarnessError::Spec(why));
+        };
+        manner.unaddressed(&self.samples, u64::from(sample), planned)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CallInlet {
+    /// `begun` receives the time of the first call: everything counts from it.
+    pub(in crate::harness) fn new(
+        desk: Arc<SampleCache>,
+        lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
+        log: Arc<Mutex<Vec<(u32, Instant)>>>,
+        begun: oneshot::Sender<Instant>,
+    ) -> Self {
+        Self { desk, lanes, turn: AtomicUsize::new(0), log, begun: Mutex::new(Some(begun)) }
+    }
+
+    /// Makes the messages of these samples, so that issuing them costs no more than an id.
+    pub fn load(&self, samples: &[usize]) -> Result<(), HarnessError> {
+        for sample in samples {
+            let body = self.desk.make(u32::try_from(*sample).unwrap_or(u32::MAX))?;
+            if let Some(place) = self.desk.bodies.get(*sample) {
+                *lock(place) = Some(body);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn unload(&self, samples: &[usize]) {
+        for place in samples.iter().filter_map(|sample| self.desk.bodies.get(*sample)) {
+            *lock(place) = None;
+        }
+    }
+
+    /// Issues samples, by ticket and index, all at the instant of this call.
+    pub fn issue(&self, calls: impl IntoIterator<Item = (u64, usize)>) {
+        let at = Instant::now();
+        if let Some(begun) = lock(&self.begun).take() {
+            let _ = begun.send(at);
+        }
+        let mut log = lock(&self.log);
+        for (ticket, sample) in calls {
+            let sample = u32::try_from(sample).unwrap_or(u32::MAX);
+            let arrival = ExternalCall { index: log.len() as u64, ticket, sample, at };
+            log.push((sample, at));
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later calls are
+            // not part of the run.
+            let is_taken =
+                self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
+            if !is_taken {
+                log.pop();
+            }
+        }
+    }
+}
+
+/// The samples as a plan: one request for each, in their order, without a time.
+pub(in crate::harness) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
+    let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
+        at_ns: 0,
+        due: RequestTrigger::Schedule,
+        input_len: sample.prompt.len() as u32,
+        output_len: sample.output_len,
+        session: index as u64,
+        turn: 0,
+        parts: Some(Arc::from([PromptPart::Ids(Arc::clone(&sample.prompt))])),
+    };
+    samples.iter().enumerate().map(request).collect()
+}
+
+/// The plan as it was carried out: one request for each call, at its time.
+pub(in crate::harness) fn called(
+    samples: &RequestSchedule,
+    log: &[(u32, Instant)],
+    clock: BenchClock,
+    t0: u64,
+) -> Vec<PlannedRequest> {
+    let request = |(index, (sample, at)): (usize, &(u32, Instant))| {
+        let planned = samples.requests.get(*sample as usize)?;
+        let at_ns = clock.at(*at).saturating_sub(t0);
+        Some(PlannedRequest { at_ns, session: index as u64, ..planned.clone() })
+    };
+    log.iter().enumerate().filter_map(request).collect()
+}
+
+/// Passes the events of one request in flight to the observer.
+#[derive(Clone)]
+pub(in crate::harness) struct CallListener {
+    pub desk: Arc<SampleCache>,
+    pub ticket: u64,
+    pub sample: u32,
+    pub clock: BenchClock,
+}
+
+impl CallListener {
+    pub fn first(&self, token: i32, t_read: u64) {
+        self.desk.ear.first(self.ticket, token, self.clock.instant(t_read));
+    }
+
+    pub fn done(&self, tokens: Vec<i32>, ended: &RequestEnd, t_read: u64) {
+        self.desk.ear.done(self.ticket, tokens, ended, self.clock.instant(t_read));
+    }
+}
+
+impl std::fmt::Debug for CallListener {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Listener").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+/// The source of one worker's requests.
+pub(in crate::harness) struct CallInbox {
+    pub desk: Arc<SampleCache>,
+    pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,
+}

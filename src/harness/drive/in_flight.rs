@@ -1,0 +1,239 @@
+//! One message in flight, and its live counts.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::external_driver::CallListener;
+use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress};
+use crate::harness::clock::BenchClock;
+use crate::harness::measure::collector::Collector;
+use crate::harness::measure::retokenize::AnswerText;
+use crate::harness::record::{RequestEnd, RequestRecord};
+use crate::harness::schedule::data::Prompt;
+use crate::harness::tokens::Accounting;
+use crate::harness::transport::connection::Connection;
+use crate::harness::transport::http::HttpOutcome;
+use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest};
+
+/// Live counts for observers of the run.
+#[derive(Debug, Default)]
+pub(in crate::harness) struct LiveCounts {
+    pub issued: AtomicU64,
+    pub ended: AtomicU64,
+    pub failed: AtomicU64,
+    pub tokens: AtomicU64,
+}
+
+/// Requests in flight, integrated over time: the side of Little's law that does not come from records.
+#[derive(Default)]
+pub(in crate::harness) struct ConcurrencyGauge {
+    now: Cell<u64>,
+    since: Cell<u64>,
+    area: Cell<f64>,
+}
+
+impl ConcurrencyGauge {
+    /// `at` does not go back.
+    pub fn change(&self, at: u64, by: i64) {
+        self.area.set(self.area.get() + self.now.get() as f64 * (at.saturating_sub(self.since.get())) as f64);
+        self.since.set(at);
+        self.now.set(self.now.get().saturating_add_signed(by));
+    }
+
+    pub const fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    /// request·ns
+    pub const fn area(&self) -> f64 {
+        self.area.get()
+    }
+}
+
+/// The effect of a finished message on the next ones of its session.
+pub(in crate::harness) struct MessageEnd {
+    /// On the clock.
+    pub t_end: u64,
+    pub answer: Option<Prompt>,
+}
+
+/// One message in flight.
+pub(in crate::harness) struct InFlightRequest {
+    /// Answers are part of later prompts.
+    pub keeps_answer: bool,
+    /// Texts are to be counted after the run.
+    pub keeps_text: bool,
+    pub link: Rc<Connection>,
+    /// The index of the message's first request.
+    pub index: u64,
+    pub planned: Vec<PlannedRequest>,
+    pub frame: Bytes,
+    pub manner: Arc<RequestEncoder>,
+    pub t0: u64,
+    pub collector: Rc<RefCell<Collector>>,
+    pub gauge: Rc<ConcurrencyGauge>,
+    pub freed: Rc<Notify>,
+    pub spec: Arc<BenchSpec>,
+    pub live: Arc<LiveCounts>,
+    pub clock: BenchClock,
+    pub stop: CancellationToken,
+    pub t_issue: u64,
+    /// For a request of an external driver.
+    pub listener: Option<CallListener>,
+}
+
+impl InFlightRequest {
+    pub async fn go(self) -> MessageEnd {
+        let mut attempts = Vec::new();
+        let mut t_attempt = self.t_issue;
+        let (mut parts, answer) = loop {
+            let (parts, mut answer) = self.attempt(t_attempt).await;
+            let Some((class, why)) = self.to_try_again(attempts.len(), &parts, &answer) else { break (parts, answer) };
+            let from_start = |at: u64| at.saturating_sub(self.t0);
+            attempts.push(FailedAttempt {
+                t_issue: from_start(t_attempt),
+                t_end: from_start(answer.t_end),
+                class,
+                why,
+            });
+            let pause = self.spec.pace.retries.map(|retries| retries.pause()).unwrap_or_default();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    answer.ended.fill(RequestEnd::Cancelled);
+                    answer.t_end = self.clock.now();
+                    break (parts, answer);
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+            t_attempt = self.clock.now();
+        };
+        let AttemptAnswer { ended, final_marker, t_end, t_cancel } = answer;
+        self.gauge.change(t_end, -(self.planned.len() as i64));
+        self.link.in_flight.set(self.link.in_flight.get() - 1);
+        self.freed.notify_one();
+        let from_start = |at: u64| at.saturating_sub(self.t0);
+        let answer = parts.first_mut().and_then(|part| part.said.take());
+        let answer = self.tell(answer, &parts, &ended, t_end);
+        for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
+            let mut counted = std::mem::take(&mut part.counted);
+            for chunk in &mut counted.chunks {
+                chunk.t_read = from_start(chunk.t_read);
+            }
+            self.live.tokens.fetch_add(u64::from(counted.tokens), Ordering::Relaxed);
+            self.live.failed.fetch_add(u64::from(matches!(ended, RequestEnd::Failed { .. })), Ordering::Relaxed);
+            self.live.ended.fetch_add(1, Ordering::Relaxed);
+            let planned = &self.planned[row];
+            let record = RequestRecord {
+                index: self.index + row as u64,
+                sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
+                endpoint: self.link.endpoint,
+                input_tokens: planned.input_len,
+                asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
+                tokens: 0,
+                retokenized: false,
+                token_source: counted.source,
+                chunk_tokens_unknown: !counted.is_per_chunk,
+                first_tokens: 0,
+                chunks: 0,
+                final_marker,
+                session: planned.session,
+                turn: planned.turn,
+                t_sched: planned.at_ns,
+                t_issue: from_start(self.t_issue),
+                t_first: None,
+                t_last: None,
+                t_end: from_start(t_end),
+                max_gap: 0,
+                t_cancel: t_cancel.map(from_start),
+                server: part.server,
+                usage: counted.usage,
+                finish_reason: counted.finish,
+                violations: BTreeMap::new(),
+                ended,
+                attempts: attempts.clone(),
+                timeline: Vec::new(),
+            };
+            let spoken = part.spoken.take();
+            self.collector.borrow_mut().take(record, counted, spoken);
+        }
+        MessageEnd { t_end, answer }
+    }
+
+    /// The external driver is notified of the end of its request at once.
+    fn tell(
+        &self,
+        answer: Option<Prompt>,
+        parts: &[RequestProgress],
+        ended: &[RequestEnd],
+        t_end: u64,
+    ) -> Option<Prompt> {
+        let (Some(listener), Some(ended)) = (&self.listener, ended.first()) else { return answer };
+        let tokens = match answer {
+            Some(Prompt::Ids(ids)) => ids,
+            _ => Vec::new(),
+        };
+        let last = parts.first().and_then(|part| part.counted.chunks.last());
+        listener.done(tokens, ended, last.map_or(t_end, |chunk| chunk.t_read));
+        None
+    }
+
+    async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
+        // For an external driver the length limit is far from the actual length.
+        let most = if self.listener.is_some() { 16 } else { 4096 };
+        let room = |planned: &PlannedRequest| planned.output_len.min(most) as usize;
+        let mut parts: Vec<RequestProgress> = self
+            .planned
+            .iter()
+            .map(|planned| RequestProgress {
+                heard: HttpOutcome { account: Accounting::with_capacity(room(planned)), ..HttpOutcome::default() },
+                keeps: self.keeps_answer,
+                spoken: self.keeps_text.then(AnswerText::default),
+                listener: self.listener.clone(),
+                ..RequestProgress::default()
+            })
+            .collect();
+        let answer = RequestAttempt {
+            link: &self.link,
+            manner: &self.manner,
+            frame: self.frame.clone(),
+            id: self.index,
+            planned: &self.planned,
+            collector: Some(&self.collector),
+            clock: self.clock,
+            stall: self.spec.stall_timeout,
+            limits: self.spec.response_limits(),
+            deadline: self.spec.request.deadline,
+            t_issue: self.t_issue,
+            t_attempt,
+        }
+        .perform(&self.stop, &mut parts)
+        .await;
+        (parts, answer)
+    }
+
+    /// Why the message failed, when it is to be sent again. `before`: attempts that were followed by another.
+    fn to_try_again(
+        &self,
+        before: usize,
+        parts: &[RequestProgress],
+        answer: &AttemptAnswer,
+    ) -> Option<(FailureClass, String)> {
+        let retries = self.spec.pace.retries.filter(|retries| before < retries.times as usize)?;
+        // A message fails as a whole, or the server has begun with it.
+        let Some(RequestEnd::Failed { class, why }) = answer.ended.first() else { return None };
+        let has_failed =
+            |ended: &RequestEnd| matches!(ended, RequestEnd::Failed { class, .. } if retries.cover(*class));
+        let is_untouched =
+            answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.counted.chunks.is_empty());
+        is_untouched.then(|| (*class, why.clone()))
+    }
+}

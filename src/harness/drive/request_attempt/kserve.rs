@@ -1,0 +1,128 @@
+//! A message over gRPC: over a stream of its own, or over the connection's one stream.
+//!
+//! The whole request is queued, and its half closed, before response headers are awaited: a Triton server sends them
+//! only with the first response. A final marker may be missing; the end of the stream counts then.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use super::response_reader::{ReadOutcome, ResponseReader};
+use super::{CallKind, RequestAttempt, RequestProgress, State};
+use crate::harness::CancelBy;
+use crate::harness::record::FailureClass;
+use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
+use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
+use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status, send, spell};
+use crate::harness::transport::kserve::shared_stream::StreamReply;
+
+type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
+
+impl RequestAttempt<'_> {
+    pub(super) async fn talk_alone(
+        &self,
+        form: &InferRequestTemplate,
+        parts: &mut [RequestProgress],
+        state: &State,
+    ) -> Result<(), RpcFault> {
+        let mut answer = send(self.link, form.call.method(), self.frame.clone(), self.deadline).await?;
+        let mut ear = ResponseReader::new(self, form, parts, state);
+        let mut stopping: Option<Stopping<'_>> = None;
+        loop {
+            let listens = poll_fn(|context| ear.poll(&mut answer, context));
+            let heard = if let Some(asking) = &mut stopping {
+                tokio::select! {
+                    biased;
+                    heard = listens => heard?,
+                    result = asking => {
+                        stopping = None;
+                        result?;
+                        continue;
+                    }
+                }
+            } else {
+                listens.await?
+            };
+            match heard {
+                ReadOutcome::End => break,
+                // Dropping the answer cancels the call.
+                ReadOutcome::Cancel(CancelBy::Rpc) => return Ok(()),
+                ReadOutcome::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
+            }
+        }
+        match stopping {
+            Some(asking) => asking.await,
+            None => Ok(()),
+        }
+    }
+
+    /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
+    pub(super) async fn talk_shared(
+        &self,
+        form: &InferRequestTemplate,
+        parts: &mut [RequestProgress],
+        state: &State,
+    ) -> Result<(), RpcFault> {
+        let mut stopping: Option<Stopping<'_>> = None;
+        let mut seat = self.link.shared().await?.ask(self.id, self.frame.clone()).await?;
+        let mut ear = ResponseReader::new(self, form, parts, state);
+        while !state.final_marker.get() {
+            let has_begun = ear.has_begun();
+            let reply = if let Some(asking) = &mut stopping {
+                tokio::select! {
+                    biased;
+                    reply = seat.next(has_begun) => reply,
+                    result = asking => {
+                        stopping = None;
+                        result?;
+                        continue;
+                    }
+                }
+            } else {
+                seat.next(has_begun).await
+            };
+            let StreamReply { t_read, message } = reply?;
+            ear.waited(t_read, 1);
+            if let Err(fault) = ear.hear(message, t_read) {
+                if fault.0 == FailureClass::Server {
+                    seat.over();
+                }
+                return Err(fault);
+            }
+            if let Some(CancelBy::Stop) = ear.cancelled_now() {
+                // Over a stream of its own: the server's responses to it have the same id.
+                stopping = Some(Box::pin(self.ask_to_stop(form)));
+            }
+        }
+        for _ in 0..seat.rest() {
+            ear.after_final(&ScannedResponse::default(), self.clock.now());
+        }
+        seat.over();
+        match stopping {
+            Some(asking) => asking.await,
+            None => Ok(()),
+        }
+    }
+
+    /// A call of its own: the message's own call was closed on our side when it was sent.
+    async fn ask_to_stop(&self, form: &InferRequestTemplate) -> Result<(), RpcFault> {
+        let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
+        let stop = frame(&form.stop(self.id));
+        let mut answer = send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
+        let mut frames = Frames::new(self.limits.frame);
+        while let Some(part) = answer.part().await {
+            match part.map_err(|e| fault(spell(&e)))? {
+                rpc::RpcPart::Data(data) => frames.push(data),
+                rpc::RpcPart::Trailers(trailers) => {
+                    check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?;
+                }
+            }
+            while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
+                let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;
+                if let Some(error) = seen.error {
+                    return Err(fault(error.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! One message and its answers: the time limits for them, and their outcome.
+
+mod kserve;
+mod response_reader;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::external_driver::CallListener;
+use crate::harness::PlannedRequest;
+use crate::harness::ResponseLimits;
+use crate::harness::clock::BenchClock;
+use crate::harness::measure::collector::Collector;
+use crate::harness::measure::retokenize::AnswerText;
+use crate::harness::record::{FailureClass, RequestEnd, ServerStamps};
+use crate::harness::schedule::data::Prompt;
+use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
+use crate::harness::transport::connection::Connection;
+use crate::harness::transport::http::{ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, said};
+use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::kserve::rpc::RpcFault;
+use crate::harness::transport::request_encoder::RequestEncoder;
+
+/// How a model is called: decoupled ones by stream, the others by a single call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::harness) enum CallKind {
+    Stream,
+    Unary,
+}
+
+impl CallKind {
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Stream => "ModelStreamInfer",
+            Self::Unary => "ModelInfer",
+        }
+    }
+}
+
+/// One message and the requests in it.
+pub(in crate::harness) struct RequestAttempt<'a> {
+    pub link: &'a Connection,
+    pub manner: &'a RequestEncoder,
+    pub frame: Bytes,
+    /// On the wire; the index of the message's first request.
+    pub id: u64,
+    pub planned: &'a [PlannedRequest],
+    /// Receives delays and outputs besides tokens; none for warm-ups.
+    pub collector: Option<&'a RefCell<Collector>>,
+    pub clock: BenchClock,
+    pub stall: Duration,
+    pub limits: ResponseLimits,
+    pub deadline: Option<Duration>,
+    /// On `clock`.
+    pub t_issue: u64,
+    /// The same, of this attempt.
+    pub t_attempt: u64,
+}
+
+/// One request of a message, as responses make it.
+#[derive(Debug, Default)]
+pub(in crate::harness) struct RequestProgress {
+    /// The totals, once it has ended.
+    pub counted: CountedTokens,
+    pub server: Option<ServerStamps>,
+    pub last_id: Option<i32>,
+    /// The answer is kept, in `said`.
+    pub keeps: bool,
+    pub said: Option<Prompt>,
+    /// Receives the first token.
+    pub listener: Option<CallListener>,
+    /// Its text is kept, to be counted after the run.
+    pub spoken: Option<AnswerText>,
+    /// Its account, and what is only known over HTTP.
+    pub heard: HttpOutcome,
+}
+
+impl RequestProgress {
+    /// Adds the content of a response, as its tensor has it.
+    fn keep(&mut self, raw: &[u8], are_ids: bool) {
+        if let (Some(spoken), false, Some((_, text))) = (&mut self.spoken, are_ids, raw.split_first_chunk::<4>()) {
+            spoken.push(0, &String::from_utf8_lossy(text));
+        }
+        if !self.keeps {
+            return;
+        }
+        if are_ids {
+            let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
+            match self.said.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
+                Prompt::Ids(said) => said.extend(ids),
+                Prompt::Text(_) => {}
+            }
+        } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
+            match self.said.get_or_insert_with(|| Prompt::Text(String::new())) {
+                Prompt::Text(said) => said.push_str(&String::from_utf8_lossy(text)),
+                Prompt::Ids(_) => {}
+            }
+        }
+    }
+
+    pub const fn account(&self) -> &Accounting {
+        &self.heard.account
+    }
+
+    fn take(&mut self, event: WireEvent, t_read: u64) {
+        self.heard.account.take(event, t_read);
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::harness) struct AttemptAnswer {
+    /// For each request of the message.
+    pub ended: Vec<RequestEnd>,
+    pub final_marker: bool,
+    /// On the exchange's clock.
+    pub t_end: u64,
+    pub t_cancel: Option<u64>,
+}
+
+/// The state of a message in flight.
+#[derive(Default)]
+struct State {
+    last_token: Cell<Option<u64>>,
+    final_marker: Cell<bool>,
+    t_cancel: Cell<Option<u64>>,
+}
+
+impl RequestAttempt<'_> {
+    /// `parts` is filled in every case; it has one for each request.
+    pub async fn perform(self, stop: &CancellationToken, parts: &mut [RequestProgress]) -> AttemptAnswer {
+        let state = State::default();
+        let outcome = tokio::select! {
+            biased;
+            result = self.talk(parts, &state) => result.map_err(Some),
+            () = stop.cancelled() => Err(None),
+            () = self.stalled(&state.last_token) => {
+                Err(Some((FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
+            }
+            limit = self.overdue() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
+        };
+        let t_end = self.clock.now();
+        let t_cancel = state.t_cancel.get();
+        let is_http = matches!(self.manner, RequestEncoder::Http(_));
+        let final_marker = state.final_marker.get() || is_http && parts.iter().all(|part| part.account().has_ended());
+        let is_stream =
+            matches!(self.manner, RequestEncoder::Kserve(InferRequestTemplate { call: CallKind::Stream, .. }));
+        let misses_end = outcome.is_ok() && is_stream && !final_marker && t_cancel.is_none();
+        for (part, planned) in parts.iter_mut().zip(self.planned) {
+            if misses_end {
+                let example = "the stream ended without a final response".to_owned();
+                part.take(WireEvent::Violation(Violation::MissingEnd, example), t_end);
+            }
+            let (by, limit) = self.counting(planned);
+            part.counted = std::mem::take(&mut part.heard.account).settle(by, limit);
+        }
+        let ended = match outcome {
+            Err(None) => vec![RequestEnd::Cancelled; parts.len()],
+            // An error that a server reports for a request that we cancelled is caused by the cancellation.
+            Ok(()) | Err(Some((FailureClass::Server, _))) if t_cancel.is_some() => {
+                vec![RequestEnd::Withdrawn; parts.len()]
+            }
+            // The server knows the deadline too, and may report it before our own timer fires.
+            Err(Some((FailureClass::Server | FailureClass::Refused, why))) if self.is_overdue(t_end) => {
+                vec![RequestEnd::Failed { class: FailureClass::Deadline, why }; parts.len()]
+            }
+            Err(Some((class, mut why))) => {
+                if class == FailureClass::Stall && self.link.is_shared && self.has_all(parts) {
+                    why.push_str(": all tokens had come, and only a final marker ends a request on a shared stream");
+                }
+                vec![RequestEnd::Failed { class, why }; parts.len()]
+            }
+            Ok(()) => {
+                let parts = parts.iter().zip(self.planned);
+                parts.map(|(part, planned)| self.judge(part, self.asked(planned), final_marker)).collect()
+            }
+        };
+        AttemptAnswer { ended, final_marker, t_end, t_cancel }
+    }
+
+    /// What tokens are counted by, and how many the request allows.
+    fn counting(&self, planned: &PlannedRequest) -> (TokenSource, Option<u32>) {
+        let by = match self.manner.count() {
+            TokenCounting::Ids { .. } => TokenSource::OutputIds,
+            TokenCounting::Responses { .. } => TokenSource::Responses,
+            TokenCounting::Asked => TokenSource::Requested,
+            TokenCounting::Usage => TokenSource::Usage,
+        };
+        let limit = match self.manner {
+            RequestEncoder::Kserve(_) => Some(self.asked(planned)),
+            RequestEncoder::Http(dialect) => dialect.limit(planned.output_len),
+        };
+        (by, limit)
+    }
+
+    fn has_all(&self, parts: &[RequestProgress]) -> bool {
+        parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.asked(planned))
+    }
+
+    /// Tokens, of all sequences.
+    fn asked(&self, planned: &PlannedRequest) -> u32 {
+        match self.manner {
+            RequestEncoder::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
+            RequestEncoder::Http(_) => planned.output_len,
+        }
+    }
+
+    fn is_overdue(&self, now: u64) -> bool {
+        self.deadline.is_some_and(|limit| u128::from(now.saturating_sub(self.t_issue)) >= limit.as_nanos())
+    }
+
+    /// How a request ended, once its message arrived.
+    fn judge(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
+        let tokens = part.counted.tokens;
+        let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
+        if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
+            let why = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
+            return RequestEnd::Failed { class: FailureClass::Server, why };
+        }
+        // An answer in one response is complete by itself; a stream needs a reason to be shorter than requested.
+        let is_whole = match self.manner {
+            RequestEncoder::Kserve(form) => {
+                !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
+            }
+            // Over HTTP an answer that was not whole has failed by now.
+            RequestEncoder::Http(_) => true,
+        };
+        if tokens == 0 {
+            fail("the answer has no token".to_owned())
+        } else if tokens < asked && !is_whole {
+            fail(format!("the stream ended after {tokens} of {asked} tokens"))
+        } else if let RequestEncoder::Kserve(form) = self.manner
+            && tokens < asked
+            && form.streams
+            && form.ends_only_with_end_id()
+            && part.last_id != Some(form.end_id)
+        {
+            fail(format!(
+                "the final response came after {tokens} of {asked} tokens, without the end token {}",
+                form.end_id
+            ))
+        } else {
+            RequestEnd::Ok
+        }
+    }
+
+    /// Resolves when no data has arrived for too long. One timer, moved only when it fires.
+    async fn stalled(&self, last_token: &Cell<Option<u64>>) {
+        let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            // Before its first token a request may wait in the server's queue, as long as the server serves others.
+            let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.link.last_token.get()));
+            let now = self.clock.now();
+            let Some(left) = last.saturating_add(stall).checked_sub(now).filter(|left| *left > 0) else {
+                return;
+            };
+            tokio::time::sleep(Duration::from_nanos(left)).await;
+        }
+    }
+
+    /// Resolves when the deadline has passed.
+    async fn overdue(&self) -> Duration {
+        let Some(limit) = self.deadline else { return std::future::pending().await };
+        tokio::time::sleep_until((self.clock.instant(self.t_issue) + limit).into()).await;
+        limit
+    }
+
+    async fn talk(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
+        match (self.manner, &self.link.pool) {
+            (RequestEncoder::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
+            (RequestEncoder::Kserve(form), _) => self.talk_alone(form, parts, state).await,
+            (RequestEncoder::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
+            (RequestEncoder::Http(_), None) => {
+                Err((FailureClass::Connect, "the link has no HTTP connections".to_owned()))
+            }
+        }
+    }
+
+    async fn talk_http(
+        &self,
+        dialect: &HttpRequestTemplate,
+        pool: &ConnectionPool,
+        parts: &mut [RequestProgress],
+        state: &State,
+    ) -> Result<(), RpcFault> {
+        let (Some(part), Some(planned)) = (parts.first_mut(), self.planned.first()) else { return Ok(()) };
+        let talk = HttpAttempt {
+            pool,
+            dialect,
+            asked_tokens: planned.output_len,
+            limits: self.limits,
+            clock: self.clock,
+            cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),
+            last_token: &state.last_token,
+            last_token_of_server: &self.link.last_token,
+        };
+        part.heard.kept = (part.keeps || part.spoken.is_some()).then(Vec::new);
+        let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
+        if let Some(kept) = part.heard.kept.take() {
+            part.said = part.keeps.then(|| said(&kept));
+            // An answer that carries its count needs no other.
+            part.spoken = part.spoken.take().map(|_| AnswerText::of_events(&kept));
+        }
+        state.t_cancel.set(part.heard.t_cancel);
+        outcome
+    }
+}

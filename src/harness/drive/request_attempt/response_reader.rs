@@ -1,0 +1,220 @@
+//! Reads the answer of one message over KServe and records what arrives.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{CallKind, RequestAttempt, RequestProgress, State};
+use crate::harness::record::FailureClass;
+use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
+use crate::harness::transport::kserve::extra_outputs;
+use crate::harness::transport::kserve::grpc_messages::{
+    Frames, ScannedResponse, WireError, scan_response, scan_stream,
+};
+use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status, spell};
+use crate::harness::{Cancel, CancelBy};
+
+pub(super) struct ResponseReader<'a> {
+    pub exchange: &'a RequestAttempt<'a>,
+    pub form: &'a InferRequestTemplate,
+    pub state: &'a State,
+    pub parts: &'a mut [RequestProgress],
+    pub cancel: Option<Cancel>,
+    pub frames: Frames,
+    /// The names that every response must carry.
+    id: String,
+    /// Of all messages that came.
+    bytes: u64,
+}
+
+/// Why reading stopped.
+pub(super) enum ReadOutcome {
+    End,
+    /// The token count at which the request is to be cancelled is reached.
+    Cancel(CancelBy),
+}
+
+impl<'a> ResponseReader<'a> {
+    pub fn new(
+        exchange: &'a RequestAttempt<'a>,
+        form: &'a InferRequestTemplate,
+        parts: &'a mut [RequestProgress],
+        state: &'a State,
+    ) -> Self {
+        let cancel = form.cancel_of(exchange.id);
+        let frames = Frames::new(exchange.limits.frame);
+        Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.state.last_token.get().is_some()
+    }
+
+    /// Takes all that is there, until the end or the time to cancel. It came with one read of the socket, so it has
+    /// one stamp, and the clock is read once for how long the last of it has waited.
+    pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
+        let t_read = self.exchange.link.last_read();
+        let mut pieces = 0;
+        let heard = loop {
+            match answer.poll_part(context) {
+                Poll::Pending => break Poll::Pending,
+                Poll::Ready(None) => break Poll::Ready(Ok(ReadOutcome::End)),
+                Poll::Ready(Some(part)) => {
+                    pieces += u64::from(matches!(part, Ok(rpc::RpcPart::Data(_))));
+                    if let Err(fault) = self.take(part, t_read) {
+                        break Poll::Ready(Err(fault));
+                    }
+                }
+            }
+            if let Some(by) = self.cancelled_now() {
+                break Poll::Ready(Ok(ReadOutcome::Cancel(by)));
+            }
+        };
+        self.waited(t_read, pieces);
+        heard
+    }
+
+    /// Records how long this many pieces have waited since they were read.
+    pub fn waited(&self, t_read: u64, pieces: u64) {
+        if let (Some(collector), true) = (self.exchange.collector, pieces > 0) {
+            let waited = self.exchange.clock.now().saturating_sub(t_read);
+            collector.borrow_mut().backlog.add(waited as f64, pieces);
+        }
+    }
+
+    fn take(&mut self, part: Result<rpc::RpcPart, h2::Error>, t_read: u64) -> Result<(), RpcFault> {
+        match part {
+            Ok(rpc::RpcPart::Data(data)) => {
+                self.frames.push(data);
+                while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
+                    self.hear(message, t_read)?;
+                }
+                Ok(())
+            }
+            Ok(rpc::RpcPart::Trailers(trailers)) => check_status(Some(&trailers), self.has_begun()),
+            Err(e) => Err((broken_class(self.has_begun(), &e), spell(&e))),
+        }
+    }
+
+    /// Once, at the token count at which the request is to be cancelled: how.
+    pub fn cancelled_now(&self) -> Option<CancelBy> {
+        let cancel = self.cancel.filter(|_| self.state.t_cancel.get().is_none())?;
+        let is_due = self.parts.first().is_some_and(|part| part.account().tokens() >= cancel.after_tokens);
+        is_due.then(|| {
+            self.state.t_cancel.set(Some(self.exchange.clock.now()));
+            cancel.by
+        })
+    }
+
+    fn fault(&self, error: WireError) -> RpcFault {
+        error.fault(&self.exchange.limits)
+    }
+
+    /// Takes one response.
+    pub fn hear(&mut self, message: Bytes, t_read: u64) -> Result<(), RpcFault> {
+        let RequestAttempt { link, planned, collector, limits, .. } = self.exchange;
+        self.bytes = self.bytes.saturating_add(message.len() as u64);
+        limits.check_messages(self.bytes)?;
+        let look = self.form.look();
+        let seen = match self.form.call {
+            CallKind::Stream => scan_stream(&message, &look),
+            CallKind::Unary => scan_response(&message, &look),
+        }
+        .map_err(|e| self.fault(e))?;
+        if let Some(error) = seen.error {
+            return Err((FailureClass::Server, error.to_owned()));
+        }
+        self.check(&seen, t_read);
+        if self.state.final_marker.get() {
+            self.after_final(&seen, t_read);
+            return Ok(());
+        }
+        let row = seen.row as usize;
+        let (Some(part), Some(asked)) = (self.parts.get_mut(row), planned.get(row)) else {
+            return Err((FailureClass::Stream, format!("batch_index is {row} in a message of {}", planned.len())));
+        };
+        let tokens = match self.form.count {
+            TokenCounting::Ids { beams, has_prompt, .. } => {
+                let prompt = if has_prompt && !part.account().has_begun() { asked.input_len } else { 0 };
+                ChunkTokens::Exact((seen.tokens / beams.max(1)).saturating_sub(prompt))
+            }
+            // The last response of a text may have none of it.
+            TokenCounting::Responses { .. } | TokenCounting::Usage if seen.is_final && seen.is_empty => {
+                ChunkTokens::Closing
+            }
+            TokenCounting::Responses { .. } | TokenCounting::Usage if seen.tokens > 0 => ChunkTokens::Text,
+            TokenCounting::Asked if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
+            TokenCounting::Responses { .. } | TokenCounting::Usage | TokenCounting::Asked => ChunkTokens::Closing,
+        };
+        let count = match tokens {
+            ChunkTokens::Exact(count) | ChunkTokens::Requested(count) => count,
+            ChunkTokens::Closing => 0,
+            ChunkTokens::Text | ChunkTokens::Empty => 1,
+        };
+        if count > 0 {
+            part.last_id = seen.last_token;
+            if part.keeps || part.spoken.is_some() {
+                part.keep(seen.raw, self.form.takes_ids());
+            }
+            if let (Some(listener), Some(first)) = (part.listener.take(), seen.raw.first_chunk::<4>()) {
+                listener.first(i32::from_le_bytes(*first), t_read);
+            }
+            self.state.last_token.set(Some(t_read));
+            link.last_token.set(t_read);
+            part.take(WireEvent::Chunk(tokens), t_read);
+        }
+        if seen.is_final {
+            self.state.final_marker.set(true);
+            self.parts.iter_mut().for_each(|part| part.take(WireEvent::End, t_read));
+        }
+        if let (true, Some(collector)) = (self.form.wants_more, collector)
+            && let Some(response) =
+                extra_outputs::parse(message, self.form.call).map_err(|e| e.fault(&self.exchange.limits))?
+        {
+            let stamps = extra_outputs::note(&mut collector.borrow_mut().more, &response, asked, count);
+            let part = &mut self.parts[row];
+            part.server = stamps.or(part.server);
+        }
+        Ok(())
+    }
+
+    /// What every response has to name, and what its tensor has to be.
+    fn check(&mut self, seen: &ScannedResponse<'_>, t_read: u64) {
+        let Some(part) = self.parts.first_mut().filter(|_| seen.has_response) else { return };
+        let plain = |raw: &[u8]| String::from_utf8_lossy(&raw[..raw.len().min(LONGEST_NAME)]).into_owned();
+        if seen.id != self.id.as_bytes() {
+            let example = format!("a response names the request \"{}\" in place of \"{}\"", plain(seen.id), self.id);
+            part.take(WireEvent::Violation(Violation::WrongId, example), t_read);
+        }
+        let model = self.form.model();
+        if seen.model != model.as_bytes() {
+            let example = format!("a response names the model \"{}\" in place of \"{model}\"", plain(seen.model));
+            part.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
+        }
+        if let Some(wrong) = seen.misshapen {
+            let example = format!(
+                "`{}` has a shape of {} elements, and {} came ({} bytes)",
+                self.form.look().answer,
+                wrong.shape,
+                wrong.elements,
+                wrong.bytes
+            );
+            part.take(WireEvent::Violation(Violation::WrongShape, example), t_read);
+        }
+    }
+
+    /// Counts a response after the final one.
+    pub fn after_final(&mut self, seen: &ScannedResponse<'_>, t_read: u64) {
+        let Some(part) = self.parts.first_mut() else { return };
+        if seen.is_final {
+            part.take(WireEvent::End, t_read);
+        }
+        if !seen.is_final || seen.tokens > 0 {
+            part.take(WireEvent::Chunk(ChunkTokens::Text), t_read);
+        }
+    }
+}
+
+/// The limit of a name that a server sent, in an example.
+const LONGEST_NAME: usize = 80;

@@ -1,0 +1,114 @@
+//! The results of each host in a distributed run.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metric::MetricLabel;
+use super::summary::{FULL, ok, tpot, ttft};
+use crate::event::Endpoint;
+use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord, RunResult};
+use crate::triton::ServerMetrics;
+
+/// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
+/// they add up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostShare {
+    /// As the manifest names it, else its address.
+    pub host: String,
+    /// `host:port` of each of its servers.
+    pub servers: Vec<String>,
+    /// Sent to it, whatever became of them.
+    pub issued: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Of successful requests, as `tokens.source` of the result counts them.
+    pub output_tokens: u64,
+    /// Successful requests / `rates.window_s`.
+    pub requests_per_s: Option<f64>,
+    /// Output tokens of successful requests / `rates.window_s`.
+    pub output_tokens_per_s: Option<f64>,
+    pub ttft: Metric,
+    pub tpot: Metric,
+    /// What the `/metrics` of its servers said, without the series; absent where none has a metrics port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_metrics: Option<ServerMetrics>,
+}
+
+/// What a person calls the host of a server.
+pub fn host_of(endpoint: &Endpoint) -> &str {
+    endpoint.name.as_deref().unwrap_or(&endpoint.host)
+}
+
+/// A part for each host, in the order of the servers; none where all are on one.
+pub(in crate::harness) fn by_host(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord]) -> Vec<HostShare> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for endpoint in &spec.endpoints {
+        if !hosts.contains(&host_of(endpoint)) {
+            hosts.push(host_of(endpoint));
+        }
+    }
+    if hosts.len() < 2 {
+        return Vec::new();
+    }
+    hosts.into_iter().map(|host| share(spec, result, records, host)).collect()
+}
+
+fn share(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord], host: &str) -> HostShare {
+    let is_its =
+        |record: &&RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
+    let own: Vec<RequestRecord> = records.iter().filter(is_its).cloned().collect();
+    let good = ok(&own).count() as u64;
+    let tokens: u64 = ok(&own).map(|record| u64::from(record.tokens)).sum();
+    let window = result.rates.window_s;
+    let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
+    let metric = |like: &Metric, label: &MetricLabel, value: fn(&RequestRecord) -> Option<f64>| {
+        let mut ns: Vec<f64> = ok(&own).filter_map(value).collect();
+        let excluded = good - ns.len() as u64;
+        Metric { token_source: like.token_source.clone(), ..Metric::exact(label, &mut ns, excluded) }
+    };
+    let (first, later) = (
+        MetricLabel {
+            population: "successful requests of this host",
+            zero_point: spec.scenario.zero_point(),
+            window: FULL,
+        },
+        MetricLabel {
+            population: "successful requests of this host with more tokens than their first chunk has",
+            zero_point: "first_chunk",
+            window: FULL,
+        },
+    );
+    HostShare {
+        host: host.to_owned(),
+        servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
+        issued: own.len() as u64,
+        ok: good,
+        failed: own.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count() as u64,
+        output_tokens: tokens,
+        requests_per_s: per_s(good),
+        output_tokens_per_s: per_s(tokens),
+        ttft: metric(&result.latency.ttft, &first, ttft),
+        tpot: metric(&result.latency.tpot, &later, tpot),
+        server_metrics: None,
+    }
+}
+
+impl RunResult {
+    /// A line for each host, for the ending of a run: its name and its numbers.
+    pub fn hosts_in_short(&self) -> Vec<(String, String)> {
+        let ms = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.1}"));
+        let line = |one: &HostShare| {
+            let failed = if one.failed > 0 { format!(", {} failed", one.failed) } else { String::new() };
+            let speed = one.output_tokens_per_s.map_or_else(|| "n/a".to_owned(), |speed| format!("{speed:.0}"));
+            format!(
+                "{} ok{failed}  {speed} tok/s  TTFT p50/p99 {}/{} ms  TPOT p50/p99 {}/{} ms",
+                one.ok,
+                ms(one.ttft.p50),
+                ms(one.ttft.p99),
+                ms(one.tpot.p50),
+                ms(one.tpot.p99)
+            )
+        };
+        self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! The run checks its own arithmetic: sums that are computed in different ways must agree. Pure.
+//!
+//! | one way | the other way |
+//! |---|---|
+//! | values of ITL | tokens − tokens of the first chunk, over requests |
+//! | values of ICL | chunks − 1, over requests |
+//! | sum of all gaps | last − first chunk, over requests |
+//! | tokens of chunks | tokens of each second of the run |
+//! | tokens of chunks of a request | its tokens |
+//! | records | issued requests |
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::collector::Collector;
+use crate::harness::{Counts, RequestRecord};
+
+/// Sums of gaps are of floating point.
+const ROUNDING: f64 = 1e-6;
+
+/// Whether sums that were made on different ways agree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SelfCheck {
+    /// Comparisons that were made.
+    pub checks: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mismatches: Vec<Mismatch>,
+}
+
+/// Two numbers that should be equal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Mismatch {
+    /// What was compared, in the order of the two numbers.
+    pub what: String,
+    pub found: f64,
+    pub expected: f64,
+}
+
+impl SelfCheck {
+    fn equal(&mut self, what: &str, found: f64, expected: f64) {
+        self.checks += 1;
+        if (found - expected).abs() > ROUNDING * expected.abs().max(1.0) {
+            self.mismatches.push(Mismatch { what: what.to_owned(), found, expected });
+        }
+    }
+}
+
+fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
+    records.iter().filter(|record| record.is_ok())
+}
+
+/// Compares what the collector counted on the way with what its records say.
+pub(in crate::harness) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
+    let mut checked = SelfCheck::default();
+    let sum = |of: &dyn Fn(&RequestRecord) -> u64| ok(&all.records).map(of).sum::<u64>() as f64;
+    let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
+    let later_tokens = |record: &RequestRecord| {
+        if per_token(record) { u64::from(record.tokens.saturating_sub(record.first_tokens)) } else { 0 }
+    };
+    let span = |record: &RequestRecord| {
+        record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first))
+    };
+    // Tokens that are retokenized after the run counted as chunks during the run.
+    if ok(&all.records).all(|record| !record.retokenized) {
+        let values = all.itl_token.count() as f64;
+        checked.equal("values of ITL / tokens after the first chunks", values, sum(&later_tokens));
+        let gaps_per_token = sum(&|record| if per_token(record) { span(record) } else { 0 });
+        checked.equal("sum of ITL / last − first chunk, ns", all.itl_token.sum(), gaps_per_token);
+    }
+    let chunks = sum(&|record| u64::from(record.chunks.saturating_sub(1)));
+    checked.equal("values of ICL / chunks after the first ones", all.icl.count() as f64, chunks);
+    checked.equal("sum of ICL / last − first chunk, ns", all.icl.sum(), sum(&span));
+    let by_second = all.tokens_by_second.iter().sum::<u64>() as f64;
+    checked.equal("tokens by second / tokens of chunks", by_second, all.chunk_tokens as f64);
+    let issued = counts.issued as f64;
+    checked.equal("records / issued requests", all.records.len() as f64, issued);
+    for record in ok(&all.records).filter(|record| !record.timeline.is_empty() && per_token(record)) {
+        let tokens: u64 = record.timeline.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+        let what = format!("tokens of the chunks of request {} / its tokens", record.index);
+        checked.equal(&what, tokens as f64, f64::from(record.tokens));
+    }
+    checked
+}

@@ -1,0 +1,130 @@
+//! One line for tables.
+
+use crate::harness::{LoadgenResult, Repeats, RunResult, Scenario, Slo};
+
+impl RunResult {
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
+    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
+    /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
+    /// For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
+    pub fn headline(&self) -> String {
+        self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
+    }
+
+    fn headline_of(&self, loadgen: &LoadgenResult) -> String {
+        let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
+        let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
+        let said = loadgen.result.as_deref().unwrap_or("no result");
+        if loadgen.mode == "accuracy" {
+            let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
+            return format!(
+                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by our own stamps it was {speed} tok/s)"
+            );
+        }
+        if loadgen.headline.is_empty() {
+            return format!("{}  (our own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
+        }
+        let mode = if loadgen.mode == "performance" { String::new() } else { format!(" {}", loadgen.mode) };
+        format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
+    }
+
+    /// Means over runs, with their 95 % intervals.
+    fn headline_over(&self, repeats: &Repeats) -> String {
+        let over = |name: &str, shown: fn(f64) -> String, unit: &str| {
+            repeats.over_runs.get(name).map_or_else(
+                || "n/a".to_owned(),
+                |over| format!("{}{unit} [{} … {}]", shown(over.mean), shown(over.low), shown(over.high)),
+            )
+        };
+        let middle = match &self.asked.scenario {
+            Scenario::Offline => over("requests_full", short, " req/s"),
+            _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
+        };
+        format!(
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs, n={} in the first, from {}, tokens from {})",
+            self.verdict_text(),
+            repeats.runs.len(),
+            over("output_tokens", grouped, " tok/s"),
+            self.counts.ok,
+            self.asked.scenario.zero_point().replace('_', " "),
+            self.tokens.source
+        )
+    }
+
+    fn own_headline(&self) -> String {
+        if let Some(repeats) = &self.repeats {
+            return self.headline_over(repeats);
+        }
+        let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
+        let middle = match &self.asked.scenario {
+            Scenario::Offline => {
+                format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
+            }
+            _ => {
+                format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
+            }
+        };
+        format!(
+            "{}  {tokens} tok/s  {middle}{} (n={}, from {}, tokens from {})",
+            self.verdict_text(),
+            self.goodput_in_short().unwrap_or_default(),
+            self.counts.ok,
+            self.asked.scenario.zero_point().replace('_', " "),
+            self.tokens.source
+        )
+    }
+
+    /// None where the limits of the verdict already cover the whole SLO.
+    fn goodput_in_short(&self) -> Option<String> {
+        let (told, asked) = (self.goodput.as_ref()?, &self.asked);
+        let slo = &told.slo;
+        let as_limits = Slo { ttft_ms: asked.ttft_p99_limit_ms, tpot_ms: asked.tpot_p99_limit_ms, e2e_ms: None };
+        if *slo == as_limits {
+            return None;
+        }
+        let promised: Vec<String> = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms)]
+            .into_iter()
+            .filter_map(|(name, limit)| Some(format!("{name} ≤ {} ms", short(limit?))))
+            .collect();
+        let rate = told.requests.map_or_else(|| "n/a".to_owned(), short);
+        let kept = told.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
+        Some(format!("  goodput {rate} req/s, {kept} kept {}", promised.join(", ")))
+    }
+}
+
+fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", short(value)))
+}
+
+/// Three digits that matter, at most two behind the point.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => grouped(value),
+        size if size >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Rounded, thousands apart: `1,204`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_grouped() {
+        let texts: Vec<String> = [0.123, 9.84, 99.96, 212.4, 1_204.4, 1_234_567.0].map(short).to_vec();
+        assert_eq!(texts, ["0.12", "9.8", "100", "212", "1,204", "1,234,567"]);
+    }
+}

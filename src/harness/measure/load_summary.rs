@@ -1,0 +1,114 @@
+//! A summary of the plan for the result: where clocks start, the data that were read, the sessions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metric::MetricLabel;
+use super::summary::{FULL, ok, ttft};
+use crate::harness::drive::worker::WorkerOutput;
+use crate::harness::schedule::data::{DataSummary, PromptSource};
+use crate::harness::{BenchSpec, Metric, RequestRecord, RequestSchedule, Scenario};
+
+/// The load as it was planned and as it could be sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadSummary {
+    /// From when the latencies called "from schedule" count.
+    pub zero_point: String,
+    /// The plan, beside the result; `data: { plan: … }` sends it again.
+    pub plan: String,
+    pub content: PromptSource,
+    pub data: Option<DataSummary>,
+    /// How long prompts are in tokens, and who says so.
+    pub input_lengths: String,
+    /// Most requests in flight at once, from the records' stamps.
+    pub in_flight_max: u64,
+    /// Arrivals that waited because `max_in_flight` requests were in flight. Their latency counts the wait.
+    pub held_back: u64,
+    pub max_in_flight: Option<u32>,
+    /// Scheduled requests whose whole prompt is that of an earlier one.
+    #[serde(default)]
+    pub prompts_repeated: u64,
+    pub sessions: Option<SessionsSummary>,
+}
+
+/// Later turns wait for answers, so a slow server slows their arrivals down: they are told apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionsSummary {
+    /// With at least one request issued.
+    pub count: u64,
+    pub turns_mean: f64,
+    pub turns_max: u32,
+    /// Of first turns.
+    pub ttft_first: Metric,
+    /// Of later turns, from the time at which each was due.
+    pub ttft_later: Metric,
+}
+
+impl LoadSummary {
+    pub(in crate::harness) fn of(
+        spec: &BenchSpec,
+        schedule: &RequestSchedule,
+        shares: &[WorkerOutput],
+        records: &[RequestRecord],
+    ) -> Self {
+        let later = records.iter().any(|record| record.turn > 0);
+        let first = match &spec.scenario {
+            Scenario::Offline | Scenario::Server { .. } | Scenario::Trace { .. } => "the intended arrival",
+            Scenario::Concurrency { .. } => {
+                "when the user was free and had thought: a closed loop has no schedule, so waiting for a slow server shows in \
+                 the rate and not in the latency"
+            }
+            Scenario::Outside(_) => "when it was called for from outside",
+        };
+        let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
+        Self {
+            zero_point: format!("{first}{more}"),
+            plan: super::result_files::PLAN.to_owned(),
+            content: spec.content.clone(),
+            data: schedule.data.clone(),
+            input_lengths: if schedule.has_tokenizer() {
+                "tokens of the tokenizer given, without the special ones that a server may add".to_owned()
+            } else {
+                "token ids as sent; of text, words".to_owned()
+            },
+            in_flight_max: in_flight_max(records),
+            held_back: shares.iter().map(|share| share.held_back).sum(),
+            max_in_flight: spec.pace.max_in_flight,
+            prompts_repeated: schedule.repeated_prompts(),
+            sessions: later.then(|| sessions(records)),
+        }
+    }
+}
+
+fn sessions(records: &[RequestRecord]) -> SessionsSummary {
+    let of = |is_later: bool, population, zero_point| {
+        let chosen = || ok(records).filter(|record| (record.turn > 0) == is_later);
+        let mut ns: Vec<f64> = chosen().filter_map(ttft).collect();
+        let excluded = chosen().count() as u64 - ns.len() as u64;
+        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
+    };
+    let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
+    turns.sort_unstable();
+    turns.dedup();
+    let count = turns.len() as u64;
+    SessionsSummary {
+        count,
+        turns_mean: records.len() as f64 / count.max(1) as f64,
+        turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
+        ttft_first: of(false, "successful first turns", "schedule"),
+        ttft_later: of(true, "successful later turns", "end_of_turn_and_pause"),
+    }
+}
+
+/// An end and an issue at the same instant are one after the other.
+fn in_flight_max(records: &[RequestRecord]) -> u64 {
+    let mut changes: Vec<(u64, i64)> =
+        records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
+    changes.sort_unstable();
+    let mut now = 0i64;
+    let most = changes.iter().map(|(_, change)| {
+        now += change;
+        now
+    });
+    most.max().unwrap_or(0).max(0) as u64
+}

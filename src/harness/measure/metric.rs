@@ -1,0 +1,212 @@
+//! A printed number with everything that defines its meaning, and the percentile rule.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::collector::ValueHistogram;
+use crate::stats::{Ends, NoInterval, RunSeries};
+
+pub(in crate::harness) const RULE: &str = "nearest rank, sorted element floor(N·p)";
+pub(in crate::harness) const POOL_RULE: &str =
+    "nearest rank, sorted element floor(N·p), from a histogram of 3 digits; mean, min and max exact";
+const NS_PER_MS: f64 = 1e6;
+
+/// One metric. Absent numbers have no population.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metric {
+    pub unit: String,
+    /// How many values.
+    pub n: u64,
+    /// What one value is, and which requests are left out.
+    pub population: String,
+    /// Successful requests that have no such value (one-token answers have no TPOT).
+    pub excluded: u64,
+    /// Where its clock starts: `schedule`, `issue`, `first_chunk`, `previous_chunk`.
+    pub zero_point: String,
+    pub token_source: String,
+    pub window: String,
+    pub percentile_rule: String,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    #[serde(default)]
+    pub p75: Option<f64>,
+    pub p90: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// Why there is no number, where that needs saying.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
+    /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
+    /// this state: how much runs differ from each other only `repeats` tell. Absent where the run is too short for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_interval: Option<ConfidenceInterval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_interval: Option<ConfidenceInterval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_interval: Option<ConfidenceInterval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_interval: Option<ConfidenceInterval>,
+    pub p99_interval: Option<ConfidenceInterval>,
+    /// Which of the intervals is the first that is not there, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_interval: Option<String>,
+}
+
+/// Ends of a confidence interval; an end may be null in results of earlier versions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfidenceInterval {
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+pub(in crate::harness) struct MetricLabel {
+    pub population: &'static str,
+    pub zero_point: &'static str,
+    pub window: &'static str,
+}
+
+impl Metric {
+    fn empty(label: &MetricLabel, rule: &str, excluded: u64) -> Self {
+        Self {
+            unit: "ms".to_owned(),
+            n: 0,
+            population: label.population.to_owned(),
+            excluded,
+            zero_point: label.zero_point.to_owned(),
+            token_source: "output_ids".to_owned(),
+            window: label.window.to_owned(),
+            percentile_rule: rule.to_owned(),
+            mean: None,
+            p50: None,
+            p75: None,
+            p90: None,
+            p95: None,
+            p99: None,
+            min: None,
+            max: None,
+            absent: None,
+            mean_interval: None,
+            p50_interval: None,
+            p90_interval: None,
+            p95_interval: None,
+            p99_interval: None,
+            no_interval: None,
+        }
+    }
+
+    /// No number, because of this; `excluded` requests would have had one.
+    pub(in crate::harness) fn absent(label: &MetricLabel, rule: &str, excluded: u64, why: String) -> Self {
+        Self { absent: Some(why), ..Self::empty(label, rule, excluded) }
+    }
+
+    /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
+    pub(in crate::harness) fn exact(label: &MetricLabel, ns: &mut [f64], excluded: u64) -> Self {
+        let series = RunSeries::new(ns.iter().map(|value| value / NS_PER_MS));
+        let mut no_interval = None;
+        let mut interval = |name: &str, ends: Result<Ends, NoInterval>| match ends {
+            Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
+            Err(why) => {
+                no_interval.get_or_insert_with(|| format!("{name}: {why}"));
+                None
+            }
+        };
+        let mean_interval = interval("mean", series.mean_interval());
+        let [p50_interval, p90_interval, p95_interval, p99_interval] =
+            [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)]
+                .map(|(name, p)| interval(name, series.percentile_interval(p)));
+        ns.sort_by(f64::total_cmp);
+        let at = |p| percentile(ns, p).map(|value| value / NS_PER_MS);
+        Self {
+            n: ns.len() as u64,
+            mean: (!ns.is_empty()).then(|| ns.iter().sum::<f64>() / ns.len() as f64 / NS_PER_MS),
+            p50: at(0.50),
+            p75: at(0.75),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            min: at(0.0),
+            max: at(1.0),
+            mean_interval,
+            p50_interval,
+            p90_interval,
+            p95_interval,
+            p99_interval,
+            no_interval: no_interval.filter(|_| !ns.is_empty()),
+            ..Self::empty(label, RULE, excluded)
+        }
+    }
+
+    pub(in crate::harness) fn pooled(label: &MetricLabel, pool: &ValueHistogram, excluded: u64) -> Self {
+        let at = |p| pool.percentile(p).map(|ns| ns as f64 / NS_PER_MS);
+        let range = pool.range();
+        Self {
+            n: pool.count(),
+            mean: pool.mean().map(|ns| ns / NS_PER_MS),
+            p50: at(0.50),
+            p75: at(0.75),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            min: range.map(|(min, _)| min as f64 / NS_PER_MS),
+            max: range.map(|(_, max)| max as f64 / NS_PER_MS),
+            ..Self::empty(label, POOL_RULE, excluded)
+        }
+    }
+}
+
+/// LoadGen's rule: the sorted element floor(N·p), the last one at most.
+pub(in crate::harness) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(sorted[((sorted.len() as f64 * p).floor() as usize).min(last)])
+}
+
+/// The nearest-rank percentile of `n` values is their largest one: floor(N·p) is the last index, or beyond it.
+pub(in crate::harness) fn is_maximum(n: u64, p: f64) -> bool {
+    n > 0 && (n as f64 * p).floor() as u64 >= n - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4,000 independent values have intervals; the same in the order of a queue that fills and empties have none.
+    #[test]
+    fn intervals_are_there_where_the_run_is_long_enough() {
+        let label = MetricLabel { population: "all", zero_point: "issue", window: "full" };
+        let at = |number: u64| (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64;
+        let mut mixed: Vec<f64> = (0..4_000).map(at).collect();
+        let metric = Metric::exact(&label, &mut mixed, 0);
+        let p90 = metric.p90_interval.expect("independent values");
+        assert!(p90.low < metric.p90 && metric.p90 < p90.high && metric.mean_interval.is_some(), "{metric:?}");
+        let mut slow: Vec<f64> =
+            (0..4_000).map(|number| f64::from((number / 500) % 2) * 1e6 + at(1) + f64::from(number)).collect();
+        let metric = Metric::exact(&label, &mut slow, 0);
+        assert_eq!((metric.mean_interval, metric.p99_interval), (None, None));
+        assert!(metric.no_interval.unwrap().starts_with("mean: too few independent values"), "a slow series");
+        let metric = Metric::exact(&label, &mut [1e6; 30], 0);
+        assert_eq!(metric.no_interval.as_deref(), Some("mean: too few values: 30 of 2000"));
+    }
+
+    #[test]
+    fn percentiles_take_the_element_at_floor_n_p() {
+        let values: Vec<f64> = (0..300).map(f64::from).collect();
+        assert_eq!(percentile(&values, 0.99), Some(297.0));
+        assert_eq!(percentile(&values, 0.5), Some(150.0));
+        assert_eq!(percentile(&values, 1.0), Some(299.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn p99_is_the_maximum_up_to_a_hundred_values() {
+        for n in 1..=300_u64 {
+            let values: Vec<f64> = (0..n).map(|value| value as f64).collect();
+            for p in [0.5, 0.9, 0.99] {
+                let is_last = percentile(&values, p) == values.last().copied();
+                assert_eq!(is_maximum(n, p), is_last, "p{p} of {n}");
+            }
+        }
+        assert!(is_maximum(100, 0.99) && !is_maximum(101, 0.99) && !is_maximum(0, 0.99));
+    }
+}

@@ -1,0 +1,69 @@
+//! A slow beginning that is part of the headline: caches that fill, kernels that are compiled, clocks that rise.
+//!
+//! A queue starts empty, so the first requests of a run are its quickest. A beginning of which nine of ten requests are slower than
+//! the median of all later ones is the server's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::metric::percentile;
+use super::super::steady;
+use super::super::summary::ttft;
+use super::Freeze;
+use crate::harness::{RequestEnd, RequestRecord};
+
+/// Fewer slow requests are an accident.
+const LEAST_SLOW: usize = 10;
+/// Of the beginning, that must be slower than the median of the rest.
+const SLOW_SHARE: f64 = 0.9;
+/// How much the headline must be above the steady part, as mean or as p99, for it to matter.
+const MEAN_ABOVE: f64 = 1.1;
+const P99_ABOVE: f64 = 1.2;
+
+/// TTFT with and without the beginning, ms, of successful requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ColdStart {
+    /// Requests of the beginning, and when the rest begins, s from the schedule's start.
+    pub requests: u64,
+    pub until_s: f64,
+    pub mean_ms: f64,
+    pub steady_mean_ms: f64,
+    pub p99_ms: f64,
+    pub steady_p99_ms: f64,
+}
+
+impl ColdStart {
+    pub(super) fn of(records: &[RequestRecord], freeze: Option<&Freeze>) -> Option<Self> {
+        let mut answered: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
+        answered.sort_by_key(|record| (record.t_sched, record.index));
+        let cut = steady::cut(&answered, freeze)?;
+        let sorted = |part: &[&RequestRecord]| {
+            let mut values: Vec<f64> = part.iter().filter_map(|record| ttft(record)).map(|ns| ns / 1e6).collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let (all, beginning, rest) = (sorted(&answered), sorted(&answered[..cut]), sorted(&answered[cut..]));
+        let is_slow =
+            beginning.len() >= LEAST_SLOW && percentile(&beginning, 1.0 - SLOW_SHARE)? > percentile(&rest, 0.5)?;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let cold = Self {
+            requests: cut as u64,
+            until_s: answered.get(cut)?.t_sched as f64 / 1e9,
+            mean_ms: mean(&all),
+            steady_mean_ms: mean(&rest),
+            p99_ms: percentile(&all, 0.99)?,
+            steady_p99_ms: percentile(&rest, 0.99)?,
+        };
+        let matters = cold.mean_ms > MEAN_ABOVE * cold.steady_mean_ms || cold.p99_ms > P99_ABOVE * cold.steady_p99_ms;
+        (is_slow && matters).then_some(cold)
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!(
+            "the first {} requests, until {:.1} s, were slower than the rest: TTFT mean {:.1} ms with them and {:.1} ms without, p99 {:.1} \
+             and {:.1} ms; warm up longer (`warmup`, `warmup_time`)",
+            self.requests, self.until_s, self.mean_ms, self.steady_mean_ms, self.p99_ms, self.steady_p99_ms
+        )
+    }
+}

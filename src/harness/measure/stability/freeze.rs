@@ -1,0 +1,95 @@
+//! A time in which no answer moved although several were in flight: a pause of the server, or of the network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::summary::ttft;
+use crate::harness::{RequestEnd, RequestRecord};
+
+/// Shorter silences are a server's usual work.
+const LEAST_NS: u64 = 500_000_000;
+/// So many times the mean gap between events of answers while others were in flight. Exponential gaps exceed it once in 10¹³.
+const TIMES_GAP: f64 = 30.0;
+/// So many times the median TTFT of requests that were not in flight during it is a request held up.
+const TIMES_TTFT: f64 = 3.0;
+/// Requests that it must have held up for so long.
+const LEAST_HELD_UP: usize = 3;
+/// Of the silence, that a stream in it must show as its own largest gap.
+const SHARE_OF_GAP: f64 = 0.9;
+
+/// The longest time without a first token, a last token or an end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Freeze {
+    /// From the schedule's start, s.
+    pub from_s: f64,
+    pub to_s: f64,
+    /// Requests that were in flight at some time of it.
+    pub held_up: u64,
+}
+
+impl Freeze {
+    pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
+        let mut events: Vec<u64> =
+            records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten().collect();
+        events.sort_unstable();
+        let (mut longest, mut total, mut gaps) = ((0, 0), 0.0, 0u32);
+        let mut starts: Vec<u64> = records.iter().map(|record| record.t_issue).collect();
+        let mut ends: Vec<u64> = records.iter().map(|record| record.t_end).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        for pair in events.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let in_flight = starts.partition_point(|at| *at <= from) - ends.partition_point(|at| *at <= from);
+            if in_flight == 0 {
+                continue;
+            }
+            gaps += 1;
+            total += (to - from) as f64;
+            // At its end, for a server with little to do has few in flight when it begins to pause.
+            let held_up = starts.partition_point(|at| *at < to) - ends.partition_point(|at| *at < to);
+            if held_up >= LEAST_HELD_UP && to - from > longest.1 - longest.0 {
+                longest = (from, to);
+            }
+        }
+        let (from, to) = longest;
+        let silence = to - from;
+        // The silence itself is no measure of what is usual.
+        let usual_gap = (total - silence as f64) / f64::from(gaps.saturating_sub(1).max(1));
+        if silence < LEAST_NS || (silence as f64) < TIMES_GAP * usual_gap {
+            return None;
+        }
+        let frozen = Self { from_s: from as f64 / 1e9, to_s: to as f64 / 1e9, held_up: 0 };
+        let held: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
+        let has_moved = held.iter().any(|record| {
+            let is_streaming = record.t_first.is_some_and(|first| first <= from);
+            is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64
+        });
+        let mut others: Vec<f64> = records
+            .iter()
+            .filter(|record| record.ended == RequestEnd::Ok && !frozen.has_held_up(record))
+            .filter_map(ttft)
+            .collect();
+        others.sort_by(f64::total_cmp);
+        let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
+        let is_late = |record: &&&RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
+        let is_freeze = !has_moved && held.iter().filter(is_late).count() >= LEAST_HELD_UP;
+        let held_up = records.iter().filter(|record| frozen.has_held_up(record)).count() as u64;
+        is_freeze.then_some(Self { held_up, ..frozen })
+    }
+
+    /// It was in flight at some time of the silence.
+    pub fn has_held_up(&self, record: &RequestRecord) -> bool {
+        (record.t_issue as f64) < self.to_s * 1e9 && record.t_end as f64 > self.from_s * 1e9
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!(
+            "no answer began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the server or the network paused; \
+             all latencies count it",
+            self.to_s - self.from_s,
+            self.from_s,
+            self.held_up
+        )
+    }
+}

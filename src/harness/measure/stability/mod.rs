@@ -1,0 +1,94 @@
+//! Whether the run measured one state of the server all the time, which a mean over the window would hide. Pure.
+//!
+//! | finding | of | when |
+//! |---|---|---|
+//! | `overload` | open loops at a constant rate | more arrives than is served: `stats::Growth` |
+//! | `cold_start` | open and closed loops | nine of ten requests of the beginning are slower than the median of the rest, and the headline shows it |
+//! | `freeze` | all | no answer began, went on or ended for at least half a second while several were in flight |
+//! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
+//! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
+//!
+//! Rates of false alarms are given with each bound; `tests/bench/verdicts.rs` measures those of queues.
+
+mod cold_start;
+mod freeze;
+mod occupancy;
+mod sustained;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use cold_start::ColdStart;
+pub use freeze::Freeze;
+pub use occupancy::Occupancy;
+pub use sustained::Sustained;
+
+use super::result::ReasonSeverity;
+use crate::harness::verdict::VerdictFindings;
+use crate::harness::{BenchSpec, LoadLevel, RequestRecord, Scenario};
+use crate::stats::Growth;
+
+/// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stability {
+    /// Arrivals against completions, while requests arrived at a constant rate. Its population is all issued requests.
+    pub growth: Option<Growth>,
+    pub cold_start: Option<ColdStart>,
+    pub freeze: Option<Freeze>,
+    pub occupancy: Option<Occupancy>,
+    pub sustained: Option<Sustained>,
+}
+
+impl Stability {
+    /// `records` by index.
+    pub(in crate::harness) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Self {
+        let is_constant = matches!(spec.scenario, Scenario::Server { rate: LoadLevel::Fixed(_) });
+        // Later turns arrive when answers end, so that their number grows until as many end as begin.
+        let is_plain = spec.content.sessions.is_none();
+        let is_at_once = matches!(spec.scenario, Scenario::Offline);
+        let is_closed = matches!(spec.scenario, Scenario::Concurrency { .. });
+        let freeze = Freeze::of(records);
+        Self {
+            growth: (is_constant && is_plain).then(|| growth(spec, records)).flatten(),
+            cold_start: (!is_at_once).then(|| ColdStart::of(records, freeze.as_ref())).flatten(),
+            freeze,
+            occupancy: Occupancy::of(spec, records),
+            sustained: (is_at_once || is_closed).then(|| Sustained::of(records)).flatten(),
+        }
+    }
+
+    pub(in crate::harness) fn findings(&self, found: &mut VerdictFindings) {
+        if let Some(growth) = self.growth.filter(Growth::is_likely) {
+            let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
+            let text = format!(
+                "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and requests in flight rose \
+                 from {:.0} to {:.0}; latencies grow with the length of such a run: lower `rate`",
+                growth.arrivals_per_s, growth.departures_per_s, growth.early, growth.late
+            );
+            found.add("overload", severity, text);
+        }
+        if let Some(cold) = &self.cold_start {
+            found.add("cold_start", ReasonSeverity::Warning, cold.text());
+        }
+        if let Some(freeze) = &self.freeze {
+            found.add("freeze", ReasonSeverity::Warning, freeze.text());
+        }
+        if let Some(occupancy) = &self.occupancy {
+            occupancy.findings(found);
+        }
+        if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
+            found.add("ramp", ReasonSeverity::Warning, sustained.text());
+        }
+    }
+}
+
+/// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part of it; a client
+/// that is late for other reasons is not.
+fn growth(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Growth> {
+    let is_held_back = spec.pace.max_in_flight.is_some();
+    let arrival = |record: &RequestRecord| if is_held_back { record.t_sched } else { record.t_issue };
+    let mut visits: Vec<(f64, f64)> =
+        records.iter().map(|record| (arrival(record) as f64 / 1e9, record.t_end as f64 / 1e9)).collect();
+    visits.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Growth::of(&visits)
+}

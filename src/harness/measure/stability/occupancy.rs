@@ -1,0 +1,71 @@
+//! How much of a closed loop's window had all its users busy.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::result::ReasonSeverity;
+use crate::harness::verdict::VerdictFindings;
+use crate::harness::{BenchSpec, LoadLevel, Pause, RequestRecord, Scenario};
+
+/// Of the users, that must be in flight to count as all.
+const ALL: f64 = 0.9;
+/// Of the window, that all users must be busy. Three rounds of equal requests reach it, two do not.
+const BUSY: f64 = 0.65;
+
+/// Of a closed loop with a fixed number of users.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Occupancy {
+    pub users: u64,
+    /// Issued, of all users together.
+    pub requests: u64,
+    /// Share of the time from the first issue to the last end in which at least 90 % of the users had a request in flight. Null with
+    /// `think_time`, where users are idle on purpose.
+    pub full_share: Option<f64>,
+}
+
+impl Occupancy {
+    pub(super) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Self> {
+        let Scenario::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
+        let is_busy = spec.pace.think == Pause::default();
+        Some(Self {
+            users: *users as u64,
+            requests: records.len() as u64,
+            full_share: is_busy.then(|| full_share(records, ALL * users)).flatten(),
+        })
+    }
+
+    pub(super) fn findings(&self, found: &mut VerdictFindings) {
+        let Self { users, requests, full_share } = *self;
+        if requests < users {
+            let text = format!(
+                "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: raise \
+                 `stop.requests` to several times the number of users"
+            );
+            found.add("concurrency", ReasonSeverity::InvalidLoad, text);
+        } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
+            let text = format!(
+                "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the rest is the end of \
+                 the run: raise `stop.requests` or `stop.duration`",
+                share * 100.0,
+                requests as f64 / users.max(1) as f64
+            );
+            found.add("concurrency", ReasonSeverity::Warning, text);
+        }
+    }
+}
+
+fn full_share(records: &[RequestRecord], enough: f64) -> Option<f64> {
+    let mut changes: Vec<(u64, i64)> =
+        records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
+    changes.sort_unstable();
+    let (first, last) = (changes.first()?.0, changes.last()?.0);
+    let (mut now, mut since, mut full) = (0i64, first, 0u64);
+    for (at, change) in changes {
+        if now as f64 >= enough {
+            full += at - since;
+        }
+        now += change;
+        since = at;
+    }
+    (last > first).then(|| full as f64 / (last - first) as f64)
+}

@@ -1,0 +1,197 @@
+//! The steady part of a run: without its beginning, when queues and caches fill, and without its end, when no new requests
+//! arrive. The full window stays the headline; this shows whether the steady part agrees with it.
+//!
+//! The beginning is cut by MSER-5 (White 1997): of all cuts in the first half, the one after which the mean of the
+//! series of TTFTs, in batches of five, is known best. Requests that a freeze delayed do not decide it: a freeze in the middle
+//! is not a beginning. The end is the last intended arrival.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metric::{Metric, MetricLabel};
+use super::summary::{e2e, tpot, ttft};
+use crate::harness::{Freeze, RequestEnd, RequestRecord};
+use crate::stats::{LevelChange, Observation, separated_floors};
+
+const BATCH: usize = 5;
+/// Fewer batches say nothing about a beginning.
+const LEAST_BATCHES: usize = 10;
+const WINDOW: &str = "steady: intended arrivals after the cut of MSER-5, to the last one";
+/// Half against half: differences within this many standard errors are noise. Of
+/// stationary queues at ρ = 0.9 at most 3.4 % exceed it (M/M/4, 300 requests).
+const DRIFT_Z: f64 = 4.0;
+/// … and below this share of the mean they do not matter.
+const DRIFT_SHARE: f64 = 0.2;
+
+/// Null where there are too few requests, or arrivals are not spread over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Steady {
+    /// From the schedule's start, s.
+    pub from_s: f64,
+    pub to_s: f64,
+    /// Successful requests that were to arrive within.
+    pub requests: u64,
+    /// Answers that ended within, per second.
+    pub requests_per_s: f64,
+    /// Output tokens per second of the whole seconds within, of all requests; not known where texts were tokenised again.
+    pub output_tokens_per_s: Option<f64>,
+    pub ttft: Metric,
+    pub tpot: Metric,
+    pub e2e: Metric,
+    /// Whether the second half of the whole run was like the first.
+    pub drift: Drift,
+}
+
+/// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    pub first_half_ms: f64,
+    pub second_half_ms: f64,
+    /// Second half − first half as a share of the first, among requests that found equally many others in flight, so that a busier
+    /// half is no slower server. Null where the halves had no load in common.
+    #[serde(default)]
+    pub at_equal_load: Option<f64>,
+    /// That difference in its standard errors, from the spread of batch means; 0 where there is none.
+    pub standard_errors: f64,
+    /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of the first. A queue
+    /// has quick answers again and again, a slower server has not.
+    #[serde(default)]
+    pub floor: Option<f64>,
+}
+
+impl Drift {
+    /// The server got slower or faster at the same load while it was measured: clocks that fall, caches that fill.
+    pub fn is_seen(&self) -> bool {
+        self.share().is_some()
+    }
+
+    /// How much slower it got, as a share; below 0 faster.
+    pub(in crate::harness) fn share(&self) -> Option<f64> {
+        let at_equal_load = self.at_equal_load.filter(|_| self.standard_errors.abs() > DRIFT_Z);
+        at_equal_load.filter(|share| share.abs() > DRIFT_SHARE).or(self.floor.filter(|share| share.abs() > DRIFT_SHARE))
+    }
+}
+
+impl Steady {
+    /// `tokens`: output tokens by second of the run.
+    pub(in crate::harness) fn of(records: &[RequestRecord], tokens: &[u64], freeze: Option<&Freeze>) -> Option<Self> {
+        let mut answered: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
+        answered.sort_by_key(|record| (record.t_sched, record.index));
+        let cut = cut(&answered, freeze)?;
+        let (from, to) = (answered.get(cut)?.t_sched, answered.last()?.t_sched);
+        if to <= from {
+            return None;
+        }
+        let inside = &answered[cut..];
+        let metric = |population, zero_point, value: fn(&RequestRecord) -> Option<f64>| {
+            let mut values: Vec<f64> = inside.iter().filter_map(|record| value(record)).collect();
+            let excluded = (inside.len() - values.len()) as u64;
+            Metric::exact(&MetricLabel { population, zero_point, window: WINDOW }, &mut values, excluded)
+        };
+        let seconds = (to - from) as f64 / 1e9;
+        let ended = answered.iter().filter(|record| (from..to).contains(&record.t_end)).count();
+        let whole = from.div_ceil(1_000_000_000) as usize..(to / 1_000_000_000) as usize;
+        let whole_tokens = tokens.get(whole.clone()).filter(|part| !part.is_empty());
+        Some(Self {
+            from_s: from as f64 / 1e9,
+            to_s: to as f64 / 1e9,
+            requests: inside.len() as u64,
+            requests_per_s: ended as f64 / seconds,
+            output_tokens_per_s: whole_tokens.map(|part| part.iter().sum::<u64>() as f64 / part.len() as f64),
+            ttft: metric("successful requests", "schedule", ttft),
+            tpot: metric("successful requests with more tokens than their first chunk has", "first_chunk", tpot),
+            e2e: metric("successful requests", "schedule", e2e),
+            drift: drift(&answered, records)?,
+        })
+    }
+}
+
+/// Where the steady part of a series begins: a multiple of five.
+fn mser5(series: &[f64]) -> Option<usize> {
+    let means = batch_means(series);
+    if means.len() < LEAST_BATCHES {
+        return None;
+    }
+    // Walks back from the end with running sums, so that every cut costs the same.
+    let (mut sum, mut squares) = (0.0, 0.0);
+    let mut best = (f64::INFINITY, 0);
+    for cut in (0..means.len()).rev() {
+        sum += means[cut];
+        squares += means[cut] * means[cut];
+        let left = (means.len() - cut) as f64;
+        let spread = (squares - sum * sum / left).max(0.0);
+        let score = spread / (left * left);
+        if cut <= means.len() / 2 && score <= best.0 {
+            best = (score, cut);
+        }
+    }
+    Some(best.1 * BATCH)
+}
+
+fn batch_means(series: &[f64]) -> Vec<f64> {
+    series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect()
+}
+
+/// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
+pub(in crate::harness) fn cut(answered: &[&RequestRecord], freeze: Option<&Freeze>) -> Option<usize> {
+    let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.has_held_up(record));
+    let (places, series): (Vec<usize>, Vec<f64>) = answered
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| is_free(record))
+        .filter_map(|(place, record)| Some((place, ttft(record)?)))
+        .unzip();
+    match mser5(&series)? {
+        0 => Some(0),
+        cut => places.get(cut).copied(),
+    }
+}
+
+/// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
+fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<Drift> {
+    let sorted = |stamp: fn(&RequestRecord) -> u64| {
+        let mut stamps: Vec<u64> = records.iter().map(stamp).collect();
+        stamps.sort_unstable();
+        stamps
+    };
+    let (issues, ends) = (sorted(|record| record.t_issue), sorted(|record| record.t_end));
+    let series: Vec<Observation> = answered
+        .iter()
+        .filter_map(|record| {
+            let at = record.t_issue;
+            let load =
+                issues.partition_point(|issue| *issue < at).saturating_sub(ends.partition_point(|end| *end <= at));
+            Some(Observation { value: record.t_first?.saturating_sub(at) as f64, load: load as u64 })
+        })
+        .collect();
+    let (first, second) = series.split_at(series.len() / 2);
+    if first.is_empty() {
+        return None;
+    }
+    let mean_ms = |part: &[Observation]| part.iter().map(|one| one.value).sum::<f64>() / part.len() as f64 / 1e6;
+    let change = LevelChange::of(&series);
+    let values: Vec<f64> = series.iter().map(|one| one.value).collect();
+    Some(Drift {
+        first_half_ms: mean_ms(first),
+        second_half_ms: mean_ms(second),
+        at_equal_load: change.map(|change| change.relative()),
+        standard_errors: change.map_or(0.0, |change| change.standard_errors()),
+        floor: separated_floors(&values),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_beginning_is_cut_and_a_steady_series_is_not() {
+        let noise = |i: usize| ((i * 7919) % 13) as f64;
+        let steady: Vec<f64> = (0..200).map(noise).collect();
+        assert!(mser5(&steady).unwrap() <= 25, "{:?}", mser5(&steady));
+        let slow: Vec<f64> = (0..200).map(|i| noise(i) + if i < 40 { 500.0 - i as f64 } else { 0.0 }).collect();
+        assert!((40..=60).contains(&mser5(&slow).unwrap()), "{:?}", mser5(&slow));
+        assert_eq!(mser5(&steady[..30]), None, "too few to say");
+    }
+}

@@ -1,0 +1,462 @@
+//! From records to numbers. Pure: the same records give the same result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::collector::Collector;
+use super::metric::MetricLabel;
+use super::result::{
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
+    Requested, RunResult, SCHEMA, TimeSlice, TokenCounts, Versions,
+};
+use super::unknown_chunks::UnknownChunks;
+use super::{by_host, consistency, retokenize, secondary_metrics};
+use crate::event::Verdict;
+use crate::harness::drive::pacer;
+use crate::harness::drive::request_attempt::CallKind;
+use crate::harness::drive::worker::WorkerOutput;
+use crate::harness::schedule::{arrivals, payload};
+use crate::harness::tokens::{CHUNKS, CachedInput, TokenSource};
+use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::{
+    Adjusted, BenchSpec, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd, RequestRecord,
+    RequestSchedule, Scenario, Stability, Steady, StreamMode, verdict,
+};
+
+const NS: f64 = 1e9;
+const SECOND: u64 = 1_000_000_000;
+const POINTS: usize = 200;
+const FAILURES_SHOWN_PER_CLASS: u64 = 3;
+
+/// When the run began.
+pub(in crate::harness) struct RunStart {
+    /// Start of set-up, RFC 3339.
+    pub wall: String,
+    /// The first possible arrival.
+    pub zero: std::time::Instant,
+}
+
+/// `untaken`: requests that no user of a closed loop reached, because the run was stopped.
+pub(in crate::harness) fn summarise(
+    spec: &BenchSpec,
+    schedule: &Arc<RequestSchedule>,
+    shares: Vec<WorkerOutput>,
+    untaken: u64,
+    start: &RunStart,
+) -> Measured {
+    let client = client(&shares);
+    let count =
+        shares.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
+    let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
+    let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
+    let totals = |of: fn(&WorkerOutput) -> u64| shares.iter().map(of).sum::<u64>();
+    let (issued, in_flight) = (totals(|share| share.issued), totals(|share| share.in_flight_at_end));
+    let lost = totals(|share| share.lost) + untaken;
+    let connections = Connections {
+        count: shares.iter().map(|share| share.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
+        max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
+        waited_for_stream: totals(|share| share.waited_for_stream),
+        reconnects: totals(|share| u64::from(share.reconnects)),
+        idle_closed: totals(|share| share.idle_closed),
+        resent: totals(|share| share.resent),
+        stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == CallKind::Stream))
+            .then_some(spec.pace.stream),
+        shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
+    };
+    let mut all = Collector::new();
+    let mut shares = shares;
+    for share in &mut shares {
+        all.merge(std::mem::replace(&mut share.collector, Collector::new()));
+    }
+    all.records.sort_by_key(|record| record.index);
+    retokenize::count(schedule, count, &mut all);
+    let records = &all.records;
+    let rates = rates(spec, schedule, records);
+    // No task waits for the end of a request that the client cancelled.
+    let withdrawn = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).count() as u64;
+    let to_answer = schedule.requests.len() as u64 - withdrawn;
+    let tokens = tokens(&all, count);
+    let stability = Stability::of(spec, records);
+    let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
+    for (class, count, example) in all.violations.each() {
+        counts.violations.insert(class, count);
+        counts.violation_examples.insert(class, example.to_owned());
+    }
+    let mut result = RunResult {
+        schema: SCHEMA,
+        verdict: Verdict::Valid,
+        reasons: Vec::new(),
+        identity: None,
+        asked: Requested::of(spec),
+        schedule_digest: schedule.digest.to_string(),
+        generator: payload::GENERATOR.to_owned(),
+        started: start.wall.clone(),
+        load: LoadSummary::of(spec, schedule, &shares, records),
+        self_check: consistency::check(&all, &counts),
+        counts,
+        goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
+        steady: spec
+            .scenario
+            .is_open_loop()
+            .then(|| steady(records, &all.tokens_by_second, stability.freeze.as_ref()))
+            .flatten(),
+        stability,
+        latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
+        server: secondary_metrics::server(spec, records),
+        withdrawals: secondary_metrics::withdrawals(spec, records),
+        outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
+        little: little(little_area, wall_ns, records),
+        client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
+        connections,
+        tokens,
+        slices: slices(&all),
+        curves: curves(records),
+        rates,
+        versions: Versions {
+            regatta: env!("CARGO_PKG_VERSION").to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        },
+        loadgen: None,
+        server_metrics: None,
+        gpu: None,
+        preflight: None,
+        hosts: Vec::new(),
+        repeats: None,
+    };
+    result.hosts = by_host::by_host(spec, &result, &all.records);
+    if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
+        // Kept as a sum until here.
+        result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);
+    } else {
+        result.client.cpu_ms_per_1000_chunks = None;
+    }
+    if let (Scenario::Server { rate }, None) = (&spec.scenario, spec.pace.max_in_flight) {
+        let batch = spec.request.batch() as u64;
+        // Messages arrive by the law, and requests with them; later turns of a session do not.
+        let first = records.iter().filter(|record| record.turn == 0 && record.index.is_multiple_of(batch));
+        let mut at: Vec<u64> = first.map(|record| record.t_issue).collect();
+        at.sort_unstable();
+        let distance = arrivals::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
+        (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
+    }
+    if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
+        "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
+    }
+    result.reasons = verdict::reasons(spec, &result);
+    result.verdict = verdict::verdict(&result.reasons);
+    Measured {
+        result,
+        requests: all.records,
+        schedule: Arc::clone(schedule),
+        zero: start.zero,
+        scrape: None,
+        gpu: None,
+    }
+}
+
+pub(in crate::harness) fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
+    records.iter().filter(|record| record.ended == RequestEnd::Ok)
+}
+
+fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
+    let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
+    for record in records {
+        if let Some(reason) = record.finish_reason {
+            *counts.finish_reasons.entry(reason).or_default() += 1;
+        }
+        for attempt in &record.attempts {
+            counts.retried += 1;
+            *counts.retried_by_class.entry(attempt.class).or_default() += 1;
+        }
+        match &record.ended {
+            RequestEnd::Ok => counts.ok += 1,
+            RequestEnd::Cancelled => counts.cancelled += 1,
+            RequestEnd::Withdrawn => counts.withdrawn += 1,
+            RequestEnd::Failed { class, why } => {
+                counts.failed += 1;
+                let so_far = counts.failed_by_class.entry(*class).or_default();
+                *so_far += 1;
+                if *so_far <= FAILURES_SHOWN_PER_CLASS {
+                    counts.failures.push(FailureCounts { class: *class, request: record.index, why: why.clone() });
+                }
+            }
+        }
+    }
+    let ended = counts.ok + counts.failed + counts.cancelled + counts.withdrawn + in_flight_at_end;
+    counts.conserved = scheduled == ended + lost && issued == ended;
+    debug_assert!(counts.failed_by_class.keys().all(|class| FailureClass::ALL.contains(class)));
+    counts
+}
+
+fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
+    let input_source = match count {
+        TokenCounting::Ids { .. } => "input_ids",
+        TokenCounting::Responses { .. } | TokenCounting::Asked => "words of text_input",
+        TokenCounting::Usage => "words of the prompt",
+    };
+    let mut tokens =
+        TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
+    let (mut requests, mut first) = (0u64, 0u64);
+    for record in ok(&all.records) {
+        requests += 1;
+        first += u64::from(record.first_tokens);
+        tokens.input += u64::from(record.input_tokens);
+        tokens.output += u64::from(record.tokens);
+        tokens.output_asked += u64::from(record.asked_tokens);
+        tokens.shorter += u64::from(record.tokens < record.asked_tokens);
+        tokens.longer += u64::from(record.tokens > record.asked_tokens);
+        tokens.without_final_marker += u64::from(!record.final_marker);
+    }
+    tokens.source = source(count, &all.records);
+    let several = || ok(&all.records).filter(|record| record.chunks > 1);
+    tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
+    // Chunks and responses show it already, where they are the source.
+    let is_counted_otherwise = |record: &RequestRecord| {
+        record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
+    };
+    tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
+    let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
+    tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
+    tokens.input_cached = CachedInput::of(&all.records);
+    let is_known = ok(&all.records).all(|record| record.known_first_tokens().is_some());
+    tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
+    tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
+    tokens
+}
+
+/// The token source of every successful answer; where it differs between answers, the count for each.
+fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
+    let all = ok(records).count();
+    let mut answers = BTreeMap::<TokenSource, usize>::new();
+    for record in ok(records) {
+        *answers.entry(record.token_source).or_default() += 1;
+    }
+    let text = |source: TokenSource| match source {
+        TokenSource::OutputIds | TokenSource::Responses => count.source(),
+        TokenSource::Usage => TokenCounting::Usage.source(),
+        TokenSource::Requested => TokenCounting::Asked.source(),
+        TokenSource::ChunkIds => "token ids or log probabilities of each chunk".to_owned(),
+        TokenSource::Chunks => CHUNKS.to_owned(),
+        TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
+    };
+    // The interface's own source comes first.
+    let order = [
+        TokenSource::OutputIds,
+        TokenSource::Responses,
+        TokenSource::Usage,
+        TokenSource::ChunkIds,
+        TokenSource::Requested,
+    ];
+    let rest = [TokenSource::Retokenized, TokenSource::Chunks];
+    let parts: Vec<(usize, String)> = order
+        .into_iter()
+        .chain(rest)
+        .filter_map(|source| answers.get(&source).map(|answers| (*answers, text(source))))
+        .collect();
+    match parts.len() {
+        0 => count.source(),
+        1 => parts.into_iter().map(|(_, source)| source).collect(),
+        _ => {
+            let each = parts.into_iter().enumerate().map(|(place, (answers, source))| {
+                if place == 0 { source } else { format!("{source}, for {answers} of {all} answers that have none") }
+            });
+            each.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
+fn steady(records: &[RequestRecord], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
+    let steady = Steady::of(records, tokens_by_second, freeze)?;
+    let is_known = !ok(records)
+        .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
+    Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
+}
+
+/// End of the last successful request, ns from the start.
+fn window(records: &[RequestRecord]) -> u64 {
+    ok(records).map(|record| record.t_end).max().unwrap_or(0)
+}
+
+fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &[RequestRecord]) -> Rates {
+    let window_s = window(records) as f64 / NS;
+    let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
+    let count = ok(records).count();
+    let gaps_over = |count: usize, ns: u64| (count > 1 && ns > 0).then(|| (count - 1) as f64 / (ns as f64 / NS));
+    let is_timed = spec.scenario.is_open_loop();
+    let issue = |records: &mut dyn Iterator<Item = u64>| {
+        records.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)))
+    };
+    let (first_issue, _) = issue(&mut records.iter().map(|record| record.t_issue));
+    // Later turns wait for answers and are no arrivals.
+    let arrivals = || records.iter().filter(|record| record.turn == 0).map(|record| record.t_issue);
+    let (came, (first_came, last_came)) = (arrivals().count(), issue(&mut arrivals()));
+    let (planned, (from, to)) = (schedule.scheduled().count(), issue(&mut schedule.scheduled()));
+    let last_query_end = ok(records).max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
+    Rates {
+        window_s,
+        offered: is_timed.then(|| gaps_over(planned, to.saturating_sub(from))).flatten(),
+        admitted: is_timed.then(|| gaps_over(came, last_came.saturating_sub(first_came))).flatten(),
+        requests_full: per_window(count as f64),
+        requests_loadgen_completed: gaps_over(count, last_query_end.saturating_sub(first_issue)),
+        output_tokens: per_window(ok(records).map(|record| f64::from(record.tokens)).sum()),
+    }
+}
+
+pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
+    Some(record.t_first?.saturating_sub(record.t_sched) as f64)
+}
+
+/// None where a total is known, and the tokens of the first chunk are not.
+pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
+    if record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
+        return None;
+    }
+    let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
+    Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
+}
+
+pub(in crate::harness) fn e2e(record: &RequestRecord) -> Option<f64> {
+    Some(record.t_last?.saturating_sub(record.t_sched) as f64)
+}
+
+/// The definition of the window of most numbers.
+pub const FULL: &str = "full: schedule start to the end of the last successful request";
+
+fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {
+    let records = &all.records;
+    let requests = ok(records).count() as u64;
+    let of = |population, zero_point, value: &dyn Fn(&RequestRecord) -> Option<f64>| {
+        let mut ns: Vec<f64> = ok(records).filter_map(value).collect();
+        let excluded = requests - ns.len() as u64;
+        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
+    };
+    let unknown = UnknownChunks::of(records, tokens);
+    let tpots = MetricLabel {
+        population: "successful requests with more tokens than their first chunk has",
+        zero_point: "first_chunk",
+        window: FULL,
+    };
+    let itls = MetricLabel {
+        population: "tokens after the first chunk of successful requests",
+        zero_point: "previous_chunk",
+        window: FULL,
+    };
+    let single = ok(records).filter(|record| record.chunks < 2).count() as u64;
+    let pooled = |population, pool| {
+        let label = MetricLabel { population, zero_point: "previous_chunk", window: FULL };
+        Metric::pooled(&label, pool, single)
+    };
+    let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
+    let issued = MetricLabel { population: "issued requests, whatever became of them", zero_point: zero, window: FULL };
+    let unanswered = scheduled.saturating_sub(requests);
+    let mut latency = LatencyMetrics {
+        ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
+        e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
+        ttft: of("successful requests", zero, &ttft),
+        ttft_sent: of("successful requests", "issue", &|record| {
+            Some(record.t_first?.saturating_sub(record.t_issue) as f64)
+        }),
+        tpot: unknown.unless_without_first_chunk(&tpots, requests, || of(tpots.population, tpots.zero_point, &tpot)),
+        itl_token: unknown.unless_per_token(&itls, requests, || pooled(itls.population, &all.itl_token)),
+        icl: pooled("chunks after the first of successful requests", &all.icl),
+        e2e: of("successful requests", zero, &e2e),
+        e2e_sent: of("successful requests", "issue", &|record| {
+            Some(record.t_last?.saturating_sub(record.t_issue) as f64)
+        }),
+        max_stall: of("successful requests with at least two chunks", "previous_chunk", &|record| {
+            (record.chunks > 1).then_some(record.max_gap as f64)
+        }),
+        queue_client: Metric::exact(&issued, &mut lag, 0),
+    };
+    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
+        &mut latency;
+    // For a mixture each metric carries the source.
+    let source = tokens.source.clone();
+    for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
+        source.clone_into(&mut metric.token_source);
+    }
+    itl_token.token_source = tokens.chunk_source.clone().unwrap_or(source);
+    latency
+}
+
+fn little(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw {
+    if wall_ns == 0 || records.is_empty() {
+        return LittlesLaw::default();
+    }
+    let total: f64 = records.iter().map(|record| record.t_end.saturating_sub(record.t_issue) as f64).sum();
+    let wall_s = wall_ns as f64 / NS;
+    let in_flight_mean = area / wall_ns as f64;
+    let rate = records.len() as f64 / wall_s;
+    let time_s = total / records.len() as f64 / NS;
+    let relative_error = (in_flight_mean > 0.0).then(|| (in_flight_mean - rate * time_s).abs() / in_flight_mean);
+    LittlesLaw { in_flight_mean, rate, time_s, relative_error }
+}
+
+fn client(shares: &[WorkerOutput]) -> ClientUsage {
+    let share_of = |ns: u64, wall: u64| ns as f64 / wall.max(1) as f64;
+    let call = match shares.first().map(|share| share.call) {
+        Some(CallKind::Unary) => "unary",
+        _ => "stream",
+    };
+    let waits = shares.iter().filter_map(|share| Some(share_of(share.wait_ns?, share.wall_ns)));
+    ClientUsage {
+        workers: shares.len() as u64,
+        cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        call: call.to_owned(),
+        pacing: pacer::KIND.to_owned(),
+        cpu_share_max: shares.iter().map(|share| share_of(share.cpu_ns, share.wall_ns)).fold(0.0, f64::max),
+        cpu_ms_per_1000_chunks: Some(shares.iter().map(|share| share.cpu_ns as f64 / 1e6).sum()),
+        core_wait_share_max: waits.max_by(f64::total_cmp),
+        ..ClientUsage::default()
+    }
+}
+
+fn slices(all: &Collector) -> Vec<TimeSlice> {
+    let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
+    let mut slices: Vec<TimeSlice> =
+        (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
+    for (slice, tokens) in slices.iter_mut().zip(&all.tokens_by_second) {
+        slice.tokens = *tokens;
+    }
+    let mut change = vec![0i64; seconds + 1];
+    let mut sums = vec![0.0; seconds];
+    for record in &all.records {
+        // A second that begins at or after the issue, and before the end, counts it.
+        change[(record.t_issue.div_ceil(SECOND) as usize).min(seconds)] += 1;
+        change[(record.t_end.div_ceil(SECOND) as usize).min(seconds)] -= 1;
+        if let (Some(first), Some(ttft)) = (record.t_first, ttft(record))
+            && let Some(slice) = slices.get_mut((first / SECOND) as usize)
+        {
+            slice.first_tokens += 1;
+            sums[slice.second as usize] += ttft / 1e6;
+        }
+    }
+    let mut in_flight = 0;
+    for (slice, sum) in slices.iter_mut().zip(sums) {
+        in_flight += change[slice.second as usize];
+        slice.in_flight = u64::try_from(in_flight).unwrap_or(0);
+        slice.ttft_ms = (slice.first_tokens > 0).then(|| sum / slice.first_tokens as f64);
+    }
+    slices
+}
+
+fn curves(records: &[RequestRecord]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let curve = |value: fn(&RequestRecord) -> Option<f64>| {
+        let mut values: Vec<f64> = ok(records).filter_map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        let points = n.min(POINTS);
+        (1..=points)
+            .map(|point| {
+                let upto = (point * n).div_ceil(points);
+                (values[upto - 1] / 1e6, upto as f64 / n as f64)
+            })
+            .collect::<Vec<_>>()
+    };
+    [("ttft", curve(ttft)), ("tpot", curve(tpot)), ("e2e", curve(e2e))]
+        .into_iter()
+        .map(|(name, points)| (name.to_owned(), points))
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! Which figures are left out because it is not known how many tokens each chunk has.
+//!
+//! A server may put several tokens into a chunk (speculative decoding, stream intervals) and report only the total.
+//! Answers that happen to have one token in each chunk are not a fair sample of the others, so they do not represent all.
+
+use super::metric::{Metric, MetricLabel, POOL_RULE, RULE};
+use super::result::TokenCounts;
+use crate::harness::{RequestRecord, TokenSource};
+
+/// Above this share of the answers a figure of the rest is one of a selection.
+const NEGLIGIBLE: f64 = 0.01;
+/// Above this share of chunks the median gap reads 0.
+pub(in crate::harness) const COALESCED: f64 = 0.5;
+
+pub(in crate::harness) struct UnknownChunks {
+    /// Of answers with at least two chunks.
+    share: f64,
+    /// The same, of those that have a total.
+    share_with_total: f64,
+    coalesced: f64,
+}
+
+impl UnknownChunks {
+    pub fn of(records: &[RequestRecord], tokens: &TokenCounts) -> Self {
+        let several = || records.iter().filter(|record| record.is_ok() && record.chunks > 1);
+        let of_all = |count: usize| count as f64 / several().count().max(1) as f64;
+        let unknown = || several().filter(|record| record.chunk_tokens_unknown);
+        Self {
+            share: of_all(unknown().count()),
+            share_with_total: of_all(unknown().filter(|record| record.token_source == TokenSource::Usage).count()),
+            coalesced: tokens.coalesced_share.unwrap_or(0.0),
+        }
+    }
+
+    /// Inter-token latency.
+    pub fn unless_per_token(&self, label: &MetricLabel, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
+        let why = if self.share > NEGLIGIBLE {
+            "it is not known how many tokens each chunk has; see inter-chunk latency (icl)".to_owned()
+        } else if self.coalesced > COALESCED {
+            format!(
+                "{:.0} % of the chunks came in one read with the chunk before, so most gaps were not measured",
+                self.coalesced * 100.0
+            )
+        } else {
+            return metric();
+        };
+        Metric::absent(label, POOL_RULE, requests, why)
+    }
+
+    /// Time per output token.
+    pub fn unless_without_first_chunk(
+        &self,
+        label: &MetricLabel,
+        requests: u64,
+        metric: impl FnOnce() -> Metric,
+    ) -> Metric {
+        if self.share_with_total <= NEGLIGIBLE {
+            return metric();
+        }
+        let why = "it is not known how many tokens the first chunk has; see inter-chunk latency (icl)".to_owned();
+        Metric::absent(label, RULE, requests, why)
+    }
+}

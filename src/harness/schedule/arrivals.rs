@@ -1,0 +1,79 @@
+//! When requests arrive: absolute offsets in ns from the start, drawn one after the other, never rescaled.
+//!
+//! Every law is drawn at a rate of 1 and mapped through the rate's integral: a ramp scales time and leaves the law unchanged.
+
+use rand::RngExt;
+use rand_distr::{Distribution, Gamma};
+use rand_pcg::Pcg64;
+
+use super::payload::generator;
+use crate::harness::Arrivals;
+use crate::harness::LoadLevel;
+use crate::harness::measure::selfcheck;
+
+const NS: f64 = 1e9;
+
+/// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
+/// rate falls to 0 for good.
+pub(in crate::harness) struct ArrivalTimes {
+    law: Law,
+    rate: LoadLevel,
+    next: u64,
+    /// Arrivals as they would be at a rate of 1.
+    sum: f64,
+}
+
+enum Law {
+    Constant,
+    /// Inverse transform of one uniform number per gap.
+    Poisson(Box<Pcg64>),
+    Gamma(Gamma<f64>, Box<Pcg64>),
+}
+
+impl ArrivalTimes {
+    /// None for a law with impossible numbers, which `BenchSpec::check` refuses.
+    pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64) -> Option<Self> {
+        let rng = || Box::new(generator("arrivals", seed, 0));
+        let law = match arrivals {
+            Arrivals::Constant => Law::Constant,
+            Arrivals::Poisson => Law::Poisson(rng()),
+            Arrivals::Gamma { cv } => Law::Gamma(Gamma::new(1.0 / (cv * cv), cv * cv).ok()?, rng()),
+        };
+        Some(Self { law, rate, next: 0, sum: 0.0 })
+    }
+}
+
+impl Iterator for ArrivalTimes {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let index = self.next;
+        self.next += 1;
+        match &mut self.law {
+            // From the index, not from a sum: the thousandth arrival is exact.
+            Law::Constant => self.sum = index as f64,
+            Law::Poisson(rng) => {
+                let uniform: f64 = rng.random();
+                self.sum += -(-uniform).ln_1p();
+            }
+            Law::Gamma(law, rng) => self.sum += law.sample(rng),
+        }
+        self.rate.when(self.sum).map(|at| (at * NS).round() as u64)
+    }
+}
+
+/// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
+/// there is no law: equal gaps, traces, fewer than two arrivals.
+pub(in crate::harness) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
+    let shape = match arrivals {
+        Arrivals::Poisson => 1.0,
+        Arrivals::Gamma { cv } => 1.0 / (cv * cv),
+        Arrivals::Constant => return None,
+    };
+    let at: Vec<f64> = at_ns.iter().map(|at| rate.area(*at as f64 / NS)).collect();
+    let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect();
+    let critical = selfcheck::ks_critical(gaps.len());
+    // Stamps are whole ns, and bursts have gaps that are shorter.
+    let from = gaps.iter().sum::<f64>() / gaps.len() as f64 * 1e-4;
+    Some((selfcheck::ks_distance(gaps, from, |gap| selfcheck::gamma_law(shape, gap * shape))?, critical))
+}

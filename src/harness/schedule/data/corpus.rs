@@ -1,0 +1,200 @@
+//! The records of a file, read once and kept, and the order in which they are taken.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand::seq::SliceRandom;
+
+use super::errors::fault;
+use super::{DataKind, DataSummary, PromptFile, PromptPart, PromptTokenizer, RecordOrder, jsonl, npy, sharegpt};
+use crate::harness::HarnessError;
+use crate::harness::schedule::payload::generator;
+
+/// The most memory for the content of a file; more is refused and not swapped.
+const MOST_BYTES: usize = 4 << 30;
+
+#[derive(Debug)]
+pub(in crate::harness) struct Corpus {
+    pub entries: Vec<CorpusRecord>,
+    pub told: DataSummary,
+}
+
+/// One record: a session, most often of one turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::harness) struct CorpusRecord {
+    /// Time stamp, ns; counted from the first record's.
+    pub at_ns: Option<u64>,
+    pub turns: Vec<CorpusTurn>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::harness) struct CorpusTurn {
+    /// Empty: a prompt of `tokens` is drawn.
+    pub parts: Arc<[PromptPart]>,
+    pub tokens: Option<u32>,
+    pub output_tokens: Option<u32>,
+    /// A recorded answer.
+    pub answer: Option<Arc<str>>,
+    /// Between the answer before and this turn, ns.
+    pub pause_ns: Option<u64>,
+    /// The prompt holds all turns before.
+    pub is_whole: bool,
+}
+
+impl Corpus {
+    pub fn load(data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
+        let file = data.file.as_path();
+        refuse_pickle(file)?;
+        let room = MemoryBudget { left: MOST_BYTES, file };
+        let (entries, skipped) = match data.kind {
+            DataKind::Sharegpt => sharegpt::read(data, speech, room)?,
+            DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
+            DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => (jsonl::read(data, speech, room)?, Vec::new()),
+            DataKind::Plan => return Err(fault(file, "a plan is no data")),
+        };
+        if entries.is_empty() {
+            return Err(fault(file, "it has no record"));
+        }
+        let records = entries.len() as u64;
+        let digest = digest(file)?;
+        let told = DataSummary { file: file.display().to_string(), digest, records, skipped, ..DataSummary::default() };
+        Ok(Self { entries, told })
+    }
+}
+
+pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_mmap_rayon(file).map_err(|error| fault(file, error.to_string()))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The memory that is left.
+pub(super) struct MemoryBudget<'a> {
+    left: usize,
+    file: &'a Path,
+}
+
+impl MemoryBudget<'_> {
+    pub fn take(&mut self, bytes: usize) -> Result<(), HarnessError> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            let gib = MOST_BYTES >> 30;
+            fault(self.file, format!("more than {gib} GiB of prompts would be kept: take fewer with `first: 10000`"))
+        })?;
+        Ok(())
+    }
+}
+
+pub(super) fn has_end(file: &Path, end: &str) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end))
+}
+
+/// A pickle is a program; it is never executed.
+fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
+    let mut head = [0u8; 2];
+    let length =
+        File::open(file).and_then(|mut file| file.read(&mut head)).map_err(|error| fault(file, error.to_string()))?;
+    let is_pickle = length == 2 && head[0] == 0x80 && (2..=5).contains(&head[1]);
+    if !is_pickle && !has_end(file, "pkl") && !has_end(file, "pickle") {
+        return Ok(());
+    }
+    let name = file.display();
+    let why = format!(
+        "it is a Python pickle, which can run any program, so it is not read. Convert it once, where you trust it \
+         (columns of MLPerf's llama2 and llama3 sets), and name the new file as `jsonl`:\n  \
+         python3 -c \"import json, pandas; [print(json.dumps({{'input_ids': [int(t) for t in r.tok_input], \
+         'output_tokens': len(r.tok_output)}})) for r in pandas.read_pickle('{name}').itertuples()]\" > {name}.jsonl"
+    );
+    Err(fault(file, why))
+}
+
+/// The order of the records.
+#[derive(Clone, Debug)]
+pub(in crate::harness) struct CorpusOrder {
+    count: u64,
+    repeat: bool,
+    law: Law,
+}
+
+#[derive(Clone, Debug)]
+enum Law {
+    Given,
+    Shuffled(Vec<u32>),
+    Random { seed: u64 },
+}
+
+impl CorpusOrder {
+    pub fn new(count: usize, data: &PromptFile, seed: u64) -> Self {
+        let law = match data.order {
+            RecordOrder::Given => Law::Given,
+            RecordOrder::Shuffled => {
+                let mut order: Vec<u32> = (0..count as u32).collect();
+                order.shuffle(&mut generator("shuffle", seed, 0));
+                Law::Shuffled(order)
+            }
+            RecordOrder::Random => Law::Random { seed },
+        };
+        Self { count: count as u64, repeat: data.repeat, law }
+    }
+
+    /// The record of session `number`. None after the end.
+    pub fn nth(&self, number: u64) -> Option<usize> {
+        let place = number % self.count;
+        match &self.law {
+            Law::Random { seed } => Some(generator("record", *seed, number).random_range(0..self.count) as usize),
+            _ if number >= self.count && !self.repeat => None,
+            Law::Given => Some(place as usize),
+            Law::Shuffled(order) => Some(order[place as usize] as usize),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn data(order: RecordOrder, repeat: bool) -> PromptFile {
+        PromptFile {
+            kind: DataKind::Jsonl,
+            file: PathBuf::new(),
+            lengths: None,
+            output_lengths: None,
+            first: None,
+            order,
+            repeat,
+            block_tokens: 512,
+        }
+    }
+
+    #[test]
+    fn records_come_in_their_order_and_end_unless_told_otherwise() {
+        let taken = |order, repeat| -> Vec<Option<usize>> {
+            let order = CorpusOrder::new(4, &data(order, repeat), 7);
+            (0..8).map(|number| order.nth(number)).collect()
+        };
+        assert_eq!(taken(RecordOrder::Given, false), [Some(0), Some(1), Some(2), Some(3), None, None, None, None]);
+        assert_eq!(taken(RecordOrder::Given, true)[4..], taken(RecordOrder::Given, true)[..4]);
+        let mut shuffled = taken(RecordOrder::Shuffled, false);
+        assert_eq!(shuffled, taken(RecordOrder::Shuffled, false));
+        shuffled.sort_unstable();
+        assert_eq!(shuffled[4..], [Some(0), Some(1), Some(2), Some(3)]);
+        assert!(taken(RecordOrder::Random, false).iter().all(|record| record.is_some_and(|record| record < 4)));
+    }
+
+    #[test]
+    fn a_pickle_is_refused_with_the_command_that_converts_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("open_orca.bin");
+        std::fs::write(&file, [0x80, 4, 0x95, 0]).unwrap();
+        let why = Corpus::load(&PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) }, None)
+            .unwrap_err()
+            .to_string();
+        assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
+        let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
+        assert!(Corpus::load(&gone, None).unwrap_err().to_string().contains("No such file"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Writes a prompt out of its parts, as ids or as text.
+
+use std::sync::Arc;
+
+use rand::RngExt;
+
+use super::{PreviousAnswers, Prompt, PromptPart, PromptTokenizer};
+use crate::harness::HarnessError;
+use crate::harness::schedule::payload;
+use crate::harness::schedule::payload::generator;
+
+/// Everything that drawn parts are drawn from. A pure function of it and the parts.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::harness) struct PromptRenderer {
+    pub seed: u64,
+    pub vocab_size: u32,
+    /// Never part of a drawn prompt.
+    pub end_id: i32,
+    pub speech: Option<Arc<PromptTokenizer>>,
+}
+
+impl PromptRenderer {
+    /// For a target that takes token ids.
+    pub fn ids(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
+        if self.speech.is_some()
+            && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
+        {
+            // One source for both kinds of target: the ids are those of the text.
+            let text = self.text(parts, heard)?;
+            return self.speech()?.encode(&text);
+        }
+        let mut ids = Vec::new();
+        for part in parts {
+            match part {
+                PromptPart::Drawn { stream, number, tokens } => {
+                    ids.extend(payload::prompt(
+                        stream.purpose(),
+                        self.seed,
+                        *number,
+                        *tokens,
+                        self.vocab_size,
+                        self.end_id,
+                    ));
+                }
+                PromptPart::Ids(given) => ids.extend_from_slice(given),
+                PromptPart::Text(text) => ids.extend(self.speech()?.encode(text)?),
+                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
+                    Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
+                    Some(Prompt::Text(answer)) => ids.extend(self.speech()?.encode(answer)?),
+                    None => {}
+                },
+            }
+        }
+        Ok(ids)
+    }
+
+    /// For a target that takes text. Drawn parts are words: of one token each with a tokenizer, of about one without.
+    pub fn text(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<String, HarnessError> {
+        let mut text = String::new();
+        let mut was_drawn = true;
+        for part in parts {
+            let (piece, is_drawn) = match part {
+                PromptPart::Drawn { stream, number, tokens } => {
+                    let mut rng = generator(stream.purpose(), self.seed, *number);
+                    let piece = match &self.speech {
+                        Some(speech) => speech.words(&mut rng, *tokens),
+                        None => plain_words(&mut rng, *tokens),
+                    };
+                    (piece, true)
+                }
+                PromptPart::Ids(given) => (self.speech()?.decode(given)?, false),
+                PromptPart::Text(given) => ((**given).to_owned(), false),
+                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
+                    Some(Prompt::Ids(answer)) => (self.speech()?.decode(answer)?, false),
+                    Some(Prompt::Text(answer)) => (answer.clone(), false),
+                    None => continue,
+                },
+            };
+            if !text.is_empty() && !piece.is_empty() {
+                text.push(if was_drawn || is_drawn { ' ' } else { '\n' });
+            }
+            was_drawn = is_drawn;
+            text.push_str(&piece);
+        }
+        Ok(text)
+    }
+
+    fn speech(&self) -> Result<&PromptTokenizer, HarnessError> {
+        self.speech.as_deref().ok_or_else(|| {
+            let what = "text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json";
+            HarnessError::Spec(what.to_owned())
+        })
+    }
+}
+
+/// Tokens of a part as far as they are known; for text without a tokenizer, its words.
+pub(super) fn words_of(text: &str) -> u32 {
+    text.split_whitespace().count() as u32
+}
+
+/// Three letters each: about one token of an English vocabulary.
+const WORDS: [&str; 64] = [
+    "the", "and", "for", "are", "but", "not", "you", "all", "any", "can", "her", "was", "one", "our", "out", "day",
+    "get", "has", "him", "his", "how", "man", "new", "now", "old", "see", "two", "way", "who", "boy", "did", "its",
+    "let", "put", "say", "she", "too", "use", "dad", "mom", "act", "bar", "car", "dew", "eat", "far", "god", "hat",
+    "ice", "job", "key", "lay", "may", "nor", "off", "pay", "red", "sun", "ten", "war", "yes", "zoo", "air", "big",
+];
+
+fn plain_words(rng: &mut impl RngExt, tokens: u32) -> String {
+    let words: Vec<&str> = (0..tokens).map(|_| WORDS[rng.random_range(0..WORDS.len())]).collect();
+    words.join(" ")
+}

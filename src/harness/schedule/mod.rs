@@ -1,0 +1,11 @@
+//! What is sent and when: arrivals, prompts and their lengths, before anything runs. Pure: the same spec and files give the same
+//! plan.
+//!
+//! ```text
+//!  arrivals + data (prompts, lengths) ─→ plan: RequestSchedule
+//! ```
+
+pub(super) mod arrivals;
+pub(super) mod data;
+pub(super) mod payload;
+pub(super) mod plan;

@@ -1,0 +1,190 @@
+//! `plan.jsonl`: a plan that can be replayed exactly.
+//!
+//! The first line defines how to read the others; each of them is one request, in order. `parts` holds the content of a
+//! prompt from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A repeated
+//! prompt is referenced by `as`, the index of the request that had it first. Without either the prompt is
+//! `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DataSummary, Digest, GENERATOR, PlannedRequest, PromptFile, PromptPart, PromptRenderer, RequestSchedule,
+    RequestTrigger,
+};
+use crate::harness::schedule::data::{DataErrors, fault, file_digest};
+use crate::harness::{BenchSpec, HarnessError, Scenario};
+
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    /// The version of this format.
+    regatta_plan: u32,
+    /// How drawn parts are drawn.
+    generator: String,
+    seed: u64,
+    vocab_size: u32,
+    end_id: i32,
+    /// BLAKE3 of the `tokenizer.json` that the words are drawn from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<Digest>,
+    requests: u64,
+    /// The digest of the plan: the result's `schedule_digest`.
+    digest: Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    at_ns: u64,
+    due: RequestTrigger,
+    r#in: u32,
+    out: u32,
+    session: u64,
+    turn: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parts: Option<Arc<[PromptPart]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r#as: Option<usize>,
+}
+
+impl RequestSchedule {
+    fn head(&self) -> Head {
+        let PromptRenderer { seed, vocab_size, end_id, speech } = &*self.ink;
+        Head {
+            regatta_plan: VERSION,
+            generator: GENERATOR.to_owned(),
+            seed: *seed,
+            vocab_size: *vocab_size,
+            end_id: *end_id,
+            tokenizer: speech.as_ref().map(|speech| speech.digest),
+            requests: self.requests.len() as u64,
+            digest: self.digest,
+        }
+    }
+}
+
+/// Writes a plan.
+pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
+    let put = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        serde_json::to_writer(&mut out, &schedule.head())?;
+        out.write_all(b"\n")?;
+        let mut before = HashMap::new();
+        for (index, planned) in schedule.requests.iter().enumerate() {
+            let PlannedRequest { at_ns, due, input_len, output_len, session, turn, parts } = planned;
+            // The same prompt is the same allocation: a data set that is gone through again and again is written once.
+            let place = parts.as_ref().map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
+            let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
+            let line = Line {
+                at_ns: *at_ns,
+                due: *due,
+                r#in: *input_len,
+                out: *output_len,
+                session: *session,
+                turn: *turn,
+                parts: parts.clone().filter(|_| first.is_none()),
+                r#as: first,
+            };
+            serde_json::to_writer(&mut out, &line)?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    };
+    put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+}
+
+/// The prompt that a line defines.
+fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, String> {
+    match (line.r#as, &line.parts) {
+        (None, parts) => Ok(parts.clone()),
+        (Some(_), Some(_)) => Err("it has `parts` and `as`".to_owned()),
+        (Some(first), None) => {
+            let known = before.get(first).and_then(|planned| planned.parts.clone());
+            known.map(Some).ok_or_else(|| format!("`as` names request {first}, which has no `parts` before it"))
+        }
+    }
+}
+
+/// Reads a plan to send it again. Everything that would make it another plan is refused.
+pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) -> Result<RequestSchedule, HarnessError> {
+    let file = data.file.as_path();
+    let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+    let mut lines = BufReader::with_capacity(1 << 20, opened).lines();
+    let first = lines.next().ok_or_else(|| fault(file, "it is empty"))?;
+    let first = first.map_err(|error| fault(file, error.to_string()))?;
+    let head: Head = serde_json::from_str(&first)
+        .map_err(|error| fault(file, format!("line 1 is not the head of a plan.jsonl: {error}")))?;
+    if head.regatta_plan != VERSION || head.generator != GENERATOR {
+        let why = format!(
+            "it is of version {} and drawn by {}; known are {VERSION} and {GENERATOR}",
+            head.regatta_plan, head.generator
+        );
+        return Err(fault(file, why));
+    }
+    let tokenizer = ink.speech.as_ref().map(|speech| speech.digest);
+    if head.tokenizer.is_some() && tokenizer != head.tokenizer {
+        return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
+    }
+    let ink = Arc::new(PromptRenderer {
+        seed: head.seed,
+        vocab_size: head.vocab_size,
+        end_id: head.end_id,
+        speech: ink.speech.clone(),
+    });
+    let mut mistakes = DataErrors::of(file);
+    let mut requests: Vec<PlannedRequest> = Vec::new();
+    for (number, line) in (2..).zip(lines) {
+        let line = line.map_err(|error| fault(file, error.to_string()))?;
+        match serde_json::from_str::<Line>(&line) {
+            Ok(line) => match prompt(&line, &requests) {
+                Ok(parts) => requests.push(PlannedRequest {
+                    at_ns: line.at_ns,
+                    due: line.due,
+                    input_len: line.r#in,
+                    output_len: line.out,
+                    session: line.session,
+                    turn: line.turn,
+                    parts,
+                }),
+                Err(why) => mistakes.at(number, why),
+            },
+            Err(error) => mistakes.at(number, error),
+        }
+        if mistakes.is_hopeless() {
+            break;
+        }
+    }
+    mistakes.end()?;
+    let is_closed = matches!(spec.scenario, Scenario::Concurrency { .. });
+    if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {
+        let was = if is_closed { "times and no users" } else { "users and no times" };
+        return Err(fault(file, format!("it was drawn for another scenario: its requests have {was}")));
+    }
+    let told = DataSummary {
+        file: file.display().to_string(),
+        digest: file_digest(file)?,
+        records: requests.len() as u64,
+        taken: requests.len() as u64,
+        ..DataSummary::default()
+    };
+    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(told), ink };
+    schedule.digest = schedule.digested();
+    if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
+        let why = format!(
+            "it was changed: line 1 tells of {} requests with digest {}, and there are {} with {}",
+            head.requests,
+            head.digest.short(),
+            schedule.requests.len(),
+            schedule.digest.short()
+        );
+        return Err(fault(file, why));
+    }
+    Ok(schedule)
+}

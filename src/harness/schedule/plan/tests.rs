@@ -1,0 +1,388 @@
+//! Plans are a pure function of the spec, and their arrivals follow the law they name.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::harness::schedule::arrivals;
+use crate::harness::schedule::data::{DataKind, History, Prefixes, PreviousAnswers, Prompt, RecordOrder, Sessions};
+use crate::harness::{
+    Arrivals, Length, Limits, LoadLevel, LoadSegment, Pause, Protocol, Request, SendingSpec, Slo, StopAfter,
+};
+
+fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
+    BenchSpec {
+        endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+        protocol: Protocol::Kserve,
+        model: "tensorrt_llm".to_owned(),
+        scenario,
+        arrivals,
+        stop,
+        input_len: Length::Uniform { min: 5, max: 50 },
+        output_len: Length::Normal { mean: 20.0, stddev: 5.0, min: 1, max: 40 },
+        seed,
+        warmup: 0,
+        pace: SendingSpec::default(),
+        content: PromptSource::default(),
+        frontends: 1,
+        clients: 1,
+        stall_timeout: Duration::from_secs(1),
+        limits: Limits::default(),
+        slo: Slo::default(),
+        timelines: false,
+        vocab_size: 1000,
+        end_id: 2,
+        request: Request::default(),
+    }
+}
+
+fn server(rate: f64) -> Scenario {
+    Scenario::Server { rate: rate.into() }
+}
+
+fn requests(count: u64) -> StopAfter {
+    StopAfter { requests: Some(count), duration: None }
+}
+
+/// With a file in a folder of its own.
+fn with_file(name: &str, text: &str, kind: DataKind) -> (tempfile::TempDir, BenchSpec) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    fs::write(&file, text).unwrap();
+    let mut spec = spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 5);
+    spec.content.data = Some(data(file, kind));
+    (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
+    (folder, spec)
+}
+
+fn data(file: PathBuf, kind: DataKind) -> PromptFile {
+    PromptFile {
+        kind,
+        file,
+        lengths: None,
+        output_lengths: None,
+        first: None,
+        order: RecordOrder::Given,
+        repeat: false,
+        block_tokens: 512,
+    }
+}
+
+fn ids(schedule: &RequestSchedule, index: usize) -> Vec<i32> {
+    schedule.ids(index as u64, &schedule.requests[index], &PreviousAnswers::default()).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn a_longer_plan_extends_a_shorter_one(seed: u64, short in 1u64..50, more in 0u64..50, law in 0usize..3) {
+        let law = [Arrivals::Poisson, Arrivals::Constant, Arrivals::Gamma { cv: 2.0 }][law];
+        let short_plan = plan(&spec(server(40.0), law, requests(short), seed)).unwrap();
+        let long_plan = plan(&spec(server(40.0), law, requests(short + more), seed)).unwrap();
+        prop_assert_eq!(&long_plan.requests[..short as usize], &short_plan.requests[..]);
+        prop_assert_eq!(long_plan.digest == short_plan.digest, more == 0);
+        prop_assert!(long_plan.requests.is_sorted_by_key(|request| request.at_ns));
+    }
+
+    #[test]
+    fn requests_and_duration_take_whichever_is_longer(seed: u64, count in 1u64..100, ms in 1u64..2000) {
+        let both = StopAfter { requests: Some(count), duration: Some(Duration::from_millis(ms)) };
+        let plan = plan(&spec(server(50.0), Arrivals::Poisson, both, seed)).unwrap();
+        let before = plan.requests.iter().filter(|request| request.at_ns < ms * 1_000_000).count();
+        prop_assert_eq!(plan.requests.len(), before.max(count as usize));
+    }
+
+    #[test]
+    fn a_ramp_brings_as_many_as_its_area_says(seed: u64, from in 0.0f64..50.0, to in 1.0f64..200.0, seconds in 5.0f64..40.0) {
+        let rate = LoadLevel::Ramp(vec![LoadSegment { from, to, seconds }]);
+        let expected = rate.area(seconds);
+        let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds)) };
+        let poisson = plan(&spec(Scenario::Server { rate: rate.clone() }, Arrivals::Poisson, until, seed)).unwrap();
+        prop_assert!(poisson.requests.is_sorted_by_key(|request| request.at_ns));
+        // A Poisson count is within 6 deviations of its mean, always in practice.
+        prop_assert!((poisson.requests.len() as f64 - expected).abs() < 6.0 * expected.sqrt() + 1.0);
+        let constant = plan(&spec(Scenario::Server { rate }, Arrivals::Constant, until, seed)).unwrap();
+        prop_assert!((constant.requests.len() as f64 - expected).abs() <= 1.0);
+    }
+
+    #[test]
+    fn neither_workers_nor_connections_nor_servers_are_in_the_plan(seed: u64, servers in 1usize..4, clients in 1u32..5) {
+        let one = spec(server(40.0), Arrivals::Poisson, requests(20), seed);
+        let mut other = one.clone();
+        other.endpoints = vec![one.endpoints[0].clone(); servers];
+        (other.clients, other.frontends) = (clients, 2);
+        prop_assert_eq!(plan(&one).unwrap(), plan(&other).unwrap());
+    }
+}
+
+#[test]
+fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
+    // Fixed seeds: the outcome is the same for ever.
+    let ramp = LoadLevel::Ramp(vec![
+        LoadSegment { from: 10.0, to: 200.0, seconds: 20.0 },
+        LoadSegment { from: 40.0, to: 40.0, seconds: 10.0 },
+    ]);
+    for (rate, law) in [
+        (LoadLevel::Fixed(100.0), Arrivals::Poisson),
+        (ramp.clone(), Arrivals::Poisson),
+        (LoadLevel::Fixed(100.0), Arrivals::Gamma { cv: 2.5 }),
+        (LoadLevel::Fixed(100.0), Arrivals::Gamma { cv: 0.3 }),
+        (ramp, Arrivals::Gamma { cv: 1.5 }),
+    ] {
+        for seed in 0..20 {
+            let plan = plan(&spec(Scenario::Server { rate: rate.clone() }, law, requests(3_000), seed)).unwrap();
+            let at: Vec<u64> = plan.scheduled().collect();
+            let (distance, critical) = arrivals::distance(&rate, law, &at).unwrap();
+            assert!(distance < critical, "{law:?}, seed {seed}: {distance}");
+            // And another law does not pass.
+            let other = if law == Arrivals::Poisson { Arrivals::Gamma { cv: 0.5 } } else { Arrivals::Poisson };
+            let (distance, critical) = arrivals::distance(&rate, other, &at).unwrap();
+            assert!(distance > critical, "{law:?} passes for {other:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn burstier_gaps_vary_by_the_coefficient_that_was_asked_for() {
+    for cv in [0.25, 1.0, 3.0] {
+        let plan = plan(&spec(server(50.0), Arrivals::Gamma { cv }, requests(20_000), 3)).unwrap();
+        let at: Vec<u64> = plan.scheduled().collect();
+        let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((mean - 0.02).abs() < 0.02 * 6.0 * cv / 20_000f64.sqrt(), "{mean}");
+        assert!((deviation / mean - cv).abs() < 0.15 * cv, "{} is not {cv}", deviation / mean);
+    }
+}
+
+#[test]
+fn constant_arrivals_are_exact() {
+    let plan = plan(&spec(server(3.0), Arrivals::Constant, requests(3_001), 0)).unwrap().requests;
+    assert_eq!(plan[1].at_ns, 333_333_333);
+    assert_eq!(plan[3_000].at_ns, 1_000_000_000_000);
+}
+
+#[test]
+fn requests_of_one_message_arrive_together_at_the_rate_of_requests() {
+    let mut batched = spec(server(10.0), Arrivals::Constant, requests(5), 0);
+    batched.request.batch = Some(2);
+    let at: Vec<u64> = plan(&batched).unwrap().requests.iter().map(|request| request.at_ns / 1_000_000).collect();
+    assert_eq!(at, [0, 0, 200, 200, 400]);
+}
+
+#[test]
+fn offline_arrives_at_once() {
+    let plan = plan(&spec(Scenario::Offline, Arrivals::Poisson, requests(10), 0)).unwrap();
+    assert!(plan.requests.len() == 10 && plan.requests.iter().all(|request| request.at_ns == 0));
+}
+
+#[test]
+fn equal_prefixes_are_equal_tokens_and_equal_words() {
+    let mut shared = spec(server(10.0), Arrivals::Constant, requests(200), 8);
+    shared.content.prefixes = Some(Prefixes { count: 4, tokens: 32, zipf: None });
+    let even = plan(&shared).unwrap();
+    let beginnings = |schedule: &RequestSchedule| {
+        let mut counts = std::collections::BTreeMap::<Vec<i32>, usize>::new();
+        for index in 0..schedule.requests.len() {
+            let ids = ids(schedule, index);
+            assert_eq!(ids.len() as u32, schedule.requests[index].input_len);
+            *counts.entry(ids[..32].to_vec()).or_default() += 1;
+        }
+        let mut counts: Vec<usize> = counts.into_values().collect();
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(beginnings(&even).len(), 4);
+    let text = |index: u64| even.text(index, &even.requests[index as usize], &PreviousAnswers::default()).unwrap();
+    let words: std::collections::BTreeSet<String> =
+        (0..200).map(|index| text(index).split(' ').take(32).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(words.len(), 4);
+    shared.content.prefixes = Some(Prefixes { count: 4, tokens: 32, zipf: Some(2.0) });
+    let skewed = beginnings(&plan(&shared).unwrap());
+    assert!(skewed[skewed.len() - 1] > 110, "{skewed:?}");
+}
+
+#[test]
+fn distinct_prompts_come_again_whole() {
+    let mut few = spec(server(10.0), Arrivals::Constant, requests(100), 8);
+    few.content.distinct = Some(3);
+    let plan = plan(&few).unwrap();
+    let prompts: std::collections::BTreeSet<Vec<i32>> = (0..100).map(|index| ids(&plan, index)).collect();
+    assert_eq!(prompts.len(), 3);
+}
+
+#[test]
+fn a_session_grows_by_its_answers() {
+    let mut turns = spec(server(10.0), Arrivals::Constant, requests(9), 8);
+    turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Planned });
+    turns.pace.think = Pause::Fixed(250.0);
+    let plan = plan(&turns).unwrap();
+    assert_eq!(plan.requests.len(), 9);
+    for (first, session) in plan.sessions(1) {
+        let prompts: Vec<Vec<i32>> = (0..3).map(|turn| ids(&plan, first as usize + turn)).collect();
+        for (later, earlier) in [(1, 0), (2, 1)] {
+            assert!(prompts[later].starts_with(&prompts[earlier]));
+            assert!(prompts[later].len() > prompts[earlier].len() + session[earlier].output_len as usize);
+            assert_eq!((session[later].due, session[later].at_ns), (RequestTrigger::Turn, 250_000_000));
+        }
+        assert_eq!(session[0].due, RequestTrigger::Schedule);
+    }
+    turns.content.sessions = Some(Sessions { turns: Length::Fixed(2), history: History::Answers });
+    let heard = plan_of(&turns);
+    let answers = PreviousAnswers { answers: vec![Some(Prompt::Ids(vec![7, 7, 7]))] };
+    let second = heard.ids(1, &heard.requests[1], &answers).unwrap();
+    let first = ids(&heard, 0);
+    assert_eq!(second[first.len()..first.len() + 3], [7, 7, 7]);
+    assert!(second.starts_with(&first) && heard.requests[1].needs_answers());
+}
+
+fn plan_of(spec: &BenchSpec) -> RequestSchedule {
+    plan(spec).unwrap()
+}
+
+#[test]
+fn what_cannot_be_planned_says_why() {
+    let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
+    assert!(why(&spec(server(0.0), Arrivals::Poisson, requests(1), 0)).contains("rate above 0"));
+    assert!(why(&spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests"));
+    let mut wrong = spec(Scenario::Offline, Arrivals::Poisson, requests(1), 0);
+    wrong.input_len = Length::Uniform { min: 9, max: 3 };
+    assert!(why(&wrong).contains("min is above max"));
+    let falling = Scenario::Server { rate: LoadLevel::Ramp(vec![LoadSegment { from: 10.0, to: 0.0, seconds: 2.0 }]) };
+    assert!(why(&spec(falling, Arrivals::Constant, requests(50), 0)).contains("falls to 0 after 10 requests"));
+    assert!(why(&spec(server(1.0), Arrivals::Gamma { cv: 0.0 }, requests(1), 0)).contains("coefficient of variation"));
+    assert!(why(&spec(Scenario::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
+}
+
+#[test]
+fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
+    let text = "{\"timestamp\": 2000, \"input_length\": 700, \"output_length\": 5, \"hash_ids\": [0, 9]}\n\
+                {\"timestamp\": 1000, \"input_length\": 512, \"output_length\": 3, \"hash_ids\": [0]}\n\
+                {\"timestamp\": 5000, \"input_length\": 600, \"output_length\": 7, \"hash_ids\": [4, 9]}\n";
+    let (_folder, mut trace) = with_file("trace.jsonl", text, DataKind::Mooncake);
+    trace.scenario = Scenario::Trace { speed: 2.0 };
+    let plan = plan(&trace).unwrap();
+    let seen: Vec<(u64, u32, u32)> =
+        plan.requests.iter().map(|r| (r.at_ns / 1_000_000, r.input_len, r.output_len)).collect();
+    assert_eq!(seen, [(0, 512, 3), (500, 700, 5), (2000, 600, 7)]);
+    let (first, second, third) = (ids(&plan, 0), ids(&plan, 1), ids(&plan, 2));
+    assert_eq!(first[..], second[..512]);
+    assert_ne!(first[..], third[..512]);
+    // Block 9 is the same at every position, as far as it reaches.
+    assert_eq!(second[512..600], third[512..600]);
+    assert_eq!(plan.data.as_ref().map(|told| (told.records, told.taken, told.repeated)), Some((3, 3, false)));
+}
+
+#[test]
+fn every_mistake_of_a_file_has_its_line() {
+    let text = "{\"prompt\": \"fine\", \"output_length\": 3}\n{\"prompt\": \n\n{\"output_length\": 0, \"text\": \"x\"}\n\
+                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"colour\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n";
+    let (_folder, spec) = with_file("wrong.jsonl", text, DataKind::Jsonl);
+    let why = plan(&spec).unwrap_err().to_string();
+    for (line, what) in [
+        (2, "EOF"),
+        (4, "output length must be at least 1"),
+        (5, "-4 is no token id"),
+        (6, "it has none of `prompt`"),
+        (7, "more than one of"),
+    ] {
+        let told = why.lines().find(|told| told.contains(&format!("line {line}:")));
+        assert!(told.is_some_and(|told| told.contains(what)), "line {line} is missing in:\n{why}");
+    }
+    assert!(!why.contains("line 1:") && !why.contains("line 3:"), "{why}");
+}
+
+#[test]
+fn data_that_end_too_early_are_a_mistake_unless_they_may_be_repeated() {
+    let text = "{\"input_ids\": [5, 6], \"output_length\": 3}\n{\"input_ids\": [7], \"output_length\": 4}\n";
+    let (_folder, mut spec) = with_file("two.jsonl", text, DataKind::Jsonl);
+    assert_eq!(plan_of(&spec).requests.len(), 2);
+    spec.stop = requests(5);
+    let why = plan(&spec).unwrap_err().to_string();
+    assert!(why.contains("after 2 requests") && why.contains("repeat: true"), "{why}");
+    spec.content.data.as_mut().unwrap().repeat = true;
+    let again = plan_of(&spec);
+    assert_eq!((0..5).map(|index| ids(&again, index)[0]).collect::<Vec<_>>(), [5, 7, 5, 7, 5]);
+    assert!(again.data.unwrap().repeated);
+    spec.content.data.as_mut().unwrap().first = Some(1);
+    assert_eq!(plan_of(&spec).data.unwrap().records, 1);
+}
+
+#[test]
+fn conversations_become_a_question_or_a_session() {
+    let text = r#"[
+      {"id": "a", "conversations": [{"from": "human", "value": "one two"}, {"from": "gpt", "value": "three"},
+                                    {"from": "human", "value": "four"}, {"from": "gpt", "value": "five six"}]},
+      {"id": "b", "conversations": [{"from": "gpt", "value": "no question"}]}]"#;
+    let (_folder, mut spec) = with_file("talk.json", text, DataKind::Sharegpt);
+    spec.output_len = Length::Fixed(9);
+    let single = plan_of(&spec);
+    assert_eq!((single.requests.len(), single.requests[0].input_len), (1, 2));
+    assert_eq!(single.data.unwrap().skipped, ["1 conversations do not begin with a question and its answer"]);
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(10), history: History::Planned });
+    let session = plan_of(&spec);
+    let text =
+        |index: u64| session.text(index, &session.requests[index as usize], &PreviousAnswers::default()).unwrap();
+    assert_eq!((text(0).as_str(), text(1).as_str()), ("one two", "one two\nthree\nfour"));
+}
+
+#[test]
+fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
+    let mut original = spec(server(40.0), Arrivals::Poisson, requests(30), 11);
+    original.content.prefixes = Some(Prefixes { count: 2, tokens: 10, zipf: None });
+    original.content.sessions = Some(Sessions { turns: Length::Uniform { min: 1, max: 3 }, history: History::Planned });
+    let first = plan_of(&original);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.jsonl");
+    write(&file, &first).unwrap();
+    let bytes = fs::read_to_string(&file).unwrap();
+    // Another seed and other lengths: the file alone decides.
+    let mut replay = spec(server(40.0), Arrivals::Poisson, StopAfter::default(), 99);
+    replay.content.data = Some(data(file.clone(), DataKind::Plan));
+    let again = plan_of(&replay);
+    assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));
+    for index in 0..first.requests.len() {
+        assert_eq!(ids(&again, index), ids(&first, index));
+    }
+    write(&file, &again).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), bytes);
+    let line = bytes.lines().nth(4).unwrap();
+    fs::write(&file, bytes.replacen(line, &line.replacen("\"out\":", "\"out\":1", 1), 1)).unwrap();
+    assert!(plan(&replay).unwrap_err().to_string().contains("it was changed"));
+    fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
+    assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
+    fs::write(&file, &bytes).unwrap();
+    replay.scenario = Scenario::Concurrency { users: 2.0.into() };
+    assert!(plan(&replay).unwrap_err().to_string().contains("another scenario"));
+}
+
+#[test]
+fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
+    use crate::harness::{CallSource, ExternalSample};
+    let outside = spec(Scenario::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
+    let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
+    let set = super::outside(&outside, &samples).unwrap();
+    let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {
+        let session = at as u64;
+        PlannedRequest { at_ns: session * 1_000_000, session, ..set.requests[sample].clone() }
+    });
+    let first = set.carried_out(called.collect());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.jsonl");
+    write(&file, &first).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("\"parts\"").count(), 2, "{text}");
+    assert_eq!(text.lines().nth(3).unwrap().split_once("\"as\":").unwrap().1, "0}");
+    let mut replay = spec(server(40.0), Arrivals::Poisson, StopAfter::default(), 99);
+    replay.content.data = Some(data(file.clone(), DataKind::Plan));
+    let again = plan_of(&replay);
+    assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));
+    assert_eq!(ids(&again, 3), ids(&first, 3));
+    write(&file, &again).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    fs::write(&file, text.replacen("\"as\":0", "\"as\":9", 1)).unwrap();
+    let refused = plan(&replay).unwrap_err().to_string();
+    assert!(refused.contains("line 4: `as` names request 9, which has no `parts` before it"), "{refused}");
+}

@@ -1,0 +1,109 @@
+//! How near a measurement is to its limits, as one number that a search can fit a line to.
+
+use crate::harness::measure::metric::percentile;
+use crate::harness::measure::summary::{e2e, ok, tpot, ttft};
+use crate::harness::spec::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
+use crate::harness::{BenchSpec, Measured, RequestRecord};
+use crate::stats::Margin;
+
+/// Far beyond any limit, either way.
+const FAR: f64 = 3.0;
+/// Barely held, or barely missed.
+const NEAR: f64 = 0.01;
+
+impl Measured {
+    /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
+    /// without the quickest value of its metric, which no lower rate takes away.
+    pub fn margin(&self, spec: &BenchSpec, rate: f64) -> Margin {
+        let records: Vec<&RequestRecord> = {
+            let mut records: Vec<&RequestRecord> = ok(&self.requests).collect();
+            records.sort_by_key(|record| record.t_sched);
+            records
+        };
+        let first_half = &records[..records.len() / 2];
+        let (mut whole, mut half) = (-FAR, -FAR);
+        for limit in spec.limits.latencies() {
+            let metric = limit.metric.of(&self.result.latency);
+            let quickest = metric.min.unwrap_or(0.0);
+            let of_all = margin(&limit, quickest, limit.statistic.of(metric));
+            let of_half = values(limit.metric, first_half)
+                .map_or(of_all, |values| margin(&limit, quickest, statistic(&limit, values)));
+            whole = f64::max(whole, of_all);
+            half = f64::max(half, of_half);
+        }
+        if let (Some(limit), Some(goodput)) = (spec.limits.further.goodput, &self.result.goodput) {
+            let of = match limit {
+                GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share),
+                GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
+            };
+            whole = f64::max(whole, of.clamp(-FAR, FAR));
+            half = f64::max(half, of.clamp(-FAR, FAR));
+        }
+        // Problems that no limit measures: failures beyond their budget, a lost server.
+        if whole < 0.0 && !self.result.verdict.is_valid() {
+            if self.is_overload_only() {
+                // The queue grew all the time: the limit held only because the probe was short.
+                whole = NEAR;
+            } else {
+                (whole, half) = (FAR, FAR);
+            }
+        }
+        let growth =
+            self.result.stability.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
+        Margin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
+    }
+
+    /// Whether the only reason for INVALID is that more requests arrived than were served.
+    fn is_overload_only(&self) -> bool {
+        let invalid =
+            self.result.reasons.iter().filter(|reason| reason.severity != crate::harness::ReasonSeverity::Warning);
+        invalid.into_iter().all(|reason| reason.check == "overload")
+    }
+}
+
+/// Near 100 % both shares of missed limits are clamped to the smallest distinguishable one; the side of the limit stays exact.
+fn of_share(attained: f64, least: f64) -> f64 {
+    let of = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
+    if attained >= least { of.min(-NEAR) } else { of.max(NEAR) }
+}
+
+fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
+    let allowed = limit.ms - quickest;
+    let Some(found) = found else { return FAR };
+    if allowed <= 0.0 {
+        return FAR;
+    }
+    ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
+}
+
+/// ms; `None` for metrics without stored single values.
+fn values(metric: LimitedMetric, records: &[&RequestRecord]) -> Option<Vec<f64>> {
+    let of: fn(&RequestRecord) -> Option<f64> = match metric {
+        LimitedMetric::Ttft => ttft,
+        LimitedMetric::Tpot => tpot,
+        LimitedMetric::E2e => e2e,
+        LimitedMetric::MaxStall => |record| (record.chunks > 1).then_some(record.max_gap as f64),
+        LimitedMetric::Itl | LimitedMetric::Icl => return None,
+    };
+    Some(records.iter().filter_map(|record| of(record)).map(|ns| ns / 1e6).collect())
+}
+
+fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    match limit.statistic.quantile() {
+        Some(quantile) => percentile(&values, quantile),
+        None => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_all_requests_can_be_held() {
+        assert!(of_share(1.0, 1.0) < 0.0 && of_share(0.9999, 1.0) > 0.0);
+        assert!(of_share(0.95, 0.95) < 0.0 && of_share(0.9499, 0.95) > 0.0);
+        assert!(of_share(0.99, 0.9) < of_share(0.95, 0.9) && of_share(0.5, 0.9) > of_share(0.8, 0.9));
+    }
+}

@@ -1,0 +1,331 @@
+//! What to send and how to judge it: plain types of this module, free of text and units.
+
+pub(super) mod level;
+pub(super) mod limits;
+pub(super) mod pause;
+pub(super) mod protocol;
+pub(super) mod request;
+pub(super) mod response_limits;
+pub(super) mod retries;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CancelBy, HarnessError, History, Interface, Limits, LoadLevel, Pause, PromptSource, Protocol, RandomSeed, Request,
+    ResponseLimits, Retries, Slo, Weighted,
+};
+use crate::event::Endpoint;
+use crate::harness::schedule::data::empirical_fault;
+
+/// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchSpec {
+    pub endpoints: Vec<Endpoint>,
+    pub protocol: Protocol,
+    /// The Triton model; over OpenAI's interfaces empty is the only one that the server lists.
+    pub model: String,
+    pub scenario: Scenario,
+    pub arrivals: Arrivals,
+    pub stop: StopAfter,
+    pub input_len: Length,
+    pub output_len: Length,
+    pub seed: u64,
+    /// Requests before the measured ones, one after the other.
+    pub warmup: u32,
+    pub pace: SendingSpec,
+    pub content: PromptSource,
+    pub frontends: u32,
+    pub clients: u32,
+    /// A stream with tokens is given up when none came for this long; one without, when its server sent none to anybody.
+    pub stall_timeout: Duration,
+    pub limits: Limits,
+    /// What each single request is promised. Nothing said: `limits`, for goodput.
+    pub slo: Slo,
+    /// Keep the time of every chunk: 16 bytes for each.
+    pub timelines: bool,
+    /// Prompt tokens are drawn below this.
+    pub vocab_size: u32,
+    /// End-of-sequence and padding token; never part of a prompt.
+    pub end_id: i32,
+    pub request: Request,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// All requests at once; the metric is tokens/s.
+    Offline,
+    /// Open loop: arrivals at a mean rate, per second.
+    Server { rate: LoadLevel },
+    /// Open loop: arrivals at the time stamps of the data, so many times as fast.
+    Trace { speed: f64 },
+    /// Closed loop: so many users, each sending its next request when its last one has ended.
+    Concurrency { users: LoadLevel },
+    /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
+    Outside(CallSource),
+}
+
+/// How requests from outside come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallSource {
+    /// All in one call. They wait in the client for streams, as they would wait in the server.
+    AllAtOnce,
+    /// At times that do not depend on answers.
+    AtTimes,
+    /// Each after the answer to the one before.
+    OneByOne,
+}
+
+impl Scenario {
+    /// What `t_sched` is, for metrics.
+    pub(super) const fn zero_point(&self) -> &'static str {
+        match self {
+            Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
+            Self::Concurrency { .. } => "user_free",
+            Self::Outside(_) => "call_from_outside",
+        }
+    }
+
+    /// Arrivals have times that do not depend on answers, and are not all at once.
+    pub const fn is_open_loop(&self) -> bool {
+        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(CallSource::AtTimes))
+    }
+}
+
+/// The law of arrivals at a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Exponential gaps.
+    #[default]
+    Poisson,
+    /// Equal gaps.
+    Constant,
+    /// Gamma gaps with this coefficient of variation: 1 is Poisson, more is burstier. vLLM's burstiness is 1/cv².
+    Gamma { cv: f64 },
+}
+
+/// How requests of one connection share its streams, over KServe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// A `ModelStreamInfer` for each.
+    #[default]
+    PerRequest,
+    /// One for all of them, as NVIDIA's harness and tritonclient do it.
+    Shared,
+}
+
+/// How requests are sent: held back, tried again, over which streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendingSpec {
+    /// Of a user between an answer and the next request.
+    pub think: Pause,
+    /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
+    pub max_in_flight: Option<u32>,
+    /// Warm up for so long, after the number of requests.
+    pub warmup_for: Option<Duration>,
+    pub stream: StreamMode,
+    /// `None`: what failed has failed.
+    pub retries: Option<Retries>,
+}
+
+/// When the schedule ends. Both given: whichever is longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopAfter {
+    pub requests: Option<u64>,
+    /// All arrivals before this time.
+    pub duration: Option<Duration>,
+}
+
+/// A length in tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// As the data say.
+    Given,
+    Fixed(u32),
+    /// Both ends included.
+    Uniform {
+        min: u32,
+        max: u32,
+    },
+    /// Rounded and kept within min and max.
+    Normal {
+        mean: f64,
+        stddev: f64,
+        min: u32,
+        max: u32,
+    },
+    /// Rounded and kept within min and max; mean and stddev are those of the lengths, not of their logarithms.
+    Lognormal {
+        mean: f64,
+        stddev: f64,
+        min: u32,
+        max: u32,
+    },
+    /// Values with weights.
+    Empirical(Arc<[Weighted]>),
+}
+
+impl BenchSpec {
+    /// Connections in all.
+    pub fn connections(&self) -> usize {
+        self.endpoints.len() * self.frontends as usize * self.clients as usize
+    }
+
+    /// The limits on an answer. Logits are large, so a message with them may be as long as gRPC allows.
+    pub(super) fn response_limits(&self) -> ResponseLimits {
+        let limits = self.request.response_limits;
+        let is_usual = limits == ResponseLimits::default();
+        if is_usual && (self.request.return_context_logits || self.request.return_generation_logits) {
+            return ResponseLimits { frame: ResponseLimits::LONGEST_FRAME, ..limits };
+        }
+        limits
+    }
+
+    /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.
+    pub(super) fn slo(&self) -> Slo {
+        if !self.slo.is_empty() {
+            return self.slo;
+        }
+        let ms = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64() * 1e3);
+        Slo { ttft_ms: ms(self.limits.ttft_p99), tpot_ms: ms(self.limits.tpot_p99), e2e_ms: None }
+    }
+
+    pub(super) fn check(&self) -> Result<(), HarnessError> {
+        let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
+        if self.connections() == 0 {
+            return refuse("there is no connection: endpoints, frontends and clients must each be at least 1");
+        }
+        if self.vocab_size < 10 {
+            return refuse("vocab_size is below 10");
+        }
+        if self.stall_timeout.is_zero() {
+            return refuse("stall_timeout is zero");
+        }
+        let faults = self.request.faults(self.vocab_size);
+        if !faults.is_empty() {
+            return Err(HarnessError::Spec(faults.join("; ")));
+        }
+        self.input_len.check("input length")?;
+        self.output_len.check("output length")?;
+        self.content.check()?;
+        if let Some(fault) = self.pace.think.fault() {
+            return refuse(fault);
+        }
+        if self.pace.max_in_flight == Some(0) {
+            return refuse("max_in_flight must be at least 1");
+        }
+        if let Some(fault) = self.pace.retries.and_then(|retries| retries.fault()) {
+            return refuse(fault);
+        }
+        let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);
+        if hears && self.request.sequences() > 1 {
+            return refuse("with num_return_sequences above 1 no answer is the one that a session goes on from");
+        }
+        if self.pace.stream == StreamMode::Shared {
+            if self.protocol != Protocol::Kserve {
+                return refuse("stream `shared` is gRPC's: it needs the protocol kserve");
+            }
+            if self.request.cancel.is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
+                return refuse(
+                    "cancel.by `rpc` ends the call, and with stream `shared` that is everybody's: use `stop`, or stream `per_request`",
+                );
+            }
+        }
+        if let Scenario::Outside(_) = self.scenario {
+            return self.check_outside();
+        }
+        let has_data = self.content.data.is_some();
+        if !has_data && (self.input_len == Length::Given || self.output_len == Length::Given) {
+            return refuse("without data, input and output lengths are needed");
+        }
+        let has_end = self.stop.requests.is_some() || has_data;
+        match &self.scenario {
+            Scenario::Offline if !has_end => {
+                refuse("offline sends all requests at once, so stop needs a number of requests")
+            }
+            Scenario::Server { rate } => {
+                rate.check("rate")?;
+                if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
+                    return refuse("the coefficient of variation must be above 0 and at most 100");
+                }
+                if has_end || self.stop.duration.is_some() {
+                    Ok(())
+                } else {
+                    refuse("stop needs a number of requests or a duration")
+                }
+            }
+            Scenario::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
+                refuse("the speed of a trace must be above 0")
+            }
+            Scenario::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
+            Scenario::Concurrency { users } => {
+                users.check("number of users")?;
+                if has_end || self.stop.duration.is_some() {
+                    Ok(())
+                } else {
+                    refuse("stop needs a number of requests or a duration")
+                }
+            }
+            Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => Ok(()),
+        }
+    }
+
+    /// One message is one sample, and what came of it is told token by token.
+    fn check_outside(&self) -> Result<(), HarnessError> {
+        let request = &self.request;
+        let faults: Vec<&str> = [
+            (self.protocol == Protocol::Kserve, "they need the protocol kserve, where answers are token ids"),
+            (request.interface != Some(Interface::Text), "they need the interface `token_ids`"),
+            (request.batch() == 1, "`request.batch` must be 1"),
+            (request.beam_width.unwrap_or(1) == 1, "`request.beam_width` must be 1"),
+            (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
+            (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
+            (request.random_seed != Some(RandomSeed::PerRequest), "`request.random_seed` must be one for all"),
+            (
+                request.exclude_input_in_output != Some(false),
+                "`request.exclude_input_in_output: false` puts prompts into answers",
+            ),
+            (self.pace.max_in_flight.is_none(), "`max_in_flight` would hold samples back"),
+        ]
+        .into_iter()
+        .filter_map(|(holds, text)| (!holds).then_some(text))
+        .collect();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(HarnessError::Spec(format!("requests from outside: {}", faults.join("; "))))
+    }
+}
+
+impl Length {
+    pub(super) fn check(&self, what: &str) -> Result<(), HarnessError> {
+        let refuse = |why: &str| Err(HarnessError::Spec(format!("{what}: {why}")));
+        match self {
+            Self::Fixed(0)
+            | Self::Uniform { min: 0, .. }
+            | Self::Normal { min: 0, .. }
+            | Self::Lognormal { min: 0, .. } => refuse("must be at least 1"),
+            Self::Uniform { min, max } | Self::Normal { min, max, .. } | Self::Lognormal { min, max, .. }
+                if min > max =>
+            {
+                refuse("min is above max")
+            }
+            Self::Normal { mean, stddev, .. } | Self::Lognormal { mean, stddev, .. }
+                if !mean.is_finite() || !stddev.is_finite() || *stddev < 0.0 =>
+            {
+                refuse("mean and stddev must be finite, stddev at least 0")
+            }
+            Self::Lognormal { mean, .. } if *mean <= 0.0 => refuse("the mean of a lognormal law must be above 0"),
+            Self::Empirical(values) => empirical_fault(values).map_or(Ok(()), refuse),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What each request contains besides its prompt and its length; plain types of this module.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::harness::ResponseLimits;
+
+/// Nothing set: the server's own defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Request {
+    /// None: as the model's inputs say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
+    /// None: yes when the model is decoupled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repetition_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random_seed: Option<RandomSeed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_length: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beam_width: Option<u32>,
+    /// Answers to each prompt; their tokens are the request's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_return_sequences: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_stopping: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_words: Option<Words>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad_words: Option<Words>,
+    /// In place of the spec's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_id: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad_id: Option<i32>,
+    /// Taken in turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lora_task_id: Vec<u64>,
+    pub return_log_probs: bool,
+    pub return_context_logits: bool,
+    pub return_generation_logits: bool,
+    pub return_perf_metrics: bool,
+    /// None: yes where the model can and an answer is one response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude_input_in_output: Option<bool>,
+    /// Requests in one message. 0 is 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Cancel>,
+    /// From the issue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+    /// How large an answer may be.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub response_limits: ResponseLimits,
+}
+
+fn is_usual(limits: &ResponseLimits) -> bool {
+    *limits == ResponseLimits::default()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Interface {
+    TokenIds,
+    Text,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RandomSeed {
+    Fixed(u64),
+    /// A pure function of the spec's seed and the request's index.
+    PerRequest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Words {
+    /// Each word a list of token ids.
+    Ids(Vec<Vec<i32>>),
+    Texts(Vec<String>),
+}
+
+/// Ends a share of the messages before they are done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancel {
+    /// When the first request of a message has so many.
+    pub after_tokens: u32,
+    pub share: f64,
+    pub by: CancelBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelBy {
+    /// The gRPC call is cancelled.
+    Rpc,
+    /// A second request with the same id and `stop` = true.
+    Stop,
+}
+
+impl Request {
+    /// Requests in one message.
+    pub fn batch(&self) -> usize {
+        self.batch.unwrap_or(1).max(1) as usize
+    }
+
+    /// Answers to each prompt.
+    pub fn sequences(&self) -> u32 {
+        self.num_return_sequences.unwrap_or(1).max(1)
+    }
+
+    /// What is wrong without asking a server: each in a sentence that names its key.
+    pub(in crate::harness) fn faults(&self, vocab_size: u32) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut demand = |holds: bool, text: &str| {
+            if !holds {
+                faults.push(format!("request.{text}"));
+            }
+        };
+        let is_from = |value: Option<f64>, low: f64| value.is_none_or(|value| value.is_finite() && value >= low);
+        demand(is_from(self.temperature, 0.0), "temperature must be 0 or more");
+        demand(self.top_k.is_none_or(|k| k >= 0), "top_k must be 0 (the whole vocabulary) or more");
+        demand(self.top_p.is_none_or(|p| (0.0..=1.0).contains(&p)), "top_p must be from 0 to 1");
+        demand(
+            self.repetition_penalty.is_none_or(|p| p.is_finite() && p > 0.0),
+            "repetition_penalty must be above 0 (1 is none)",
+        );
+        demand(is_from(self.presence_penalty, f64::MIN), "presence_penalty must be a finite number");
+        demand(is_from(self.frequency_penalty, f64::MIN), "frequency_penalty must be a finite number");
+        demand(is_from(self.length_penalty, f64::MIN), "length_penalty must be a finite number");
+        demand(self.min_length.is_none_or(|length| length >= 0), "min_length must be 0 or more");
+        demand(self.beam_width != Some(0), "beam_width must be at least 1");
+        demand(self.end_id.is_none_or(|id| id >= -1), "end_id must be a token id, or -1 for none");
+        demand(self.batch != Some(0), "batch must be at least 1");
+        demand(self.deadline != Some(Duration::ZERO), "deadline must be above 0");
+        if let Some(key) = self.response_limits.zero() {
+            demand(false, &format!("response_limits.{key} must be at least 1 byte"));
+        }
+        let beams = self.beam_width.unwrap_or(1);
+        demand(
+            beams <= 1 || self.streaming != Some(true),
+            "beam_width above 1 cannot stream: every response would hold all tokens so far, so they cannot be counted \
+             as they come; set `streaming: false`",
+        );
+        demand(self.num_return_sequences != Some(0), "num_return_sequences must be at least 1");
+        demand(
+            self.sequences() == 1 || beams <= 1,
+            "num_return_sequences above 1 and beam_width above 1 exclude each other: the beams are the sequences",
+        );
+        demand(
+            self.sequences() == 1 || self.exclude_input_in_output != Some(false),
+            "num_return_sequences above 1 with the prompt in every answer cannot be counted: leave \
+             `exclude_input_in_output: false` out",
+        );
+        for (key, words) in [("stop_words", &self.stop_words), ("bad_words", &self.bad_words)] {
+            let Some(words) = words else { continue };
+            let (are_full, are_known) = match words {
+                Words::Ids(words) => (
+                    !words.is_empty() && words.iter().all(|word| !word.is_empty()),
+                    words.iter().flatten().all(|id| u32::try_from(*id).is_ok_and(|id| id < vocab_size)),
+                ),
+                Words::Texts(words) => (!words.is_empty() && words.iter().all(|word| !word.is_empty()), true),
+            };
+            demand(are_full, &format!("{key} has an empty word or none"));
+            demand(are_known, &format!("{key} has a token id outside of 0..{vocab_size} (`vocab_size`)"));
+            let is_text = matches!(words, Words::Texts(_));
+            if let Some(interface) = self.interface {
+                let fits = is_text == (interface == Interface::Text);
+                demand(fits, &format!("{key} must be `ids` for token ids and `texts` for text models"));
+            }
+        }
+        if let Some(cancel) = self.cancel {
+            demand(cancel.after_tokens > 0, "cancel.after_tokens must be at least 1");
+            demand((0.0..=1.0).contains(&cancel.share), "cancel.share must be from 0 to 1");
+            demand(
+                self.streaming != Some(false),
+                "cancel counts tokens as they come, so it needs streaming: remove `streaming: false`",
+            );
+            demand(
+                cancel.by == CancelBy::Rpc || self.interface != Some(Interface::Text),
+                "cancel.by `stop` is a tensor of the token-id interface; text models can be cancelled by `rpc`",
+            );
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_told_at_once() {
+        let request = Request {
+            temperature: Some(-1.0),
+            top_p: Some(1.5),
+            beam_width: Some(2),
+            streaming: Some(true),
+            stop_words: Some(Words::Ids(vec![vec![5, 500], vec![]])),
+            batch: Some(0),
+            cancel: Some(Cancel { after_tokens: 0, share: 2.0, by: CancelBy::Rpc }),
+            ..Request::default()
+        };
+        let keys: Vec<String> =
+            request.faults(100).iter().map(|fault| fault.split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(
+            keys,
+            [
+                "temperature",
+                "top_p",
+                "batch",
+                "beam_width",
+                "stop_words",
+                "stop_words",
+                "cancel.after_tokens",
+                "cancel.share"
+            ]
+            .map(|key| format!("request.{key}"))
+        );
+        assert!(Request::default().faults(100).is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::harness::FailureClass;
+
+/// In bytes. An answer beyond one of them fails, with the class `too_large`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ResponseLimits {
+    /// All of one answer: over HTTP after its header; over gRPC all of its messages together, where `frame` is not larger.
+    pub body: u64,
+    /// Over HTTP: the status line and all headers.
+    pub header: u64,
+    /// One server-sent event.
+    pub line: u64,
+    /// One gRPC message.
+    pub frame: u64,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20 }
+    }
+}
+
+type Fault = (FailureClass, String);
+
+impl ResponseLimits {
+    /// gRPC's own bound: a longer message is a stream out of step.
+    pub const LONGEST_FRAME: u64 = i32::MAX as u64;
+
+    pub(in crate::harness) fn body_bytes(&self) -> usize {
+        usize::try_from(self.body).unwrap_or(usize::MAX)
+    }
+
+    /// Of all messages of one answer over gRPC, of which `bytes` have come. One message alone may have as much as `frame`.
+    pub(in crate::harness) fn check_messages(&self, bytes: u64) -> Result<(), Fault> {
+        let limit = self.body.max(self.frame);
+        let key = if self.frame > self.body { "frame" } else { "body" };
+        if bytes <= limit { Ok(()) } else { Err(exceeded("the answer, all messages together,", limit, key)) }
+    }
+
+    pub(in crate::harness) fn header_bytes(&self) -> usize {
+        usize::try_from(self.header).unwrap_or(usize::MAX)
+    }
+
+    pub(in crate::harness) fn check_line(&self, bytes: usize) -> Result<(), Fault> {
+        if bytes as u64 <= self.line {
+            return Ok(());
+        }
+        Err(exceeded("one event of the answer", self.line, "line"))
+    }
+
+    pub(in crate::harness) fn body_exceeded(&self) -> Fault {
+        exceeded("the answer", self.body, "body")
+    }
+
+    pub(in crate::harness) fn header_exceeded(&self) -> Fault {
+        exceeded("the header of the answer", self.header, "header")
+    }
+
+    pub(in crate::harness) fn frame_exceeded(&self) -> Fault {
+        exceeded("a message of the answer", self.frame, "frame")
+    }
+
+    /// The first that allows nothing.
+    pub(in crate::harness) fn zero(&self) -> Option<&'static str> {
+        let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];
+        all.into_iter().find(|(_, bytes)| *bytes == 0).map(|(key, _)| key)
+    }
+}
+
+fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
+    (FailureClass::TooLarge, format!("{what} is longer than {limit} bytes, the limit `request.response_limits.{key}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_messages_of_an_answer_together_are_bounded() {
+        let limits = ResponseLimits { body: 10, frame: 5, ..ResponseLimits::default() };
+        assert_eq!(limits.check_messages(10), Ok(()));
+        let (class, text) = limits.check_messages(11).unwrap_err();
+        assert_eq!(class, FailureClass::TooLarge);
+        assert!(text.contains("`request.response_limits.body`"), "{text}");
+        // One message alone may have as much as its own limit.
+        assert_eq!(ResponseLimits { body: 10, frame: 50, ..limits }.check_messages(50), Ok(()));
+    }
+}

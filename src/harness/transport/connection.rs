@@ -1,0 +1,238 @@
+//! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use http::Request;
+use tokio::net::TcpStream;
+
+use super::http::ConnectionPool;
+use super::socket::StampedSocket;
+use crate::event::Endpoint;
+use crate::harness::clock::BenchClock;
+use crate::harness::record::FailureClass;
+use crate::harness::tokens::Violations;
+use crate::harness::transport::kserve::rpc::{self, RpcFault, spell};
+use crate::harness::transport::kserve::shared_stream::SharedStream;
+use crate::harness::{Protocol, ResponseLimits, StreamMode};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// No new connection to a dead server is tried within this time: its requests fail at once.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
+const STREAM_WINDOW: u32 = 2 << 20;
+const CONNECTION_WINDOW: u32 = 1 << 30;
+/// h2 treats many small DATA frames as an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
+/// small DATA frames, and a flood of them is expected; the windows bound their memory.
+const SMALL_FRAMES: usize = usize::MAX;
+/// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
+const STREAMS_AT_FIRST: usize = 100;
+
+pub(in crate::harness) type ConnectionSender = SendRequest<Bytes>;
+
+/// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
+pub(in crate::harness) struct Connection {
+    /// Position in `BenchSpec::endpoints`.
+    pub endpoint: u32,
+    host: String,
+    port: u16,
+    clock: BenchClock,
+    pub in_flight: Cell<usize>,
+    /// When any stream of this server last had a token, as seen by this worker.
+    pub last_token: Rc<Cell<u64>>,
+    live: RefCell<Option<ConnectionSender>>,
+    /// One attempt at a time; the rest wait for it.
+    connecting: tokio::sync::Mutex<()>,
+    failed: RefCell<Option<(Instant, String)>>,
+    last_read: Rc<Cell<u64>>,
+    max_streams: Rc<Cell<usize>>,
+    pub connects: Cell<u32>,
+    /// Requests go over one stream.
+    pub is_shared: bool,
+    stream: RefCell<Option<Rc<SharedStream>>>,
+    /// Shared streams so far.
+    pub streams: Cell<u32>,
+    /// Messages on shared streams that belong to no request in flight.
+    pub strays: Rc<RefCell<Violations>>,
+    limits: ResponseLimits,
+    /// Set when the server is reached over HTTP/1.1.
+    pub pool: Option<ConnectionPool>,
+    /// Heads of calls, by method: the same for every request.
+    heads: RefCell<BTreeMap<&'static str, Request<()>>>,
+}
+
+impl Connection {
+    pub fn new(
+        position: u32,
+        endpoint: &Endpoint,
+        protocol: &Protocol,
+        mode: StreamMode,
+        limits: ResponseLimits,
+        clock: BenchClock,
+        last_token: Rc<Cell<u64>>,
+    ) -> Self {
+        let (port, pool) = match protocol {
+            Protocol::Kserve => (endpoint.grpc, None),
+            Protocol::Http(_) => {
+                let port = endpoint.http.unwrap_or(endpoint.grpc);
+                (port, Some(ConnectionPool::new(&endpoint.host, port)))
+            }
+        };
+        Self {
+            endpoint: position,
+            host: endpoint.host.clone(),
+            port,
+            pool,
+            clock,
+            in_flight: Cell::new(0),
+            last_token,
+            live: RefCell::new(None),
+            connecting: tokio::sync::Mutex::new(()),
+            failed: RefCell::new(None),
+            last_read: Rc::default(),
+            max_streams: Rc::new(Cell::new(usize::MAX)),
+            connects: Cell::new(0),
+            is_shared: mode == StreamMode::Shared,
+            stream: RefCell::new(None),
+            streams: Cell::new(0),
+            strays: Rc::default(),
+            limits,
+            heads: RefCell::default(),
+        }
+    }
+
+    /// The head of a call of Triton's inference service.
+    pub fn head(&self, method: &'static str) -> Result<Request<()>, RpcFault> {
+        if let Some(head) = self.heads.borrow().get(method) {
+            return Ok(head.clone());
+        }
+        let head = rpc::head(&self.authority(), method).map_err(|e| (FailureClass::Connect, e.to_string()))?;
+        self.heads.borrow_mut().insert(method, head.clone());
+        Ok(head)
+    }
+
+    /// The stream that carries all requests of this connection; opened when none is open.
+    pub async fn shared(&self) -> Result<Rc<SharedStream>, RpcFault> {
+        if let Some(stream) = self.living_stream() {
+            return Ok(stream);
+        }
+        let sender = self.sender().await.map_err(|why| (FailureClass::Connect, why))?;
+        // Another request may have opened one meanwhile.
+        if let Some(stream) = self.living_stream() {
+            return Ok(stream);
+        }
+        let head = self.head("ModelStreamInfer")?;
+        let stream = Rc::new(SharedStream::open(
+            sender,
+            head,
+            Rc::clone(&self.last_read),
+            Rc::clone(&self.strays),
+            self.limits,
+        )?);
+        *self.stream.borrow_mut() = Some(Rc::clone(&stream));
+        self.streams.set(self.streams.get() + 1);
+        Ok(stream)
+    }
+
+    fn living_stream(&self) -> Option<Rc<SharedStream>> {
+        self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
+    }
+
+    /// The most requests in flight at once on this connection.
+    pub fn room(&self) -> usize {
+        if self.is_shared { usize::MAX } else { self.max_streams() }
+    }
+
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// ns of the last socket read that brought something. Chunks handed out now were complete by then.
+    pub fn last_read(&self) -> u64 {
+        self.last_read.get()
+    }
+
+    /// The server's limit on concurrent streams, as last announced.
+    pub fn max_streams(&self) -> usize {
+        self.max_streams.get()
+    }
+
+    /// Connections that were lost and opened again.
+    pub fn reconnects(&self) -> u32 {
+        self.pool.as_ref().map_or(self.connects.get(), |_| 0)
+    }
+
+    /// Returns the sender for requests; connects when there is no open connection.
+    pub async fn sender(&self) -> Result<ConnectionSender, String> {
+        if let Some(sender) = self.living() {
+            return Ok(sender);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(sender) = self.living() {
+            return Ok(sender);
+        }
+        if let Some((at, why)) = &*self.failed.borrow()
+            && at.elapsed() < RETRY_AFTER
+        {
+            return Err(why.clone());
+        }
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
+            Ok(Ok(sender)) => {
+                self.connects.set(self.connects.get() + 1);
+                *self.failed.borrow_mut() = None;
+                *self.live.borrow_mut() = Some(sender.clone());
+                Ok(sender)
+            }
+            Ok(Err(why)) => Err(self.note_failure(why)),
+            Err(_) => Err(self.note_failure(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))),
+        }
+    }
+
+    fn living(&self) -> Option<ConnectionSender> {
+        let mut sender = self.live.borrow().clone()?;
+        // An error is that of the connection, which takes no more requests.
+        let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));
+        (!has_ended).then_some(sender)
+    }
+
+    fn note_failure(&self, why: String) -> String {
+        *self.failed.borrow_mut() = Some((Instant::now(), why.clone()));
+        why
+    }
+
+    async fn connect(&self) -> Result<ConnectionSender, String> {
+        let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| e.to_string())?;
+        socket.set_nodelay(true).map_err(|e| e.to_string())?;
+        let socket = StampedSocket::new(socket, self.clock, Rc::clone(&self.last_read));
+        let (sender, mut connection) = Builder::new()
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .data_frame_budget(SMALL_FRAMES)
+            .initial_max_send_streams(STREAMS_AT_FIRST)
+            .enable_push(false)
+            .handshake(socket)
+            .await
+            .map_err(|e| spell(&e))?;
+        let max_streams = Rc::clone(&self.max_streams);
+        // Ends when the server closes; the worker's end takes it along.
+        tokio::task::spawn_local(std::future::poll_fn(move |context| {
+            let poll = Pin::new(&mut connection).poll(context);
+            if poll.is_pending() {
+                max_streams.set(connection.max_concurrent_send_streams());
+            }
+            // Requests in flight receive the error on their own streams.
+            poll.map(drop)
+        }));
+        Ok(sender)
+    }
+}

@@ -1,0 +1,115 @@
+//! The requests before a run over HTTP: is the server there, is the model there, which fields does it take?
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::attempt::ask;
+use super::pool::ConnectionPool;
+use super::request_template::{HttpRequestTemplate, Offered, headers};
+use crate::harness::spec::protocol::{Api, Http};
+use crate::harness::{BenchSpec, HarnessError};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A server without these endpoints is accepted without a check; its first answer shows whether it works.
+pub(crate) async fn greet(
+    pool: &ConnectionPool,
+    spec: &BenchSpec,
+    http: &Http,
+) -> Result<HttpRequestTemplate, HarnessError> {
+    let endpoint = pool.authority();
+    let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
+    let model = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
+    let key = match &http.api_key_env {
+        None => None,
+        Some(name) => Some(std::env::var(name).map_err(|_| {
+            HarnessError::Spec(format!("the key is to be in the environment variable {name}, which is not set"))
+        })?),
+    };
+    let asker = Asker { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
+    await_port(pool).await.map_err(absent)?;
+    let offered = match http.api {
+        Api::Generate => {
+            let (status, _) = asker.get("/v2/health/ready").await.map_err(absent)?;
+            // A proxy may have no such path; a Triton that is not ready returns 400 or 503.
+            if matches!(status, 400 | 503) {
+                return Err(absent(format!("it is not ready (/v2/health/ready: {status})")));
+            }
+            triton(&asker, spec).await.map_err(model)?
+        }
+        Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec).await.map_err(model)?,
+    };
+    HttpRequestTemplate::agree(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
+        endpoint: endpoint.clone(),
+        model: offered.model,
+        faults,
+    })
+}
+
+/// A Triton opens its HTTP port a moment after the gRPC port, on which it already reports ready.
+async fn await_port(pool: &ConnectionPool) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match pool.warm(1).await {
+            Err(_) if begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            ended => return ended,
+        }
+    }
+}
+
+struct Asker<'a> {
+    pool: &'a ConnectionPool,
+    headers: String,
+    patience: Duration,
+}
+
+impl Asker<'_> {
+    async fn get(&self, path: &str) -> Result<(u16, Value), String> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
+        let answer = tokio::time::timeout(self.patience, ask(self.pool, &request)).await;
+        let (status, body) = answer
+            .map_err(|_| format!("{path} was not answered within {:.1} s", self.patience.as_secs_f64()))?
+            .map_err(|why| format!("{path}: {why}"))?;
+        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    }
+}
+
+async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
+    let (status, list) = asker.get("/v1/models").await?;
+    if matches!(status, 401 | 403) {
+        return Err(format!("/v1/models: HTTP status {status}; the key is named with `api_key_env`"));
+    }
+    let names: Vec<&str> =
+        list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
+    let listed = names.join(", ");
+    let model = match names.as_slice() {
+        _ if !spec.model.is_empty() && (names.is_empty() || names.contains(&spec.model.as_str())) => spec.model.clone(),
+        [only] if spec.model.is_empty() => (*only).to_owned(),
+        [] => return Err(format!("/v1/models (HTTP status {status}) names no model, so one must be given")),
+        _ => return Err(format!("it has {listed}")),
+    };
+    Ok(Offered { model, inputs: None })
+}
+
+async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
+    let model = spec.model.clone();
+    let (status, described) = asker.get(&format!("/v2/models/{model}")).await?;
+    match status {
+        200 => {
+            let names = |tensors: &Value| {
+                tensors
+                    .as_array()
+                    .map(|all| all.iter().filter_map(|it| it["name"].as_str().map(str::to_owned)).collect())
+            };
+            Ok(Offered { model, inputs: names(&described["inputs"]) })
+        }
+        400 | 404 | 503 => match described["error"].as_str() {
+            Some(why) => Err(why.to_owned()),
+            None if status == 404 => Ok(Offered { model, inputs: None }),
+            None => Err(format!("HTTP status {status}")),
+        },
+        _ => Ok(Offered { model, inputs: None }),
+    }
+}

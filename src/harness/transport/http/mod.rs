@@ -1,0 +1,29 @@
+//! HTTP/1.1, besides gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
+//!
+//! ```text
+//!  Dialect ─body→ Pool ─read, stamped→ Decoder ─pieces→ Events ─events→ scan ─tokens→ Listener
+//! ```
+//!
+//! One request has one connection for as long as it is in flight; connections are kept and used again. Bytes are read
+//! from the socket by ourselves, because the time of each read is the measurement: an HTTP library gives the body's
+//! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
+
+mod answer_text;
+mod attempt;
+mod decode;
+mod event_scan;
+mod handshake;
+mod json;
+mod pool;
+mod request_template;
+mod response_reader;
+mod socket;
+mod sse;
+mod tls;
+
+pub(in crate::harness) use answer_text::said;
+pub(in crate::harness) use attempt::{HttpAttempt, HttpOutcome};
+pub(in crate::harness) use handshake::greet;
+pub(in crate::harness) use pool::ConnectionPool;
+pub(in crate::harness) use request_template::HttpRequestTemplate;
+pub(in crate::harness) use tls::Connector;

@@ -1,0 +1,280 @@
+//! Whole requests, ready to be written, with a body in each interface's terms.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::harness::schedule::data::Prompt;
+use crate::harness::schedule::payload::generator;
+use crate::harness::spec::protocol::{Api, Http};
+use crate::harness::spec::request::{Cancel, CancelBy, RandomSeed, Words};
+use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::{BenchSpec, PlannedRequest};
+use rand::RngExt;
+
+/// How a model is called over HTTP. Fixed once before the run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HttpRequestTemplate {
+    pub api: Api,
+    /// The names that answers must carry.
+    pub model: String,
+    pub streams: bool,
+    pub cancel: Option<Cancel>,
+    path: String,
+    /// Headers after the host: key, content type and the like.
+    headers: String,
+    /// The fields that are the same in every body.
+    constants: Map<String, Value>,
+    /// The model takes and gives token ids.
+    pub prompt_ids: bool,
+    /// The interface's name for the number of tokens to generate.
+    length_key: &'static str,
+    seed: u64,
+    seed_key: Option<&'static str>,
+    extra: Map<String, Value>,
+}
+
+/// What the server reported about the model before the run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Offered {
+    /// Its name, should none have been given.
+    pub model: String,
+    /// A Triton model's inputs, where they are known.
+    pub inputs: Option<Vec<String>>,
+}
+
+impl HttpRequestTemplate {
+    /// Checks the request block against the interface. Errors: everything that does not fit.
+    pub(super) fn agree(
+        spec: &BenchSpec,
+        http: &Http,
+        offered: &Offered,
+        key: Option<&str>,
+    ) -> Result<Self, Vec<String>> {
+        let ask = &spec.request;
+        let mut sheet =
+            Sheet { api: http.api, inputs: offered.inputs.as_deref(), constants: Map::new(), faults: Vec::new() };
+        let streams = ask.streaming.unwrap_or(true);
+        let has_ids = sheet.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
+        let has_text = sheet.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
+        let prompt_ids = match http.api {
+            Api::Generate => http.prompt_ids || has_ids && !has_text,
+            Api::OpenaiCompletions => http.prompt_ids,
+            Api::OpenaiChat => {
+                if http.prompt_ids {
+                    sheet.faults.push("prompt: chat takes text; token ids are for completions".to_owned());
+                }
+                false
+            }
+        };
+        for (is_asked, key) in [
+            (ask.return_log_probs, "return_log_probs"),
+            (ask.return_context_logits, "return_context_logits"),
+            (ask.return_generation_logits, "return_generation_logits"),
+            (ask.return_perf_metrics, "return_perf_metrics"),
+            (!ask.lora_task_id.is_empty(), "lora_task_id"),
+            (ask.batch() > 1, "batch"),
+            (ask.num_return_sequences.is_some(), "num_return_sequences"),
+            (matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })), "cancel.by: stop"),
+        ] {
+            if is_asked {
+                sheet.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
+            }
+        }
+        let length_key = match (http.api, prompt_ids) {
+            (Api::Generate, true) => "request_output_len",
+            _ => "max_tokens",
+        };
+        match http.api {
+            Api::Generate => {
+                let (key, end) = if prompt_ids { ("streaming", spec.end_id) } else { ("stream", spec.end_id) };
+                sheet.usual(key, Value::from(streams));
+                if prompt_ids {
+                    sheet.usual("end_id", Value::from(ask.end_id.unwrap_or(end)));
+                    sheet.usual("pad_id", Value::from(ask.pad_id.unwrap_or(end)));
+                    sheet.usual("beam_width", Value::from(ask.beam_width.unwrap_or(1)));
+                }
+                if !streams {
+                    sheet.usual("exclude_input_in_output", Value::from(ask.exclude_input_in_output.unwrap_or(true)));
+                }
+            }
+            Api::OpenaiChat | Api::OpenaiCompletions => {
+                sheet.constants.insert("model".to_owned(), Value::from(offered.model.clone()));
+                sheet.constants.insert("stream".to_owned(), Value::from(streams));
+                if streams {
+                    sheet.constants.insert("stream_options".to_owned(), json!({"include_usage": true}));
+                }
+            }
+        }
+        sheet.asked("temperature", &["temperature"], ask.temperature.map(Value::from));
+        sheet.asked("top_p", &["top_p", "runtime_top_p"], ask.top_p.map(Value::from));
+        sheet.asked("top_k", &["top_k", "runtime_top_k"], ask.top_k.map(Value::from));
+        sheet.asked("repetition_penalty", &["repetition_penalty"], ask.repetition_penalty.map(Value::from));
+        sheet.asked("presence_penalty", &["presence_penalty"], ask.presence_penalty.map(Value::from));
+        sheet.asked("frequency_penalty", &["frequency_penalty"], ask.frequency_penalty.map(Value::from));
+        sheet.asked("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
+        match &ask.stop_words {
+            Some(Words::Texts(texts)) => sheet.asked("stop_words", &["stop", "stop_words"], Some(json!(texts))),
+            Some(Words::Ids(_)) => sheet.faults.push("request.stop_words: over HTTP words are `texts`".to_owned()),
+            None => {}
+        }
+        let mut seed_key = None;
+        match ask.random_seed {
+            Some(RandomSeed::Fixed(seed)) => {
+                sheet.asked("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
+            }
+            Some(RandomSeed::PerRequest) => seed_key = sheet.find("random_seed", &["seed", "random_seed"]),
+            None => {}
+        }
+        if !sheet.faults.is_empty() {
+            return Err(sheet.faults);
+        }
+        Ok(Self {
+            api: http.api,
+            model: offered.model.clone(),
+            streams,
+            cancel: ask.cancel,
+            path: path(http, &offered.model, streams),
+            headers: headers(key, streams),
+            constants: sheet.constants,
+            prompt_ids,
+            length_key,
+            seed: spec.seed,
+            seed_key,
+            extra: http.extra.clone(),
+        })
+    }
+
+    /// Where token counts come from.
+    pub fn count(&self) -> TokenCounting {
+        match self.api {
+            Api::Generate if self.prompt_ids => TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
+            Api::Generate if self.streams => TokenCounting::Responses { sequences: 1 },
+            Api::Generate => TokenCounting::Asked,
+            Api::OpenaiChat | Api::OpenaiCompletions => TokenCounting::Usage,
+        }
+    }
+
+    /// Answers to one prompt.
+    pub fn choices(&self) -> u32 {
+        let asked = self.extra.get("n").and_then(Value::as_u64);
+        asked.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// The most tokens that the request allows in all; none where `extra` takes the limit out or sets it otherwise.
+    pub fn limit(&self, output_len: u32) -> Option<u32> {
+        let keys = [self.length_key, "max_tokens", "max_completion_tokens"];
+        let is_changed = keys.iter().any(|key| self.extra.contains_key(*key));
+        (!is_changed).then(|| output_len.saturating_mul(self.choices()))
+    }
+
+    /// Whether request `index` is to be ended early, and how.
+    pub fn cancel_of(&self, index: u64) -> Option<Cancel> {
+        self.cancel.filter(|cancel| generator("cancel", self.seed, index).random::<f64>() < cancel.share)
+    }
+
+    /// The body of request `index`.
+    fn body(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Value {
+        let mut body = self.constants.clone();
+        let (key, value) = match self.api {
+            Api::Generate if self.prompt_ids => {
+                body.insert("input_lengths".to_owned(), Value::from(prompt.len()));
+                ("input_ids", prompt.to_json())
+            }
+            Api::Generate => ("text_input", prompt.to_json()),
+            Api::OpenaiChat => ("messages", json!([{"role": "user", "content": prompt.to_json()}])),
+            Api::OpenaiCompletions => ("prompt", prompt.to_json()),
+        };
+        body.insert(key.to_owned(), value);
+        body.insert(self.length_key.to_owned(), Value::from(planned.output_len));
+        if self.api == Api::Generate {
+            body.insert("id".to_owned(), Value::from(index.to_string()));
+        }
+        if let Some(key) = self.seed_key {
+            let seed: u64 = generator("random_seed", self.seed, index).random();
+            // JSON numbers of many servers are signed.
+            body.insert(key.to_owned(), Value::from(seed >> 1));
+        }
+        for (key, value) in &self.extra {
+            if value.is_null() {
+                body.remove(key);
+            } else {
+                body.insert(key.clone(), value.clone());
+            }
+        }
+        Value::Object(body)
+    }
+
+    /// The first lines of every request, which name the server.
+    pub(super) fn head(&self, authority: &str) -> String {
+        format!("POST {} HTTP/1.1\r\nHost: {authority}\r\n", self.path)
+    }
+
+    /// The rest of a request, the same for every server.
+    pub fn request(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
+        let body = self.body(index, planned, prompt).to_string();
+        let length = body.len();
+        format!("{}X-Request-Id: {index}\r\nContent-Length: {length}\r\n\r\n{body}", self.headers).into()
+    }
+}
+
+fn path(http: &Http, model: &str, streams: bool) -> String {
+    if let Some(path) = &http.path {
+        return path.clone();
+    }
+    match http.api {
+        Api::Generate if streams => format!("/v2/models/{model}/generate_stream"),
+        Api::Generate => format!("/v2/models/{model}/generate"),
+        Api::OpenaiChat => "/v1/chat/completions".to_owned(),
+        Api::OpenaiCompletions => "/v1/completions".to_owned(),
+    }
+}
+
+pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
+    let accept = if streams { "text/event-stream, application/json" } else { "application/json" };
+    let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
+    format!(
+        "User-Agent: regatta/{}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{key}",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Fields so far, and those that do not fit.
+struct Sheet<'a> {
+    api: Api,
+    inputs: Option<&'a [String]>,
+    constants: Map<String, Value>,
+    faults: Vec<String>,
+}
+
+impl Sheet<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.inputs.is_none_or(|inputs| inputs.iter().any(|input| input == name))
+    }
+
+    /// The name under which the interface, or the Triton model, takes it.
+    fn find(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
+        // OpenAI's servers accept unknown names, so the first is as good as any.
+        let found = match self.api {
+            Api::Generate => names.iter().rev().chain(names).find(|name| self.has(name)).copied(),
+            Api::OpenaiChat | Api::OpenaiCompletions => names.first().copied(),
+        };
+        if found.is_none() {
+            self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
+        }
+        found
+    }
+
+    /// Sent where the model has it.
+    fn usual(&mut self, name: &str, value: Value) {
+        if self.has(name) {
+            self.constants.insert(name.to_owned(), value);
+        }
+    }
+
+    fn asked(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
+        let Some(value) = value else { return };
+        if let Some(name) = self.find(key, names) {
+            self.constants.insert(name.to_owned(), value);
+        }
+    }
+}

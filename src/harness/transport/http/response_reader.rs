@@ -1,0 +1,351 @@
+//! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
+
+use super::attempt::HttpOutcome;
+use super::event_scan::{self, ScannedEvent};
+use super::sse::{SseEvent, SseParser};
+use crate::harness::ResponseLimits;
+use crate::harness::record::FailureClass;
+use crate::harness::spec::protocol::Api;
+use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
+
+/// The limit of an answer with an error status.
+const LONGEST_ERROR: usize = 8 << 10;
+/// The limit of a name or id that a server sent, in an example.
+const LONGEST_NAME: usize = 80;
+
+pub(super) type HttpFault = (FailureClass, String);
+
+/// The values that an answer is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpectedAnswer<'a> {
+    pub api: Api,
+    /// The model of the request; empty where it names none.
+    pub model: &'a str,
+    /// Tokens that were requested, for answers that carry no count.
+    pub tokens: u32,
+    /// Several answers to one prompt were requested.
+    pub has_choices: bool,
+    pub limits: ResponseLimits,
+}
+
+/// Listens to one answer.
+#[derive(Debug)]
+pub(super) struct HttpResponseReader<'h> {
+    expected: ExpectedAnswer<'h>,
+    events: SseParser,
+    /// An answer in one piece, or an error.
+    whole: Vec<u8>,
+    status: u16,
+    is_events: bool,
+    /// A text without anything in it, at this time: a token if another follows.
+    held: Option<u64>,
+    /// The `id` of the first event; all of an answer have the same.
+    id: Option<Vec<u8>>,
+    is_finished: bool,
+    /// `[DONE]`.
+    is_done: bool,
+    pub heard: &'h mut HttpOutcome,
+}
+
+impl<'h> HttpResponseReader<'h> {
+    pub fn new(expected: ExpectedAnswer<'h>, heard: &'h mut HttpOutcome) -> Self {
+        Self {
+            expected,
+            events: SseParser::default(),
+            whole: Vec::new(),
+            status: 0,
+            is_events: false,
+            held: None,
+            id: None,
+            is_finished: false,
+            is_done: false,
+            heard,
+        }
+    }
+
+    pub fn head(&mut self, status: u16, is_events: bool) {
+        self.status = status;
+        self.is_events = is_events && status == 200;
+    }
+
+    /// Tokens so far.
+    pub fn tokens(&self) -> u32 {
+        self.heard.account.tokens()
+    }
+
+    fn take(&mut self, event: WireEvent, t_read: u64) {
+        self.heard.account.take(event, t_read);
+    }
+
+    /// A piece of the body that was read at `t_read`.
+    pub fn data(&mut self, piece: &[u8], t_read: u64) -> Result<(), HttpFault> {
+        let limits = self.expected.limits;
+        if self.is_events {
+            let mut events = std::mem::take(&mut self.events);
+            let result = events.feed(piece, |event| self.event(event, t_read));
+            let held = events.held();
+            self.events = events;
+            result?;
+            return limits.check_line(held);
+        }
+        let is_error = self.status != 200;
+        let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
+        let room = most.saturating_sub(self.whole.len());
+        if room < piece.len() && !is_error {
+            return Err(limits.body_exceeded());
+        }
+        self.whole.extend_from_slice(&piece[..piece.len().min(room)]);
+        Ok(())
+    }
+
+    /// The body is whole; its last bytes were read at `t_read`.
+    pub fn end(&mut self, t_read: u64) -> Result<(), HttpFault> {
+        if self.status != 200 {
+            return Err(self.refusal());
+        }
+        if !self.is_events {
+            let whole = std::mem::take(&mut self.whole);
+            return self.whole_answer(&whole, t_read);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        events.finish(|event| self.event(event, t_read))?;
+        let has_ended = match self.expected.api {
+            // The end of the stream is Triton's only mark.
+            Api::Generate => {
+                self.take(WireEvent::End, t_read);
+                true
+            }
+            Api::OpenaiChat | Api::OpenaiCompletions => self.is_done || self.is_finished,
+        };
+        if !has_ended {
+            let tokens = self.tokens();
+            let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
+            return Err((FailureClass::Short, why));
+        }
+        if !self.heard.account.has_ended() {
+            let why = "the stream ended without [DONE]".to_owned();
+            self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
+        self.expected.limits.check_line(event.data.len())?;
+        if event.data == b"[DONE]" {
+            self.is_done = true;
+            self.take(WireEvent::End, t_read);
+            return Ok(());
+        }
+        self.keep(event.data);
+        let seen = self.scan(event.data)?;
+        if event.is_error && seen.error.is_none() {
+            return Err((FailureClass::Server, event_scan::plain(event.data)));
+        }
+        self.check_names(&seen, t_read);
+        self.note(&seen, t_read)
+    }
+
+    fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
+        self.keep(whole);
+        let seen = self.scan(whole)?;
+        self.check_names(&seen, t_read);
+        if let Some(error) = seen.error {
+            return Err((FailureClass::Server, event_scan::plain(error)));
+        }
+        if let Some(tokens) = seen.chunks.exact {
+            self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
+        } else if seen.choices > 0 {
+            // Texts carry no token count.
+            self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
+        }
+        self.totals(&seen, t_read);
+        self.take(WireEvent::End, t_read);
+        Ok(())
+    }
+
+    fn keep(&mut self, event: &[u8]) {
+        if let Some(kept) = self.heard.kept.as_mut().filter(|_| !self.heard.account.has_ended()) {
+            kept.push(event.to_vec());
+        }
+    }
+
+    fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
+        let seen = match self.expected.api {
+            Api::Generate => event_scan::generate(text),
+            Api::OpenaiChat | Api::OpenaiCompletions => event_scan::openai(text),
+        };
+        seen.map_err(|error| {
+            (FailureClass::Stream, format!("{error}: {}", event_scan::plain(&text[..text.len().min(200)])))
+        })
+    }
+
+    /// Every event of an answer has the same id, and names the model of the request, or a version of it.
+    fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
+        let plain = |raw: &[u8]| event_scan::plain(&raw[..raw.len().min(LONGEST_NAME)]);
+        let model = self.expected.model;
+        if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
+            // A name may have been escaped.
+            let found = plain(raw);
+            if !found.starts_with(model) && model.len() <= LONGEST_NAME {
+                let example = format!("the answer names the model {found}, and {model} was requested");
+                self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
+            }
+        }
+        match (seen.id, &self.id) {
+            (Some(id), Some(first)) if id != first.as_slice() => {
+                let example = format!("an event has the id {}, and the first one {}", plain(id), plain(first));
+                self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
+            }
+            (Some(id), None) => self.id = Some(id.to_vec()),
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
+        if let Some(error) = seen.error {
+            return Err((FailureClass::Server, event_scan::plain(error)));
+        }
+        self.is_finished |= seen.finish.is_some();
+        if seen.has_role {
+            self.take(WireEvent::Role, t_read);
+        }
+        for tokens in seen.chunks.each() {
+            if let Some(t_held) = self.held.take() {
+                self.take(WireEvent::Chunk(ChunkTokens::Empty), t_held);
+            }
+            if tokens == ChunkTokens::Empty && self.expected.api == Api::Generate {
+                self.held = Some(t_read);
+            } else {
+                self.take(WireEvent::Chunk(tokens), t_read);
+            }
+        }
+        self.totals(seen, t_read);
+        Ok(())
+    }
+
+    /// The server's count, and why the answer ended.
+    fn totals(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
+        // Beside one of several choices a running count is that choice's own.
+        if let Some(usage) = seen.usage.filter(|_| seen.choices == 0 || !self.expected.has_choices || !self.is_events) {
+            self.take(WireEvent::Usage(usage), t_read);
+        }
+        if let Some(reason) = seen.finish {
+            self.take(WireEvent::Finish(reason), t_read);
+        }
+    }
+
+    fn refusal(&self) -> HttpFault {
+        let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
+        let said = match event_scan::openai(&self.whole) {
+            Ok(ScannedEvent { error: Some(error), .. }) => event_scan::plain(error),
+            // vLLM's older shape, FastAPI's, or no JSON at all.
+            _ => event_scan::plain(&self.whole),
+        };
+        let colon = if said.is_empty() { "" } else { ": " };
+        (class, format!("HTTP status {}{colon}{said}", self.status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::harness::tokens::{CountedTokens, TokenSource};
+
+    fn expected(api: Api) -> ExpectedAnswer<'static> {
+        ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseLimits::default() }
+    }
+
+    fn counted(heard: HttpOutcome) -> CountedTokens {
+        heard.account.settle(TokenSource::Usage, None)
+    }
+
+    fn listen(api: Api, body: &[&str]) -> (HttpOutcome, Result<(), HttpFault>) {
+        let mut heard = HttpOutcome::default();
+        let mut listener = HttpResponseReader::new(expected(api), &mut heard);
+        listener.head(200, true);
+        let mut outcome = Ok(());
+        for (at, piece) in body.iter().enumerate() {
+            outcome = outcome.and_then(|()| listener.data(piece.as_bytes(), at as u64));
+        }
+        let outcome = outcome.and_then(|()| listener.end(body.len() as u64));
+        (heard, outcome)
+    }
+
+    fn content(text: &str) -> String {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")
+    }
+
+    const ROLE: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    const DONE: &str = "data: [DONE]\n\n";
+
+    #[test]
+    fn several_events_in_one_read_share_its_time() {
+        let two = [content("a"), content("b")].concat();
+        let (heard, outcome) = listen(Api::OpenaiChat, &[ROLE, &two, &content("c"), DONE]);
+        assert_eq!(outcome, Ok(()));
+        let times: Vec<u64> = counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect();
+        assert_eq!(times, [1, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn however_the_body_is_cut_the_tokens_are_the_same(words in prop::collection::vec("[a-z]{0,5}", 1..9), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9)) {
+            let usage = format!("data: {{\"choices\":[],\"usage\":{{\"completion_tokens\":{}}}}}\n\n", words.len());
+            let body = [ROLE.to_owned(), words.iter().map(|word| content(word)).collect(), usage, DONE.to_owned()].concat();
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
+            at.extend([0, body.len()]);
+            at.sort_unstable();
+            let pieces: Vec<&str> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
+            let (heard, outcome) = listen(Api::OpenaiChat, &pieces);
+            prop_assert_eq!(outcome, Ok(()));
+            prop_assert!(heard.account.has_ended());
+            let counted = counted(heard);
+            prop_assert!(counted.is_per_chunk);
+            prop_assert_eq!(counted.chunks.len(), words.len());
+            prop_assert_eq!(counted.usage.unwrap().completion, Some(words.len() as u64));
+        }
+    }
+
+    #[test]
+    fn usage_in_every_event_says_how_many_tokens_it_brought() {
+        let event =
+            |n: u32| format!("data: {{\"choices\":[{{\"text\":\"x\"}}],\"usage\":{{\"completion_tokens\":{n}}}}}\n\n");
+        let (heard, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
+        let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
+        assert_eq!(class(&[&content("a")]), FailureClass::Short);
+        assert_eq!(class(&[&content("a"), "data: {\"error\":{\"message\":\"no\"}}\n\n"]), FailureClass::Server);
+        assert_eq!(class(&["event: error\ndata: {\"detail\":1}\n\n"]), FailureClass::Server);
+        assert_eq!(class(&[&content("a"), "data: {\"choices\":\n\n"]), FailureClass::Stream);
+    }
+
+    #[test]
+    fn an_empty_text_at_the_end_of_a_triton_stream_is_no_token() {
+        let event = |text: &str| format!("data: {{\"text_output\":\"{text}\"}}\n\n");
+        let (heard, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_server_said() {
+        let refuse = |status, body: &str| {
+            let mut heard = HttpOutcome::default();
+            let mut listener = HttpResponseReader::new(expected(Api::OpenaiChat), &mut heard);
+            listener.head(status, false);
+            listener.data(body.as_bytes(), 0).unwrap();
+            listener.end(0).unwrap_err()
+        };
+        let (class, why) = refuse(429, "{\"error\":{\"message\":\"slow down\"}}");
+        assert_eq!((class, why.as_str()), (FailureClass::Refused, "HTTP status 429: slow down"));
+        assert_eq!(refuse(500, "").0, FailureClass::Server);
+        assert_eq!(refuse(500, "oh").1, "HTTP status 500: oh");
+    }
+}

@@ -1,0 +1,96 @@
+//! A readable message for a failed handshake: what is wrong, and what to do.
+
+use std::io;
+
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// A readable message for a refused handshake.
+pub(super) fn why(error: &io::Error, host: &str, has_certificate: bool) -> String {
+    let Some(told) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                "the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://"
+                    .to_owned()
+            }
+            _ => format!("the TLS handshake failed: {error}"),
+        };
+    };
+    match told {
+        Error::InvalidCertificate(fault) => certificate_fault(fault, host),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS at this port: write http:// in place of https://".to_owned()
+        }
+        Error::AlertReceived(
+            alert @ (AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied),
+        ) => refused(*alert, has_certificate),
+        other => format!("the TLS handshake failed: {other}"),
+    }
+}
+
+/// The server ended the handshake: it may require a client certificate.
+pub(super) fn refused(alert: AlertDescription, has_certificate: bool) -> String {
+    let what = format!("the server ended the TLS handshake ({alert:?})");
+    if has_certificate {
+        format!("{what}: it may not know the authority of tls.client_cert")
+    } else {
+        format!("{what}: it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`")
+    }
+}
+
+/// The meaning of an alert on an open connection; TLS 1.3 reports a missing certificate only then.
+pub(in crate::harness::transport::http) fn alert(error: &io::Error) -> Option<AlertDescription> {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())? {
+        Error::AlertReceived(alert) => Some(*alert),
+        _ => None,
+    }
+}
+
+fn certificate_fault(fault: &CertificateError, host: &str) -> String {
+    let date = |time: &UnixTime| {
+        let at = jiff::Timestamp::from_second(time.as_secs() as i64);
+        at.map_or_else(|_| "a time long past".to_owned(), |at| at.to_string())
+    };
+    match fault {
+        CertificateError::Expired => {
+            format!("the certificate of {host} has expired: renew it on the server (and look at this machine's clock)")
+        }
+        CertificateError::ExpiredContext { not_after, .. } => format!(
+            "the certificate of {host} expired at {}: renew it on the server (and look at this machine's clock)",
+            date(not_after)
+        ),
+        CertificateError::NotValidYet => {
+            format!("the certificate of {host} is not valid yet: look at this machine's clock")
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("the certificate of {host} is valid only from {}: look at this machine's clock", date(not_before))
+        }
+        CertificateError::NotValidForName => {
+            format!("the certificate is not for {host}: ask the server by a name that is in its certificate")
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<String> = presented.iter().map(|name| plain(name)).collect();
+            let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
+            format!(
+                "the certificate is for {names}, not for {host}: ask the server by a name that is in its certificate"
+            )
+        }
+        CertificateError::UnknownIssuer => format!(
+            "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+        ),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
+            "the certificate of {host} is self-signed and not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+        ),
+        other => format!("the certificate of {host} is not good: {other}"),
+    }
+}
+
+/// `DnsName("a.example")` → `a.example`.
+fn plain(name: &str) -> String {
+    let inner = name.split_once('(').map_or(name, |(_, rest)| rest.trim_end_matches(')'));
+    inner.trim_matches('"').to_owned()
+}

@@ -1,0 +1,538 @@
+//! Bytes in and out: whole request frames ahead of time, and a scan by tag of responses that copies nothing.
+//!
+//! gRPC frames are one flag byte, a 32-bit big-endian length, and the message. Field numbers are those of
+//! `proto/grpc_service.proto`. The scan finds only what a measurement needs: error, tokens, final flag.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use crate::harness::{FailureClass, ResponseLimits};
+
+const FRAME_HEAD: usize = 5;
+/// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
+const GROWTH: usize = 1 << 20;
+
+/// A message with its gRPC frame head.
+pub(in crate::harness) fn frame(message: &impl Message) -> Bytes {
+    let len = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(FRAME_HEAD + len);
+    bytes.put_u8(0);
+    bytes.put_u32(len as u32);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// Cuts DATA frames into messages. Whole messages are slices of what was read.
+pub(in crate::harness) struct Frames {
+    /// Bytes of the longest message.
+    limit: u64,
+    rest: Bytes,
+    /// The beginning of a message that came in pieces; then `rest` is empty.
+    joining: BytesMut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::harness) enum WireError {
+    #[error("the answer is not a gRPC stream: {0}")]
+    Malformed(&'static str),
+    /// A message of more bytes than its limit.
+    #[error("a message of {0} bytes is longer than its limit")]
+    TooLong(u64),
+}
+
+use WireError::Malformed;
+
+impl WireError {
+    /// How the request fails.
+    pub fn fault(self, limits: &ResponseLimits) -> (FailureClass, String) {
+        match self {
+            Self::Malformed(_) => (FailureClass::Stream, self.to_string()),
+            Self::TooLong(_) => limits.frame_exceeded(),
+        }
+    }
+}
+
+impl Frames {
+    pub fn new(limit: u64) -> Self {
+        Self { limit: limit.min(ResponseLimits::LONGEST_FRAME), rest: Bytes::new(), joining: BytesMut::new() }
+    }
+
+    pub fn push(&mut self, data: Bytes) {
+        if self.rest.is_empty() && self.joining.is_empty() {
+            self.rest = data;
+            return;
+        }
+        if self.joining.is_empty() {
+            self.joining.extend_from_slice(&self.rest);
+            self.rest.clear();
+        }
+        self.joining.extend_from_slice(&data);
+    }
+
+    /// The next whole message, if there is one.
+    pub fn next(&mut self) -> Result<Option<Bytes>, WireError> {
+        if let Some(whole) = whole_length(&self.joining, self.limit)? {
+            if self.joining.len() < whole {
+                self.joining.reserve((whole - self.joining.len()).min(GROWTH));
+                return Ok(None);
+            }
+            self.rest = std::mem::take(&mut self.joining).freeze();
+        }
+        match whole_length(&self.rest, self.limit)? {
+            // One message to a DATA frame is what servers do.
+            Some(whole) if self.rest.len() == whole => {
+                let mut message = std::mem::take(&mut self.rest);
+                message.advance(FRAME_HEAD);
+                Ok(Some(message))
+            }
+            Some(whole) if self.rest.len() > whole => {
+                self.rest.advance(FRAME_HEAD);
+                Ok(Some(self.rest.split_to(whole - FRAME_HEAD)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// How long the first message is with its head, once the head is there.
+fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
+    let Some(([flag, length @ ..], _)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return Ok(None) };
+    if *flag != 0 {
+        return Err(Malformed("a message is compressed, and none was asked for"));
+    }
+    let len = u32::from_be_bytes(*length);
+    if u64::from(len) > limit {
+        return Err(WireError::TooLong(u64::from(len)));
+    }
+    Ok(Some(FRAME_HEAD + len as usize))
+}
+
+/// The content of one response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::harness) struct ScannedResponse<'a> {
+    pub error: Option<&'a str>,
+    /// Elements of the answer: token ids, or texts.
+    pub tokens: u32,
+    /// The answer is there and empty.
+    pub is_empty: bool,
+    pub last_token: Option<i32>,
+    /// `triton_final_response` is true.
+    pub is_final: bool,
+    /// `batch_index`.
+    pub row: u32,
+    /// The answer's bytes.
+    pub raw: &'a [u8],
+    /// The message holds more than an error.
+    pub has_response: bool,
+    /// The id of the request, as the response repeats it.
+    pub id: &'a [u8],
+    pub model: &'a [u8],
+    /// The answer's tensor does not match its shape.
+    pub misshapen: Option<Misshapen>,
+}
+
+/// A tensor with more or fewer bytes or elements than its shape has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::harness) struct Misshapen {
+    /// The product of the shape.
+    pub shape: u64,
+    /// Elements that came.
+    pub elements: u64,
+    pub bytes: u64,
+}
+
+/// What to look for in a response.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::harness) struct ScanRequest<'n> {
+    /// The tensor that holds the answer.
+    pub answer: &'n str,
+    /// The answer's elements are texts, else 32-bit ids.
+    pub is_text: bool,
+    pub is_batched: bool,
+}
+
+/// Scans a `ModelStreamInferResponse`.
+pub(in crate::harness) fn scan_stream<'m>(
+    message: &'m [u8],
+    look: &ScanRequest<'_>,
+) -> Result<ScannedResponse<'m>, WireError> {
+    let mut seen = ScannedResponse::default();
+    let mut error = None;
+    each_field(message, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(text)) if !text.is_empty() => error = Some(text),
+            (2, Value::Bytes(response)) => seen = scan_response(response, look)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    seen.error =
+        error.map(|text| std::str::from_utf8(text).map_err(|_| Malformed("error text is not UTF-8"))).transpose()?;
+    Ok(seen)
+}
+
+/// From a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
+pub(in crate::harness) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
+    let (mut id, mut error): (&[u8], &[u8]) = (&[], &[]);
+    each_field(message, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(text)) => error = text,
+            (2, Value::Bytes(response)) => each_field(response, |field, value| {
+                if let (3, Value::Bytes(text)) = (field, value) {
+                    id = text;
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"));
+    Ok((text(id)?, Some(text(error)?).filter(|error| !error.is_empty())))
+}
+
+/// Scans a `ModelInferResponse`.
+pub(in crate::harness) fn scan_response<'m>(
+    message: &'m [u8],
+    look: &ScanRequest<'_>,
+) -> Result<ScannedResponse<'m>, WireError> {
+    let mut seen = ScannedResponse { has_response: true, ..ScannedResponse::default() };
+    let (mut outputs, mut raws) = (0usize, 0usize);
+    let mut ids_at = None;
+    let mut row_at = None;
+    let mut answer: Option<Tensor<'_>> = None;
+    let mut raw_ids: Option<&[u8]> = None;
+    // Raw contents come after all outputs in field order, so the positions of tensors are known by then.
+    each_field(message, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(model)) => seen.model = model,
+            (3, Value::Bytes(id)) => seen.id = id,
+            (4, Value::Bytes(entry)) => {
+                if let Some(flag) = final_flag(entry)? {
+                    seen.is_final = flag;
+                }
+            }
+            (5, Value::Bytes(tensor)) => {
+                let tensor = head_of(tensor)?;
+                if tensor.name == look.answer.as_bytes() {
+                    ids_at = Some(outputs);
+                    answer = Some(tensor);
+                } else if look.is_batched && tensor.name == b"batch_index" {
+                    row_at = Some(outputs);
+                }
+                outputs += 1;
+            }
+            (6, Value::Bytes(raw)) => {
+                if ids_at == Some(raws) {
+                    raw_ids = Some(raw);
+                } else if row_at == Some(raws)
+                    && let Some(row) = raw.first_chunk::<4>()
+                {
+                    seen.row = u32::from_le_bytes(*row);
+                }
+                raws += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    seen.raw = raw_ids.unwrap_or_default();
+    let Some(answer) = answer else { return Ok(seen) };
+    let (elements, bytes) = match raw_ids {
+        Some(raw) if look.is_text => (texts_in(raw), raw.len() as u64),
+        Some(raw) => ((raw.len() / answer.width()) as u64, raw.len() as u64),
+        None => (answer.contents, 0),
+    };
+    let is_whole = match raw_ids {
+        Some(raw) if !look.is_text => raw.len() % answer.width() == 0,
+        _ => true,
+    };
+    if elements != answer.shape || !is_whole {
+        seen.misshapen = Some(Misshapen { shape: answer.shape, elements, bytes });
+    }
+    if look.is_text {
+        // A text is its length in 4 bytes and itself.
+        seen.tokens = u32::from(elements > 0 || bytes > 0);
+        seen.is_empty = raw_ids.map_or(elements == 0, |raw| raw.len() <= 4);
+    } else {
+        seen.tokens = u32::try_from(elements).unwrap_or(u32::MAX);
+        seen.is_empty = elements == 0;
+        seen.last_token = match answer.width() {
+            8 => seen.raw.last_chunk::<8>().and_then(|bytes| i32::try_from(i64::from_le_bytes(*bytes)).ok()),
+            _ => seen.raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes)),
+        };
+    }
+    Ok(seen)
+}
+
+/// Elements of a `BYTES` tensor: each has its length in front. What does not fit is one more.
+fn texts_in(mut raw: &[u8]) -> u64 {
+    let mut count = 0;
+    while !raw.is_empty() {
+        count += 1;
+        let text =
+            raw.split_first_chunk::<4>().and_then(|(length, rest)| rest.get(u32::from_le_bytes(*length) as usize..));
+        match text {
+            Some(rest) => raw = rest,
+            None => return count + 1,
+        }
+    }
+    count
+}
+
+/// From a parameters entry: the flag, when the entry is `triton_final_response`.
+fn final_flag(entry: &[u8]) -> Result<Option<bool>, WireError> {
+    let (mut is_it, mut flag) = (false, false);
+    each_field(entry, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(key)) => is_it = key == b"triton_final_response",
+            (2, Value::Bytes(parameter)) => each_field(parameter, |field, value| {
+                if let (1, Value::Varint(number)) = (field, value) {
+                    flag = number != 0;
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(is_it.then_some(flag))
+}
+
+/// An output tensor without its raw contents.
+struct Tensor<'a> {
+    name: &'a [u8],
+    datatype: &'a [u8],
+    /// The product of its shape; a negative dimension is larger than any.
+    shape: u64,
+    /// Elements that are not raw.
+    contents: u64,
+}
+
+impl Tensor<'_> {
+    /// Bytes of one element.
+    fn width(&self) -> usize {
+        match self.datatype {
+            b"INT64" | b"UINT64" | b"FP64" => 8,
+            b"INT16" | b"UINT16" | b"FP16" | b"BF16" => 2,
+            b"INT8" | b"UINT8" | b"BOOL" => 1,
+            _ => 4,
+        }
+    }
+}
+
+fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
+    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0 };
+    each_field(tensor, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(name)) => found.name = name,
+            (2, Value::Bytes(datatype)) => found.datatype = datatype,
+            (3, Value::Varint(dim)) => found.shape = found.shape.saturating_mul(dim),
+            (3, Value::Bytes(mut dims)) => {
+                while dims.has_remaining() {
+                    let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is cut short"))?;
+                    found.shape = found.shape.saturating_mul(dim);
+                }
+            }
+            (5, Value::Bytes(contents)) => found.contents = elements_of(contents)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// From an `InferTensorContents`: how many whole numbers or texts it has.
+fn elements_of(contents: &[u8]) -> Result<u64, WireError> {
+    let mut count = 0;
+    each_field(contents, |field, value| {
+        count += match (field, value) {
+            // Packed: the last byte of each number has no high bit.
+            (2..=5, Value::Bytes(packed)) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
+            (2..=5, Value::Varint(_)) | (8, Value::Bytes(_)) => 1,
+            _ => 0,
+        };
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+enum Value<'a> {
+    Bytes(&'a [u8]),
+    Varint(u64),
+}
+
+fn each_field<'a>(
+    mut message: &'a [u8],
+    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
+    let broken = |_| Malformed("a field is cut short");
+    while message.has_remaining() {
+        // A key and a length of one byte each: most of a response is made of these.
+        if let [key @ 0x08..=0x7f, len @ 0..=0x7f, rest @ ..] = message
+            && key & 0x07 == WireType::LengthDelimited as u8
+        {
+            let Some((value, rest)) = rest.split_at_checked(usize::from(*len)) else {
+                return Err(Malformed("a field is longer than its message"));
+            };
+            message = rest;
+            visit(u32::from(key >> 3), Value::Bytes(value))?;
+            continue;
+        }
+        let (field, wire_type) = decode_key(&mut message).map_err(broken)?;
+        match wire_type {
+            WireType::LengthDelimited => {
+                let len = decode_varint(&mut message).map_err(broken)? as usize;
+                let Some((value, rest)) = message.split_at_checked(len) else {
+                    return Err(Malformed("a field is longer than its message"));
+                };
+                message = rest;
+                visit(field, Value::Bytes(value))?;
+            }
+            WireType::Varint => {
+                let number = decode_varint(&mut message).map_err(broken)?;
+                visit(field, Value::Varint(number))?;
+            }
+            other => skip_field(other, field, &mut message, DecodeContext::default()).map_err(broken)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+    use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
+    use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+
+    const IDS: ScanRequest<'_> = ScanRequest { answer: "output_ids", is_text: false, is_batched: true };
+
+    fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
+        let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        let tensor = |name: &str, len: usize| InferOutputTensor {
+            name: name.to_owned(),
+            datatype: "INT32".to_owned(),
+            shape: vec![1, 1, len as i64],
+            ..InferOutputTensor::default()
+        };
+        ModelStreamInferResponse {
+            error_message: error.to_owned(),
+            infer_response: Some(ModelInferResponse {
+                model_name: "m".to_owned(),
+                id: "17".to_owned(),
+                parameters: [(
+                    "triton_final_response".to_owned(),
+                    InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) },
+                )]
+                .into(),
+                outputs: vec![tensor("batch_index", 1), tensor("output_ids", tokens.len())],
+                raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), ids.into()],
+                ..ModelInferResponse::default()
+            }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
+            let bytes = response(&tokens, fin, &error).encode_to_vec();
+            let seen = scan_stream(&bytes, &IDS).unwrap();
+            prop_assert_eq!(named(&bytes).unwrap(), ("17", seen.error));
+            let error = (!error.is_empty()).then_some(error.as_str());
+            let expected = ScannedResponse {
+                error,
+                tokens: tokens.len() as u32,
+                is_empty: tokens.is_empty(),
+                last_token: tokens.last().copied(),
+                is_final: fin,
+                row: 9,
+                raw: seen.raw,
+                has_response: true,
+                id: b"17",
+                model: b"m",
+                misshapen: None,
+            };
+            let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+            prop_assert_eq!(seen.raw, &ids[..]);
+            prop_assert_eq!(seen, expected);
+        }
+
+        #[test]
+        fn no_bytes_make_the_scan_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = scan_stream(&bytes, &IDS);
+            let _ = named(&bytes);
+        }
+
+        #[test]
+        fn frames_survive_any_cut(sizes in prop::collection::vec(0usize..40, 1..10), step in 1usize..17) {
+            let messages: Vec<ModelStreamInferResponse> = sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
+            let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
+            let mut frames = Frames::new(u64::MAX);
+            let mut seen = Vec::new();
+            for piece in whole.chunks(step) {
+                frames.push(Bytes::copy_from_slice(piece));
+                while let Some(message) = frames.next().unwrap() {
+                    seen.push(scan_stream(&message, &IDS).unwrap().tokens as usize);
+                }
+            }
+            prop_assert_eq!(seen, sizes);
+        }
+    }
+
+    #[test]
+    fn an_empty_final_has_no_token() {
+        let message = ModelStreamInferResponse {
+            infer_response: Some(ModelInferResponse {
+                parameters: [(
+                    "triton_final_response".to_owned(),
+                    InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) },
+                )]
+                .into(),
+                ..ModelInferResponse::default()
+            }),
+            ..ModelStreamInferResponse::default()
+        };
+        let bytes = message.encode_to_vec();
+        assert_eq!(
+            scan_stream(&bytes, &IDS).unwrap(),
+            ScannedResponse { is_final: true, has_response: true, ..ScannedResponse::default() }
+        );
+    }
+
+    /// Tensors with contradictory shape, data type and bytes.
+    #[test]
+    fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
+        let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
+            let message = ModelInferResponse {
+                outputs: vec![InferOutputTensor {
+                    name: "output_ids".to_owned(),
+                    datatype: datatype.to_owned(),
+                    shape: shape.to_vec(),
+                    ..InferOutputTensor::default()
+                }],
+                raw_output_contents: if raw.is_empty() { Vec::new() } else { vec![Bytes::from_static(raw)] },
+                ..ModelInferResponse::default()
+            };
+            let bytes = message.encode_to_vec();
+            let seen = scan_response(&bytes, &IDS).unwrap();
+            (seen.tokens, seen.misshapen.is_some())
+        };
+        assert_eq!(of(&[1, 1, 2], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, false));
+        assert_eq!(of(&[1, 1, 3], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, true));
+        assert_eq!(of(&[1, 1, 1], "INT64", &[1, 0, 0, 0, 0, 0, 0, 0]), (1, false));
+        assert_eq!(of(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
+        assert_eq!(of(&[1, 1, 3], "INT32", &[]), (0, true));
+        assert_eq!(of(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
+    }
+
+    #[test]
+    fn a_message_beyond_its_limit_is_refused_by_its_length_alone() {
+        let mut frames = Frames::new(1000);
+        frames.push(Bytes::from_static(&[0, 0, 0, 3, 233]));
+        assert_eq!(frames.next(), Err(WireError::TooLong(1001)));
+    }
+}

@@ -1,0 +1,108 @@
+//! The requests before a run: is the server there, is the model ready, which inputs and which call does it need?
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::grpc_messages;
+use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
+use super::rpc::{ask, code};
+use crate::harness::transport::connection::Connection;
+use crate::harness::{BenchSpec, HarnessError};
+use crate::triton::proto::inference::model_config::SchedulingChoice;
+use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
+use crate::triton::proto::inference::{
+    ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelMetadataResponse,
+    ModelReadyRequest, ModelReadyResponse, ServerReadyRequest, ServerReadyResponse,
+};
+
+/// Uses the link itself: after these calls the server's stream limit has arrived.
+pub(in crate::harness) async fn greet(
+    link: &Connection,
+    spec: &BenchSpec,
+) -> Result<InferRequestTemplate, HarnessError> {
+    let endpoint = link.authority();
+    let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
+    let refuse = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
+    link.sender().await.map_err(absent)?;
+    match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {
+        Ok(server) if !server.ready => return Err(absent("it is live and not ready".to_owned())),
+        Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(absent(why)),
+    }
+    let ready = ModelReadyRequest { name: spec.model.clone(), ..ModelReadyRequest::default() };
+    match answer::<ModelReadyResponse>(link, spec, "ModelReady", &ready).await {
+        Ok(model) if !model.ready => return Err(refuse("it is not ready".to_owned())),
+        Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(refuse(why)),
+    }
+    let contract = describe(link, spec).await.map_err(refuse)?;
+    InferRequestTemplate::agree(spec, &contract).map_err(|faults| HarnessError::Request {
+        endpoint: endpoint.clone(),
+        model: spec.model.clone(),
+        faults,
+    })
+}
+
+/// What the server reports about the model. A method that it lacks leaves its part open.
+async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, String> {
+    let mut contract = ModelMetadata::default();
+    let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
+    match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await {
+        Ok(answer) => {
+            let config = answer.config.unwrap_or_default();
+            contract.is_decoupled = Some(decouples(link, spec, &config).await?);
+            contract.max_batch_size = Some(config.max_batch_size);
+        }
+        Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(why),
+    }
+    let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
+    match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
+        Ok(answer) => {
+            // Every model has inputs and outputs: an answer without them carries no information.
+            let offer = |tensors: Vec<TensorMetadata>| {
+                let offer: OfferedTensors = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
+                (!offer.is_empty()).then_some(offer)
+            };
+            contract.inputs = offer(answer.inputs);
+            contract.outputs = offer(answer.outputs);
+        }
+        Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(why),
+    }
+    Ok(contract)
+}
+
+/// An ensemble does not declare it: it streams when one of its steps does.
+async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) -> Result<bool, String> {
+    let is_decoupled = |config: &ModelConfig| config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
+    if is_decoupled(config) {
+        return Ok(true);
+    }
+    let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice else { return Ok(false) };
+    for step in &ensemble.step {
+        let ask = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
+        let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await;
+        let config = answer.map_err(|(_, why)| format!("its step `{}`: {why}", step.model_name))?.config;
+        if config.as_ref().is_some_and(is_decoupled) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// gRPC code, where there is one, and text.
+type Refusal = (Option<u32>, String);
+
+async fn answer<A: Message + Default>(
+    link: &Connection,
+    spec: &BenchSpec,
+    method: &'static str,
+    question: &impl Message,
+) -> Result<A, Refusal> {
+    let patience = spec.stall_timeout;
+    let bytes: Bytes = tokio::time::timeout(patience, ask(link, method, grpc_messages::frame(question)))
+        .await
+        .map_err(|_| (None, format!("{method} was not answered within {:.1} s", patience.as_secs_f64())))??;
+    A::decode(bytes).map_err(|e| (None, format!("the answer to {method} is not understood: {e}")))
+}

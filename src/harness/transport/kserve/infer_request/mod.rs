@@ -1,0 +1,384 @@
+//! A request's message: which tensors, in the names and shapes of the model that the server describes.
+//!
+//! Fixed once before the run; every message is then a copy of constants and its own prompt.
+
+mod input_builder;
+mod tensor;
+mod tensor_names;
+mod vllm;
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use rand::RngExt;
+
+use self::input_builder::{ConstantTensor, InputBuilder, MessageInputs};
+use self::tensor::{ScalarValue, texts};
+pub(in crate::harness) use self::tensor_names::ModelMetadata;
+use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
+use super::grpc_messages::ScanRequest;
+use crate::harness::drive::request_attempt::CallKind;
+use crate::harness::schedule::data::Prompt;
+use crate::harness::schedule::payload::generator;
+use crate::harness::spec::request::{Cancel, CancelBy, Interface, RandomSeed};
+use crate::harness::{BenchSpec, PlannedRequest, Scenario, StreamMode};
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
+use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
+
+/// Outputs of `return_perf_metrics`.
+pub(in crate::harness) const PERF: [&str; 7] = [
+    "kv_cache_alloc_new_blocks",
+    "kv_cache_reused_blocks",
+    "kv_cache_alloc_total_blocks",
+    "arrival_time_ns",
+    "first_scheduled_time_ns",
+    "first_token_time_ns",
+    "last_token_time_ns",
+];
+
+/// Before and after TensorRT-LLM 0.20.
+const SEEDS: [&str; 2] = ["random_seed", "seed"];
+
+/// How output tokens are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::harness) enum TokenCounting {
+    /// Elements of `output_ids` over the beams, of all sequences; the prompt in front is not counted.
+    Ids { beams: u32, sequences: u32, has_prompt: bool },
+    /// One response is one token.
+    Responses { sequences: u32 },
+    /// The answer is one text: as many tokens as were requested.
+    Asked,
+    /// `usage.completion_tokens`; chunks where the server sends none.
+    Usage,
+}
+
+impl TokenCounting {
+    /// In readable form.
+    pub fn source(self) -> String {
+        match self {
+            Self::Ids { sequences: n @ 2.., .. } => format!("output_ids, of all {n} sequences of a request"),
+            Self::Responses { sequences: n @ 2.. } => {
+                format!("responses, each counted as one token, of all {n} sequences of a request")
+            }
+            Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
+            Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
+            Self::Responses { .. } => "responses, each counted as one token".to_owned(),
+            Self::Usage => "usage.completion_tokens".to_owned(),
+            Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
+        }
+    }
+}
+
+/// How a model is called.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::harness) struct InferRequestTemplate {
+    pub call: CallKind,
+    pub count: TokenCounting,
+    /// One response for each token.
+    pub streams: bool,
+    /// Responses carry the index of the request in the message that they belong to.
+    pub is_batched: bool,
+    /// Answers to each prompt; only the final marker ends the last of them.
+    pub sequences: u32,
+    /// Outputs besides tokens are requested, so responses are parsed completely.
+    pub wants_more: bool,
+    pub end_id: i32,
+    pub cancel: Option<Cancel>,
+    /// Stop words, or samples from LoadGen, end answers for a reason that responses do not show.
+    may_end_early: bool,
+    interface: Interface,
+    names: &'static TensorNames,
+    model: String,
+    /// The model's shapes begin with a batch dimension.
+    has_rows: bool,
+    has_lengths: bool,
+    constants: Vec<ConstantTensor>,
+    outputs: Vec<&'static str>,
+    pad_id: i32,
+    seed: u64,
+    drawn_seed: Option<(&'static str, String)>,
+    lora: Vec<u64>,
+    /// Of vLLM's backend: what is the same in every request's settings.
+    sampling: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl InferRequestTemplate {
+    /// Checks the request block against the model. Errors: everything that does not fit.
+    pub fn agree(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
+        let mut faults = spec.request.faults(spec.vocab_size);
+        let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
+        let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
+        let (sampling, ask) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
+            Some((sampling, rest)) => (Some(sampling), rest),
+            None => (None, spec.request.clone()),
+        };
+        let ask = &ask;
+        let names = match interface {
+            Interface::TokenIds => &TOKENS,
+            Interface::Text if is_vllm => &VLLM,
+            Interface::Text => &TEXT,
+        };
+        let call = contract.call(&spec.scenario);
+        let streams = ask.streaming.unwrap_or(call == CallKind::Stream && ask.beam_width.unwrap_or(1) <= 1);
+        if streams && call == CallKind::Unary {
+            faults.push(
+                "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
+                 serve the model with `decoupled_mode: true`"
+                    .to_owned(),
+            );
+        }
+        if spec.pace.stream == StreamMode::Shared && call == CallKind::Unary {
+            faults.push("stream `shared`: the model is not decoupled, so it is asked by unary calls".to_owned());
+        }
+        let beams = ask.beam_width.unwrap_or(1);
+        if ask.cancel.is_some() && !streams && ask.streaming.is_none() {
+            faults.push("request.cancel counts tokens as they come, and this model does not stream".to_owned());
+        }
+        contract.check_batch(ask.batch(), call, &mut faults);
+        let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
+        let mut sheet = InputBuilder::new(contract, faults);
+        sheet.demand("model", names.prompt);
+        sheet.demand("model", names.output_len);
+        sheet.usual(names.streaming, ScalarValue::Bool(streams));
+        if interface == Interface::TokenIds {
+            sheet.usual("beam_width", ScalarValue::Int(i64::from(beams)));
+            let end = ask.end_id.unwrap_or(spec.end_id);
+            sheet.usual("end_id", ScalarValue::Int(i64::from(end)));
+            sheet.usual("pad_id", ScalarValue::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
+        } else {
+            sheet.asked("beam_width", &["beam_width"], ask.beam_width.map(|width| ScalarValue::Int(i64::from(width))));
+            sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
+        }
+        let sequences = ask.sequences();
+        if sequences > 1 && call == CallKind::Unary {
+            sheet.faults.push(
+                "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
+                    .to_owned(),
+            );
+        }
+        sheet.asked(
+            "num_return_sequences",
+            &["num_return_sequences"],
+            ask.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
+        );
+        match ask.exclude_input_in_output {
+            Some(value) => {
+                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(ScalarValue::Bool(value)));
+            }
+            None if !streams && contract.describes("exclude_input_in_output") => {
+                sheet.usual("exclude_input_in_output", ScalarValue::Bool(true));
+            }
+            None => {}
+        }
+        let float = |value: Option<f64>| value.map(ScalarValue::Float);
+        sheet.asked("temperature", &["temperature"], float(ask.temperature));
+        sheet.asked("top_k", &[names.top_k], ask.top_k.map(|k| ScalarValue::Int(i64::from(k))));
+        sheet.asked("top_p", &[names.top_p], float(ask.top_p));
+        sheet.asked("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
+        sheet.asked("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
+        sheet.asked("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
+        sheet.asked("length_penalty", &[names.length_penalty], float(ask.length_penalty));
+        sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(ScalarValue::Bool));
+        // Renamed in TensorRT-LLM after 0.20.
+        sheet.asked(
+            "min_length",
+            &["min_length", "min_tokens"],
+            ask.min_length.map(|n| ScalarValue::Int(i64::from(n))),
+        );
+        let mut drawn_seed = None;
+        match ask.random_seed {
+            Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
+            Some(RandomSeed::PerRequest) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
+            None => {}
+        }
+        if !ask.lora_task_id.is_empty() {
+            sheet.demand("lora_task_id", "lora_task_id");
+        }
+        sheet.words("stop_words", names.stop_words, ask.stop_words.as_ref(), interface);
+        sheet.words("bad_words", names.bad_words, ask.bad_words.as_ref(), interface);
+        if matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })) {
+            sheet.demand("cancel.by", "stop");
+        }
+        let mut outputs = names.answer.to_vec();
+        let mut wants_more = false;
+        let returns: [(&'static str, bool, &[&'static str]); 4] = [
+            ("return_log_probs", ask.return_log_probs, &["cum_log_probs", "output_log_probs"]),
+            ("return_context_logits", ask.return_context_logits, &["context_logits"]),
+            ("return_generation_logits", ask.return_generation_logits, &["generation_logits"]),
+            ("return_perf_metrics", ask.return_perf_metrics, &PERF),
+        ];
+        for (key, is_asked, tensors) in returns {
+            if is_asked {
+                wants_more = true;
+                sheet.asked(key, &[key], Some(ScalarValue::Bool(true)));
+                outputs.extend(tensors);
+            }
+        }
+        let is_batched = ask.batch() > 1;
+        if is_batched {
+            outputs.push("batch_index");
+        }
+        let InputBuilder { constants, mut faults, lacks, .. } = sheet;
+        if let Some(inputs) = contract.inputs.as_ref().filter(|_| lacks) {
+            let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
+            faults.push(format!("the model's inputs are {}", has.join(", ")));
+        }
+        contract.check_outputs(&mut outputs, &mut faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self {
+            call,
+            count: match interface {
+                Interface::TokenIds => TokenCounting::Ids { beams, sequences, has_prompt },
+                Interface::Text if streams => TokenCounting::Responses { sequences },
+                Interface::Text => TokenCounting::Asked,
+            },
+            streams,
+            is_batched,
+            sequences,
+            wants_more,
+            end_id: ask.end_id.unwrap_or(spec.end_id),
+            cancel: ask.cancel,
+            may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, Scenario::Outside(_)),
+            interface,
+            names,
+            model: spec.model.clone(),
+            has_rows: contract.has_rows(),
+            has_lengths: contract.input_type("input_lengths", "INT32").is_some() || is_batched,
+            constants,
+            outputs,
+            pad_id: ask.pad_id.unwrap_or(spec.end_id),
+            seed: spec.seed,
+            drawn_seed,
+            lora: ask.lora_task_id.clone(),
+            sampling,
+        })
+    }
+
+    /// What to look for in responses.
+    pub fn look(&self) -> ScanRequest<'static> {
+        let is_text = self.interface == Interface::Text;
+        ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
+    }
+
+    /// The names that every response carries.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Only an end token justifies an answer that is shorter than requested: there are no stop words, and the length is no
+    /// mere limit.
+    pub fn ends_only_with_end_id(&self) -> bool {
+        self.takes_ids() && self.sequences == 1 && !self.may_end_early
+    }
+
+    pub fn takes_ids(&self) -> bool {
+        self.interface == Interface::TokenIds
+    }
+
+    /// Whether message `first` is to be ended early, and how.
+    pub fn cancel_of(&self, first: u64) -> Option<Cancel> {
+        self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
+    }
+
+    /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
+    pub fn message(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> ModelInferRequest {
+        let rows = planned.len();
+        let mut sheet = MessageInputs::new(self.has_rows, rows);
+        match self.interface {
+            Interface::TokenIds => {
+                let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
+                let longest = prompts.iter().map(|prompt| prompt.len()).max().unwrap_or(0);
+                let mut ids = BytesMut::with_capacity(rows * longest * 4);
+                for prompt in &prompts {
+                    let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
+                    padded.take(longest).for_each(|token| ids.put_i32_le(token));
+                }
+                sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
+                if self.has_lengths {
+                    let lengths = prompts.iter().map(|prompt| ScalarValue::Int(prompt.len() as i64));
+                    sheet.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
+                }
+            }
+            Interface::Text => {
+                let prompts: Vec<&str> = prompts.iter().map(Prompt::as_text).collect();
+                sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
+            }
+        }
+        if let Some(sampling) = &self.sampling {
+            let settings: Vec<String> =
+                planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
+            sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
+        } else {
+            let lengths = planned.iter().map(|planned| ScalarValue::Int(i64::from(planned.output_len)));
+            sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+        }
+        for ConstantTensor { name, datatype, shape, row } in &self.constants {
+            let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
+            sheet.put(name, datatype, shape, raw);
+        }
+        let indices = first..first + rows as u64;
+        if let Some((name, datatype)) = &self.drawn_seed {
+            let seeds =
+                indices.clone().map(|index| ScalarValue::Long(generator("random_seed", self.seed, index).random()));
+            sheet.put(name, datatype, &[1], tensor::column(seeds, datatype));
+        }
+        if !self.lora.is_empty() {
+            let tasks = indices.map(|index| ScalarValue::Long(self.lora[index as usize % self.lora.len()]));
+            sheet.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
+        }
+        let MessageInputs { inputs, raw, .. } = sheet;
+        let output = |name: &&str| InferRequestedOutputTensor {
+            name: (*name).to_owned(),
+            ..InferRequestedOutputTensor::default()
+        };
+        ModelInferRequest {
+            model_name: self.model.clone(),
+            id: first.to_string(),
+            parameters: self.parameters(),
+            inputs,
+            outputs: self.outputs.iter().map(output).collect(),
+            raw_input_contents: raw,
+            ..ModelInferRequest::default()
+        }
+    }
+
+    /// Requests that the backend end the request of this id.
+    pub fn stop(&self, id: u64) -> ModelInferRequest {
+        let mut sheet = MessageInputs::new(self.has_rows, 1);
+        let one = || Bytes::from_static(&[1, 0, 0, 0]);
+        // Placeholders for the inputs that the model requires of every request.
+        sheet.put(self.names.prompt, "INT32", &[1], one());
+        if self.has_lengths {
+            sheet.put("input_lengths", "INT32", &[1], one());
+        }
+        sheet.put(self.names.output_len, "INT32", &[1], one());
+        sheet.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
+        let MessageInputs { inputs, raw, .. } = sheet;
+        ModelInferRequest {
+            model_name: self.model.clone(),
+            id: id.to_string(),
+            parameters: self.parameters(),
+            inputs,
+            raw_input_contents: raw,
+            ..ModelInferRequest::default()
+        }
+    }
+
+    fn parameters(&self) -> BTreeMap<String, InferParameter> {
+        if self.call == CallKind::Unary {
+            return BTreeMap::new();
+        }
+        let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+        [("triton_enable_empty_final_response".to_owned(), flag)].into()
+    }
+}
+
+/// What a model offers, by name.
+pub(in crate::harness) type OfferedTensors = BTreeMap<String, String>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! One gRPC call over a connection: sends the request, reads the answer, classifies statuses and broken connections.
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
+
+use super::grpc_messages::Frames;
+use crate::harness::record::FailureClass;
+use crate::harness::transport::connection::Connection;
+
+/// gRPC status codes used here (grpc.io, "Status codes").
+pub(in crate::harness) mod code {
+    pub const OK: u32 = 0;
+    pub const DEADLINE_EXCEEDED: u32 = 4;
+    pub const RESOURCE_EXHAUSTED: u32 = 8;
+    pub const UNIMPLEMENTED: u32 = 12;
+    pub const UNAVAILABLE: u32 = 14;
+}
+
+pub(in crate::harness) type RpcFault = (FailureClass, String);
+
+/// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
+/// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
+const TAKEN_AT_ONCE: usize = 32 << 10;
+
+/// The limit of an answer to a query before the run.
+const LONGEST_ANSWER: u64 = 16 << 20;
+
+/// A response.
+pub(in crate::harness) struct RpcResponse {
+    stream: RecvStream,
+    /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
+    taken: usize,
+    has_all_data: bool,
+}
+
+pub(in crate::harness) enum RpcPart {
+    /// The content of one DATA frame.
+    Data(Bytes),
+    /// Once, where the other is moved about for every token.
+    Trailers(Box<HeaderMap>),
+}
+
+impl RpcResponse {
+    pub const fn new(stream: RecvStream) -> Self {
+        Self { stream, taken: 0, has_all_data: false }
+    }
+
+    /// The next part; None at the end. Dropping the answer before that cancels the call.
+    pub async fn part(&mut self) -> Option<Result<RpcPart, h2::Error>> {
+        std::future::poll_fn(|context| self.poll_part(context)).await
+    }
+
+    /// The same, for callers that take all available parts in one go.
+    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
+        if !self.has_all_data {
+            match ready!(self.stream.poll_data(context)) {
+                Some(Ok(data)) => {
+                    self.taken += data.len();
+                    if self.taken >= TAKEN_AT_ONCE {
+                        // Refused only for more than was received.
+                        let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
+                    }
+                    return Poll::Ready(Some(Ok(RpcPart::Data(data))));
+                }
+                // The server has sent everything and accepts no more (RFC 9113, 8.1): an end, not a failure.
+                Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                Some(Err(e)) => return Poll::Ready(Some(Err(e))),
+                None => self.has_all_data = true,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(context));
+        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| RpcPart::Trailers(Box::new(trailers)))))
+    }
+}
+
+/// Sends a whole request of Triton's inference service and returns the answer.
+pub(in crate::harness) async fn send(
+    link: &Connection,
+    method: &'static str,
+    frame: Bytes,
+    deadline: Option<Duration>,
+) -> Result<RpcResponse, RpcFault> {
+    let mut sender = link.sender().await.map_err(|why| (FailureClass::Connect, why))?;
+    let mut request = link.head(method)?;
+    if let Some(limit) = deadline {
+        // At most eight digits.
+        let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
+        request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (FailureClass::Connect, e.to_string()))?);
+    }
+    let broken = |e: h2::Error| (broken_class(false, &e), spell(&e));
+    let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
+    // Whole and at once: it is in memory anyway, and h2 keeps to the server's window.
+    body.send_data(frame, true).map_err(broken)?;
+    drop(body);
+    answer_of(response.await.map_err(broken)?)
+}
+
+/// The body after the headers, if they announce one.
+pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
+    if !response.status().is_success() {
+        return Err((FailureClass::Server, format!("HTTP status {}", response.status())));
+    }
+    // A refusal may come without a body: then the status is among the headers.
+    check_status(Some(response.headers()), false)?;
+    Ok(RpcResponse::new(response.into_body()))
+}
+
+/// The head of a call of Triton's inference service.
+pub(in crate::harness) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
+    Request::builder()
+        .method(Method::POST)
+        .version(Version::HTTP_2)
+        .uri(format!("http://{authority}/inference.GRPCInferenceService/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
+        .body(())
+}
+
+/// One message in each direction, for the queries before the run. Errors: gRPC code (or none) and text.
+pub(in crate::harness) async fn ask(
+    link: &Connection,
+    method: &'static str,
+    frame: Bytes,
+) -> Result<Bytes, (Option<u32>, String)> {
+    let talk = async {
+        let mut answer = send(link, method, frame, None).await?;
+        let mut frames = Frames::new(LONGEST_ANSWER);
+        let mut told = None;
+        while let Some(part) = answer.part().await {
+            match part.map_err(|e| (FailureClass::Stream, spell(&e)))? {
+                RpcPart::Data(data) => {
+                    frames.push(data);
+                    if let Some(message) = frames.next().map_err(|e| (FailureClass::Stream, e.to_string()))? {
+                        told = Some(message);
+                    }
+                }
+                RpcPart::Trailers(trailers) => check_status(Some(&trailers), false)?,
+            }
+        }
+        told.ok_or_else(|| (FailureClass::Short, "no answer".to_owned()))
+    };
+    talk.await.map_err(|(_, why)| (leading_code(&why), why))
+}
+
+/// Non-OK statuses become text `CODE: message`; `ask` reads the code back from there.
+pub(in crate::harness) fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Result<(), RpcFault> {
+    let Some(status) = headers.and_then(|headers| headers.get("grpc-status")) else {
+        return Ok(());
+    };
+    let number = status.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(2);
+    if number == code::OK {
+        return Ok(());
+    }
+    let text = headers
+        .and_then(|headers| headers.get("grpc-message"))
+        .map_or_else(String::new, |text| format!(": {}", percent_decoded(text.as_bytes())));
+    let class = match number {
+        code::DEADLINE_EXCEEDED => FailureClass::Deadline,
+        _ if has_begun => FailureClass::Stream,
+        code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => FailureClass::Refused,
+        _ => FailureClass::Server,
+    };
+    Err((class, format!("gRPC status {number}{text}")))
+}
+
+fn leading_code(why: &str) -> Option<u32> {
+    let digits = why.strip_prefix("gRPC status ")?;
+    digits.split(':').next()?.parse().ok()
+}
+
+/// `grpc-message` is percent-encoded UTF-8.
+fn percent_decoded(bytes: &[u8]) -> String {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, tail)) = rest.split_first() {
+        let escaped = (*first == b'%')
+            .then(|| tail.first_chunk::<2>())
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let Some(byte) = escaped {
+            plain.push(byte);
+            rest = &tail[2..];
+        } else {
+            plain.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+pub(in crate::harness) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
+    if has_begun {
+        FailureClass::Stream
+    } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
+        // The server did not process it.
+        FailureClass::Refused
+    } else {
+        FailureClass::Connect
+    }
+}
+
+/// The error and its causes in one line.
+pub(in crate::harness) fn spell(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_classed_by_code_and_by_what_came_before() {
+        let mut trailers = HeaderMap::new();
+        assert_eq!(check_status(Some(&trailers), false), Ok(()));
+        trailers.insert("grpc-status", "14".parse().unwrap());
+        trailers.insert("grpc-message", "busy %C3%BC".parse().unwrap());
+        assert_eq!(
+            check_status(Some(&trailers), false),
+            Err((FailureClass::Refused, "gRPC status 14: busy ü".to_owned()))
+        );
+        assert_eq!(check_status(Some(&trailers), true).unwrap_err().0, FailureClass::Stream);
+        trailers.insert("grpc-status", "3".parse().unwrap());
+        assert_eq!(check_status(Some(&trailers), false).unwrap_err().0, FailureClass::Server);
+        assert_eq!(leading_code("gRPC status 12: no"), Some(code::UNIMPLEMENTED));
+    }
+}

@@ -1,0 +1,251 @@
+//! One `ModelStreamInfer` for all requests of a connection, as NVIDIA's harness and tritonclient have it.
+//!
+//! Answers find their request by its id. A message without an id belongs to the only request in flight; when several are,
+//! its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use h2::SendStream;
+use h2::client::ResponseFuture;
+use http::{HeaderMap, Request};
+use tokio::sync::mpsc;
+
+use super::grpc_messages::{Frames, WireError, named};
+use super::rpc::{RpcFault, RpcPart, answer_of, broken_class, check_status, spell};
+use crate::harness::ResponseLimits;
+use crate::harness::record::FailureClass;
+use crate::harness::tokens::{Violation, Violations};
+use crate::harness::transport::connection::ConnectionSender;
+
+/// Messages that wait for the connection's flow control before senders wait too.
+const QUEUE: usize = 64;
+/// Answers that wait for their request before the connection's flow control holds the server back.
+const WAITING: usize = 1024;
+
+/// An open stream. Tasks of its own write and read it.
+pub(in crate::harness) struct SharedStream {
+    queue: mpsc::Sender<Bytes>,
+    routes: Rc<RefCell<Routes>>,
+}
+
+#[derive(Default)]
+struct Routes {
+    waiting: HashMap<u64, mpsc::Sender<StreamReply>>,
+    /// Requests that ended before their answers did: more may come for them.
+    given_up: HashSet<u64>,
+    /// Of all requests so far.
+    highest_id: Option<u64>,
+    death: Option<StreamFailure>,
+}
+
+/// One message of the server's.
+pub(in crate::harness) struct StreamReply {
+    pub t_read: u64,
+    pub message: Bytes,
+}
+
+/// How a stream ended, for a request that had no token yet and for one that had.
+#[derive(Clone)]
+struct StreamFailure {
+    before: RpcFault,
+    after: RpcFault,
+}
+
+impl StreamFailure {
+    fn of_all(fault: RpcFault) -> Self {
+        Self { before: fault.clone(), after: fault }
+    }
+
+    fn broken(error: &h2::Error) -> Self {
+        let fault = |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", spell(error)));
+        Self { before: fault(false), after: fault(true) }
+    }
+
+    fn malformed(error: &WireError, limits: &ResponseLimits) -> Self {
+        Self::of_all(error.fault(limits))
+    }
+
+    fn check(headers: &HeaderMap) -> Result<(), Self> {
+        match (check_status(Some(headers), false), check_status(Some(headers), true)) {
+            (Err(before), Err(after)) => Err(Self { before, after }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SharedStream {
+    /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
+    /// request in flight, are the connection's.
+    pub fn open(
+        mut sender: ConnectionSender,
+        head: Request<()>,
+        last_read: Rc<Cell<u64>>,
+        strays: Rc<RefCell<Violations>>,
+        limits: ResponseLimits,
+    ) -> Result<Self, RpcFault> {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let (response, body) = sender.send_request(head, false).map_err(|e| (broken_class(false, &e), spell(&e)))?;
+        let routes = Rc::<RefCell<Routes>>::default();
+        let read = Rc::clone(&routes);
+        // Both end with the stream; the worker's end takes them along.
+        tokio::task::spawn_local(speak(body, messages));
+        tokio::task::spawn_local(async move {
+            let death = match listen(response, &last_read, &read, &strays, &limits).await {
+                Ok(()) => {
+                    StreamFailure::of_all((FailureClass::Stream, "the server ended the shared stream".to_owned()))
+                }
+                Err(death) => death,
+            };
+            let mut routes = read.borrow_mut();
+            routes.death = Some(death);
+            routes.waiting.clear();
+        });
+        Ok(Self { queue, routes })
+    }
+
+    pub fn is_living(&self) -> bool {
+        self.routes.borrow().death.is_none()
+    }
+
+    /// Sends a message; its answers arrive in the returned slot.
+    pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
+        let (give, answers) = mpsc::channel(WAITING);
+        {
+            let mut routes = self.routes.borrow_mut();
+            if let Some(death) = &routes.death {
+                return Err(death.before.clone());
+            }
+            if routes.waiting.contains_key(&id) {
+                return Err((FailureClass::Stream, format!("id {id} is under way on this stream already")));
+            }
+            routes.waiting.insert(id, give);
+            routes.highest_id = routes.highest_id.max(Some(id));
+        }
+        let seat = StreamSlot { stream: Rc::clone(self), id, answers, is_over: false };
+        match self.queue.send(frame).await {
+            Ok(()) => Ok(seat),
+            Err(_) => Err(seat.why(false)),
+        }
+    }
+}
+
+/// A request's place at a shared stream.
+pub(in crate::harness) struct StreamSlot {
+    stream: Rc<SharedStream>,
+    id: u64,
+    answers: mpsc::Receiver<StreamReply>,
+    is_over: bool,
+}
+
+impl StreamSlot {
+    pub async fn next(&mut self, has_begun: bool) -> Result<StreamReply, RpcFault> {
+        match self.answers.recv().await {
+            Some(reply) => Ok(reply),
+            None => Err(self.why(has_begun)),
+        }
+    }
+
+    /// The server is done with the request.
+    pub const fn over(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Messages that came for the request after the one that ended it.
+    pub fn rest(&mut self) -> usize {
+        std::iter::from_fn(|| self.answers.try_recv().ok()).count()
+    }
+
+    fn why(&self, has_begun: bool) -> RpcFault {
+        match &self.stream.routes.borrow().death {
+            Some(StreamFailure { after, .. }) if has_begun => after.clone(),
+            Some(StreamFailure { before, .. }) => before.clone(),
+            None => (FailureClass::Stream, "the shared stream takes no more requests".to_owned()),
+        }
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        let mut routes = self.stream.routes.borrow_mut();
+        routes.waiting.remove(&self.id);
+        if !self.is_over {
+            routes.given_up.insert(self.id);
+        }
+    }
+}
+
+/// Writes messages as the server's window allows. Closes our half when no sender is left.
+async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        // h2 would take any number of them; to wait until it may send some of this one keeps the queue's bound.
+        body.reserve_capacity(1);
+        while body.capacity() == 0 {
+            // The reading side gets the reason.
+            let Some(Ok(_)) = std::future::poll_fn(|context| body.poll_capacity(context)).await else { return };
+        }
+        if body.send_data(message, false).is_err() {
+            return;
+        }
+    }
+    let _ = body.send_data(Bytes::new(), true);
+}
+
+async fn listen(
+    response: ResponseFuture,
+    last_read: &Cell<u64>,
+    routes: &RefCell<Routes>,
+    strays: &RefCell<Violations>,
+    limits: &ResponseLimits,
+) -> Result<(), StreamFailure> {
+    let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
+    StreamFailure::check(response.headers())?;
+    let mut answer = answer_of(response).map_err(StreamFailure::of_all)?;
+    let mut frames = Frames::new(limits.frame);
+    while let Some(part) = answer.part().await {
+        let t_read = last_read.get();
+        match part.map_err(|e| StreamFailure::broken(&e))? {
+            RpcPart::Data(data) => frames.push(data),
+            RpcPart::Trailers(trailers) => StreamFailure::check(&trailers)?,
+        }
+        while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
+            let seat = seat_of(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
+            if let Some(seat) = seat {
+                // A request that has finished does not wait.
+                let _ = seat.send(StreamReply { t_read, message }).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The owner of a message. None: a request that was abandoned, or that has ended.
+fn seat_of(
+    message: &[u8],
+    routes: &Routes,
+    strays: &mut Violations,
+    limits: &ResponseLimits,
+) -> Result<Option<mpsc::Sender<StreamReply>>, StreamFailure> {
+    let (id, error) = named(message).map_err(|e| StreamFailure::malformed(&e, limits))?;
+    if let Ok(id) = id.parse::<u64>() {
+        let seat = routes.waiting.get(&id).cloned();
+        if seat.is_none() && !routes.given_up.contains(&id) {
+            let is_known = routes.highest_id.is_some_and(|highest| id <= highest);
+            let (class, what) =
+                if is_known { (Violation::AfterEnd, "has ended") } else { (Violation::WrongId, "was never sent") };
+            strays.add(class, || format!("a response names the request {id}, which {what}"));
+        }
+        return Ok(seat);
+    }
+    let count = routes.waiting.len();
+    if count <= 1 && routes.given_up.is_empty() {
+        return Ok(routes.waiting.values().next().cloned());
+    }
+    let under_way = format!("names none of the {count} requests on this shared stream, so all were given up");
+    Err(StreamFailure::of_all(match error {
+        Some(error) => (FailureClass::Server, format!("an error {under_way}: {error}")),
+        None => (FailureClass::Stream, format!("a response {under_way}")),
+    }))
+}

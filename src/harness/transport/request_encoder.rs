@@ -1,0 +1,132 @@
+//! How a model is called, fixed before the run: over gRPC or over HTTP.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::connection::Connection;
+use super::http::{self, HttpRequestTemplate};
+use crate::harness::drive::request_attempt::CallKind;
+use crate::harness::schedule::data::{PreviousAnswers, Prompt};
+use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::kserve::{grpc_messages, handshake};
+use crate::harness::{BenchSpec, HarnessError, PlannedRequest, Protocol, RequestSchedule};
+use crate::triton::proto::inference::ModelInferRequest;
+
+/// The field of a request's id, in `ModelInferRequest`.
+const ID: u32 = 3;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::harness) enum RequestEncoder {
+    Kserve(InferRequestTemplate),
+    Http(HttpRequestTemplate),
+}
+
+impl RequestEncoder {
+    /// Queries the server over the link itself.
+    pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
+        match (&link.pool, &spec.protocol) {
+            (Some(pool), Protocol::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
+            _ => Ok(Self::Kserve(handshake::greet(link, spec).await?)),
+        }
+    }
+
+    /// One message for the requests from `first` on. `heard` has the answers of their session so far.
+    pub fn message(
+        &self,
+        schedule: &RequestSchedule,
+        first: u64,
+        planned: &[PlannedRequest],
+        heard: &PreviousAnswers,
+    ) -> Result<Bytes, HarnessError> {
+        let write = |(index, planned)| -> Result<Prompt, HarnessError> {
+            Ok(if self.takes_ids() {
+                Prompt::Ids(schedule.ids(index, planned, heard)?)
+            } else {
+                Prompt::Text(schedule.text(index, planned, heard)?)
+            })
+        };
+        let mut prompts = (first..).zip(planned).map(write);
+        Ok(match self {
+            Self::Kserve(form) => {
+                grpc_messages::frame(&form.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?))
+            }
+            Self::Http(dialect) => match (planned.first(), prompts.next()) {
+                (Some(planned), Some(prompt)) => dialect.request(first, planned, &prompt?),
+                _ => Bytes::new(),
+            },
+        })
+    }
+
+    /// The message for one request, without its id: [`Self::addressed`] adds that.
+    pub fn unaddressed(
+        &self,
+        schedule: &RequestSchedule,
+        index: u64,
+        planned: &PlannedRequest,
+    ) -> Result<Bytes, HarnessError> {
+        match self {
+            Self::Kserve(form) => {
+                let prompt = Prompt::Ids(schedule.ids(index, planned, &PreviousAnswers::default())?);
+                let message = form.message(index, std::slice::from_ref(planned), &[prompt]);
+                Ok(grpc_messages::frame(&ModelInferRequest { id: String::new(), ..message }))
+            }
+            Self::Http(_) => self.message(schedule, index, std::slice::from_ref(planned), &PreviousAnswers::default()),
+        }
+    }
+
+    /// The same with its id behind it: fields of a message may be in any order.
+    pub fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
+        const PREFIX: usize = 5;
+        let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };
+        let id = id.to_string();
+        let mut field = BytesMut::with_capacity(2 + id.len());
+        prost::encoding::string::encode(ID, &id, &mut field);
+        let mut framed = BytesMut::with_capacity(unaddressed.len() + field.len());
+        framed.put_u8(0);
+        framed.put_u32((message.len() + field.len()) as u32);
+        framed.extend_from_slice(message);
+        framed.extend_from_slice(&field);
+        framed.freeze()
+    }
+
+    /// Whether prompts are token ids; else they are text.
+    fn takes_ids(&self) -> bool {
+        match self {
+            Self::Kserve(form) => form.takes_ids(),
+            Self::Http(dialect) => dialect.prompt_ids,
+        }
+    }
+
+    pub fn call(&self) -> CallKind {
+        match self {
+            Self::Kserve(form) => form.call,
+            Self::Http(dialect) if dialect.streams => CallKind::Stream,
+            Self::Http(_) => CallKind::Unary,
+        }
+    }
+
+    pub fn count(&self) -> TokenCounting {
+        match self {
+            Self::Kserve(form) => form.count,
+            Self::Http(dialect) => dialect.count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn an_id_behind_the_message_is_the_message_with_the_id() {
+        let message = ModelInferRequest { model_name: "m".to_owned(), ..ModelInferRequest::default() };
+        for id in [0, 7, 4_294_967_296] {
+            let framed = RequestEncoder::addressed(&grpc_messages::frame(&message), id);
+            let length = u32::from_be_bytes([framed[1], framed[2], framed[3], framed[4]]) as usize;
+            assert_eq!((framed[0], length), (0, framed.len() - 5));
+            let read = ModelInferRequest::decode(&framed[5..]).unwrap();
+            assert_eq!(read, ModelInferRequest { id: id.to_string(), ..message.clone() });
+        }
+    }
+}

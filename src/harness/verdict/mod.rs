@@ -1,0 +1,438 @@
+//! The verdict: did this run measure the server under the planned load, or something else? Pure.
+//!
+//! | check | bound | else |
+//! |---|---|---|
+//! | failures, no success | 0, or the budget `limits.failures` | INVALID(server); within the budget a warning |
+//! | conservation, in flight at end | exact, 0 | INVALID(client) |
+//! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
+//! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
+//! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
+//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 that is the maximum (N ≤ 100) | | warning |
+//! | retries | 0 | warning |
+//! | one state of the server all the time (`stability`, `steady`) | no overload, cold start, freeze, drift, ramp | warning; certain overload INVALID(load) |
+//! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
+//! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
+//! | requests that the server counted | as many as were sent | warning |
+//! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
+//! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
+//! | self check: sums computed in different ways | equal | INVALID(client) |
+//! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
+//! | tokens not counted, outputs that do not come or do not fit | | warning |
+//!
+//! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
+//! therefore causes a warning first, and INVALID only above the second bound.
+
+pub mod preflight;
+
+#[cfg(test)]
+mod bad_measurements;
+
+use super::tokens::CHUNKS;
+use super::{
+    Arrivals, BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation,
+};
+use crate::event::Verdict;
+use crate::harness::measure::metric::is_maximum;
+use crate::harness::measure::result::{Reason, ReasonSeverity, RunResult};
+use crate::harness::measure::retokenize::RETOKENIZED;
+use crate::harness::measure::unknown_chunks::COALESCED;
+use crate::harness::transport::kserve::infer_request::TokenCounting;
+
+const RATE: f64 = 0.01;
+/// The largest share of repeated prompts.
+const REPEATED: f64 = 0.05;
+/// Requests that the server may count beyond those that were sent.
+const COUNTED: f64 = 0.02;
+pub(super) const CPU: f64 = 0.85;
+const CORE_WAIT: f64 = 0.01;
+const BACKLOG_MS: f64 = 1.0;
+pub(super) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
+pub(super) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
+
+/// A time, or a share of another time if that is longer.
+pub(super) struct TimeBound {
+    ms: f64,
+    share: f64,
+}
+
+impl TimeBound {
+    pub fn of(&self, whole_ms: f64) -> f64 {
+        self.ms.max(self.share * whole_ms)
+    }
+}
+
+pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
+    match reasons.iter().map(|reason| reason.severity).min() {
+        None => Verdict::Valid,
+        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
+        Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
+        Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
+        Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
+    }
+}
+
+/// Every reason against the run, worst first.
+pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
+    let mut found = VerdictFindings(Vec::new());
+    bookkeeping(spec, result, &mut found);
+    violations(result, &mut found);
+    load(spec, result, &mut found);
+    client(spec, result, &mut found);
+    limits(spec, result, &mut found);
+    stability(result, &mut found);
+    answers(spec, result, &mut found);
+    prompts(spec, result, &mut found);
+    found.0.sort_by_key(|reason| reason.severity);
+    found.0
+}
+
+/// The findings so far.
+pub(super) struct VerdictFindings(Vec<Reason>);
+
+impl VerdictFindings {
+    pub fn add(&mut self, check: &str, severity: ReasonSeverity, text: String) {
+        self.0.push(Reason { check: check.to_owned(), severity, text });
+    }
+}
+
+fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    let counts = &result.counts;
+    if counts.failed > 0 {
+        let classes: Vec<String> = FailureClass::ALL
+            .iter()
+            .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
+            .collect();
+        let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
+        let share = counts.failed as f64 / counts.issued.max(1) as f64;
+        let budget = spec.limits.further.failures;
+        let is_within = budget.is_some_and(|budget| share <= budget);
+        let of_budget = budget.map_or_else(String::new, |budget| {
+            let how = if is_within { "within" } else { "beyond" };
+            format!(" ({:.2} %, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
+        });
+        found.add(
+            "failures",
+            if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
+            format!(
+                "{} of {} requests failed{of_budget}: {}; first: {first}",
+                counts.failed,
+                counts.issued,
+                classes.join(", ")
+            ),
+        );
+    }
+    // No failure budget allows that.
+    let is_budgeted = spec.limits.further.failures.is_some();
+    if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
+        let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
+        found.add("failures", ReasonSeverity::InvalidServer, text);
+    }
+    if counts.retried > 0 {
+        let classes: Vec<String> =
+            counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
+        let text = format!(
+            "{} attempts failed and were sent again, as `retries` asks: {}; latencies count from the first intended time",
+            counts.retried,
+            classes.join(", ")
+        );
+        found.add("retries", ReasonSeverity::Warning, text);
+    }
+    if !counts.conserved {
+        let text = format!(
+            "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} lost",
+            counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
+        );
+        found.add("conservation", ReasonSeverity::InvalidClient, text);
+    }
+    if counts.in_flight_at_end > 0 {
+        let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
+        found.add("in_flight", ReasonSeverity::InvalidClient, text);
+    }
+    for Mismatch { what, found: one, expected } in &result.self_check.mismatches {
+        let text = format!("the run's own sums disagree: {what}: {one} and {expected}");
+        found.add("self_check", ReasonSeverity::InvalidClient, text);
+    }
+}
+
+/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
+fn violations(result: &RunResult, found: &mut VerdictFindings) {
+    let counts = &result.counts;
+    for (class, count) in &counts.violations {
+        let example = counts.violation_examples.get(class).map_or("", String::as_str);
+        let severity = severity_of(*class, &result.asked.protocol);
+        found.add("protocol", severity, format!("{count} × {}: {example}", class.as_str()));
+    }
+}
+
+fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
+    match (class, protocol) {
+        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
+        (Violation::MissingEnd | Violation::UsageMismatch, _)
+        | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => ReasonSeverity::Warning,
+        _ => ReasonSeverity::InvalidServer,
+    }
+}
+
+fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    let counts = &result.counts;
+    if counts.cancelled + counts.lost > 0 {
+        let text = format!(
+            "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
+            counts.cancelled, counts.lost, counts.scheduled
+        );
+        found.add("stopped", ReasonSeverity::InvalidLoad, text);
+    }
+    if result.load.held_back > 0 {
+        let text = format!(
+            "{} arrivals waited because {} requests were in flight, which is all that `max_in_flight` allows; latencies count the wait",
+            result.load.held_back,
+            result.load.max_in_flight.unwrap_or(0)
+        );
+        found.add("held_back", ReasonSeverity::Warning, text);
+    }
+    if let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted)
+        && (admitted - offered).abs() > RATE * offered
+    {
+        let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
+        found.add("rate", ReasonSeverity::InvalidLoad, text);
+    }
+    if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
+        && distance > critical
+    {
+        let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
+        let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
+        found.add("ks", ReasonSeverity::Warning, text);
+    }
+}
+
+fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    let is_server = spec.scenario.is_open_loop();
+    // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
+    let is_held = spec.pace.max_in_flight.is_some();
+    if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
+        let ttft = result.latency.ttft.p50.unwrap_or(0.0);
+        let text = || {
+            let bound = LAG.of(ttft);
+            format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
+        };
+        if lag > LAG_HARD.of(ttft) {
+            found.add("lag", ReasonSeverity::InvalidClient, text());
+        } else if lag > LAG.of(ttft) {
+            found.add("lag", ReasonSeverity::Warning, text());
+        }
+    }
+    if result.client.cpu_share_max > CPU {
+        let severity = if is_server { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
+        let text = format!(
+            "a load worker used {:.0} % of a core (bound {:.0} %): more connections or cores are needed",
+            result.client.cpu_share_max * 100.0,
+            CPU * 100.0
+        );
+        found.add("cpu", severity, text);
+    }
+    if let Some(wait) = result.client.core_wait_share_max.filter(|wait| *wait > CORE_WAIT) {
+        found.add(
+            "core_wait",
+            ReasonSeverity::Warning,
+            format!("a load worker waited {:.1} % of the time for a core", wait * 100.0),
+        );
+    }
+    if let Some(backlog) = result.client.backlog_p99_ms.filter(|backlog| *backlog > BACKLOG_MS) {
+        let text = format!("answers waited {backlog:.2} ms (p99) inside the client after they were read");
+        found.add("backlog", ReasonSeverity::Warning, text);
+    }
+    if is_server && result.connections.waited_for_stream > 0 {
+        let text = format!(
+            "arrivals were held back {} times; each connection allows {} streams: raise triton_num_clients_per_frontend",
+            result.connections.waited_for_stream,
+            result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
+        );
+        found.add("streams", ReasonSeverity::Warning, text);
+    }
+    if result.connections.reconnects > 0 {
+        found.add(
+            "reconnects",
+            ReasonSeverity::Warning,
+            format!("{} connections were lost", result.connections.reconnects),
+        );
+    }
+}
+
+fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    for limit in spec.limits.latencies() {
+        let (name, key, most) = (limit.name(), limit.key(), limit.ms);
+        let text = match limit.statistic.of(limit.metric.of(&result.latency)) {
+            Some(found) if found <= most => continue,
+            Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
+            None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
+        };
+        found.add("limits", ReasonSeverity::InvalidLoad, text);
+    }
+    if let Some(limit) = spec.limits.further.goodput {
+        goodput(limit, result, found);
+    }
+    let Metric { n, .. } = result.latency.ttft;
+    if is_maximum(n, 0.99) {
+        found.add("samples", ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
+    }
+}
+
+fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings) {
+    let Some(goodput) = &result.goodput else {
+        let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
+        return found.add("limits", ReasonSeverity::InvalidLoad, text);
+    };
+    let text = match limit {
+        GoodputLimit::Share(least) => match goodput.attainment {
+            Some(share) if share >= least => None,
+            Some(share) => Some(format!(
+                "{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %",
+                share * 100.0,
+                least * 100.0
+            )),
+            None => Some(format!("there is no goodput to check against the limit of {:.2} %", least * 100.0)),
+        },
+        GoodputLimit::PerSecond(least) => match goodput.requests {
+            Some(rate) if rate >= least => None,
+            Some(rate) => Some(format!("goodput is {rate:.2} requests/s, the limit goodput is {least:.2}/s")),
+            None => Some(format!("there is no goodput to check against the limit of {least:.2}/s")),
+        },
+    };
+    if let Some(text) = text {
+        found.add("limits", ReasonSeverity::InvalidLoad, text);
+    }
+}
+
+fn stability(result: &RunResult, found: &mut VerdictFindings) {
+    result.stability.findings(found);
+    // Growing waits make answers slower, too: the growth is reported already.
+    let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
+    let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
+    if let Some(drift) = drift.filter(super::Drift::is_seen) {
+        let share = drift.share().unwrap_or(0.0) * 100.0;
+        let how = if share > 0.0 { "slower" } else { "faster" };
+        let text = format!(
+            "the server got {how} while it was measured: at the same load, or of the quickest answers, the time to the first token was {:.0} % \
+             {how} in the second half of the run than in the first (means {:.1} and {:.1} ms)",
+            share.abs(),
+            drift.second_half_ms,
+            drift.first_half_ms
+        );
+        found.add("drift", ReasonSeverity::Warning, text);
+    }
+}
+
+/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
+/// is is not known where it lasts for a time.
+pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
+    let metrics = &result.server_metrics.as_ref()?.metrics;
+    let of_model = metrics.iter().filter(|metric| {
+        metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.asked.model)
+    });
+    let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();
+    let sent = result.counts.issued + result.counts.retried;
+    let known = (sent + u64::from(result.asked.warmup)) as f64;
+    if result.asked.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
+        return None;
+    }
+    let text = format!(
+        "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client used the server, \
+         and the result has its load in it",
+        result.asked.model
+    );
+    Some(Reason { check: "other_load".to_owned(), severity: ReasonSeverity::Warning, text })
+}
+
+/// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
+/// prefixes are meant to be cached.
+fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
+    let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
+    let cached = result.tokens.input_cached.filter(|_| !is_wanted);
+    let advice = "send more different prompts, or report this share with the result";
+    if let Some(cached) = cached.filter(|cached| cached.share() > REPEATED) {
+        let text = format!(
+            "{} of {} prompt tokens came from the server's prefix cache, as the `usage` of {} of {} answers reports, and {repeated} of \
+             {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
+            cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
+        );
+        found.add("repeated_prompts", ReasonSeverity::Warning, text);
+    } else if repeated as f64 > REPEATED * scheduled as f64 && cached.is_none_or(|it| it.requests < result.counts.ok) {
+        let text = format!(
+            "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
+             so that TTFT and throughput are those of its cache; {advice}"
+        );
+        found.add("repeated_prompts", ReasonSeverity::Warning, text);
+    }
+}
+
+fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+    let tokens = &result.tokens;
+    // With an external driver an output length is a limit, not a request.
+    let is_limit = matches!(spec.scenario, Scenario::Outside(_));
+    if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
+        let by = if tokens.source.contains(RETOKENIZED) {
+            "; they were counted by tokenising their text again, which may find a few more or less than were generated"
+        } else {
+            ""
+        };
+        let reasons = &result.counts.finish_reasons;
+        let each: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+        let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
+        let text = format!(
+            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}{why}",
+            tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
+        );
+        found.add("lengths", ReasonSeverity::Warning, text);
+    }
+    let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
+    let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce));
+    if !is_by_whole_answers && is_whole {
+        let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
+        found.add("unary", ReasonSeverity::Warning, text);
+    }
+    if tokens.source == TokenCounting::Asked.source() {
+        let text = "output tokens were not counted: an answer is one text, and what was asked for stands in".to_owned();
+        found.add("tokens", ReasonSeverity::Warning, text);
+    }
+    if tokens.source.contains(CHUNKS) {
+        let text = "output tokens were not counted: the server sends no usage, and chunks stand in; set `extra: \
+                    {stream_options: {include_usage: true}}`, or name a `tokenizer`"
+            .to_owned();
+        found.add("tokens", ReasonSeverity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
+        let text = format!(
+            "{} of {} answers have several tokens in a chunk, and the server says only how many there are in all: what is per \
+             token between chunks is left out where that matters; `extra: {{stream_options: {{include_usage: true, \
+             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve say it for each chunk",
+            tokens.chunk_tokens_unknown, result.counts.ok
+        );
+        found.add("tokens", ReasonSeverity::Warning, text);
+    }
+    if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
+        let text = format!(
+            "{:.0} % of the chunks came in one read with the chunk before: the server writes several at once, or the client was \
+             late, so inter-token latency is left out",
+            share * 100.0
+        );
+        found.add("coalesced", ReasonSeverity::Warning, text);
+    }
+    for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
+        let example = output.example.as_deref().unwrap_or_default();
+        let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
+        found.add("outputs", ReasonSeverity::Warning, text);
+    }
+    let ask = &spec.request;
+    let asked = [
+        (ask.return_log_probs, "output_log_probs"),
+        (ask.return_context_logits, "context_logits"),
+        (ask.return_generation_logits, "generation_logits"),
+    ];
+    for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
+        found.add("outputs", ReasonSeverity::Warning, format!("`{name}` was asked for and never came"));
+    }
+    if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
+        let text = format!("{} of {} requests came without the server's stamps", server.without, result.counts.ok);
+        found.add("outputs", ReasonSeverity::Warning, text);
+    }
+}
