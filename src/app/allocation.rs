@@ -93,9 +93,9 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit
     };
     let how = match &ended {
         Ok(CliExit::Done) => Ok(crate::event::Done::default()),
-        Ok(CliExit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
+        Ok(CliExit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run received a request to stop")),
         Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
-        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not go on")),
+        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not continue")),
     };
     claim.end(folder, how).map_err(anyhow::Error::from)?;
     ended

@@ -198,7 +198,7 @@ impl CacheJob<'_> {
         let home = scene.project.home.clone();
         let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             let text =
-                "a run is working in this folder\n  hint: wait for it; it asks the shared store, too, with `--store`";
+                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too";
             return Err(Trouble::Usage(text.to_owned()));
         };
         scene.shelf.begin()?;
@@ -243,13 +243,13 @@ impl CacheJob<'_> {
             "{} outputs and {} files {}, {}; {} outputs with {} stay\n",
             gone.records,
             gone.blobs,
-            if yes { "removed" } else { "would go" },
+            if yes { "removed" } else { "would be removed" },
             size(gone.bytes),
             gone.records_left,
             size(gone.bytes_left),
         );
         if gone.damaged > 0 {
-            let _ = writeln!(text, "{} of them could not be read by anybody", gone.damaged);
+            let _ = writeln!(text, "{} of them are damaged and unreadable", gone.damaged);
         }
         if !yes && gone.records + gone.blobs > 0 {
             text.push_str("`--yes` removes them\n");

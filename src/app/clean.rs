@@ -89,7 +89,7 @@ fn tell(home: &Home, found: &[Garbage], yes: bool) {
     match (found.len(), yes) {
         (0, _) => say("nothing to remove\n"),
         (n, true) => say(&format!("{n} removed, {total}\n")),
-        (n, false) => say(&format!("{n} would go, {total}; `--yes` removes them\n")),
+        (n, false) => say(&format!("{n} would be removed, {total}; `--yes` removes them\n")),
     }
 }
 

@@ -69,7 +69,7 @@ fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), Trouble>
         return Ok(());
     }
     let what =
-        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not beside it", found.told.name);
+        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.told.name);
     let hint = format!("copy `{REPEATS}` with result.json, or compare the folder that has both");
     if !may_go_on {
         return Err(Trouble::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
@@ -130,7 +130,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
     for found in find_all(global, &word)? {
         let told = found.told;
         if told.seen.is_empty() {
-            say_error(&format!("{}: its requests are not known one by one\n", told.name));
+            say_error(&format!("{}: it has no records of single requests\n", told.name));
             continue;
         }
         let rows: Vec<_> = tools.iter().flat_map(|tool| metrics::compat(&told, *tool)).collect();

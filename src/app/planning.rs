@@ -31,7 +31,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Tr
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
             {
                 let name = &request.manifest;
-                notes.push(format!("whether {store} has some of it was not asked: `regatta cache status {name}` does"));
+                notes.push(format!("{store} was not queried: `regatta cache status {name}` shows what it has"));
             }
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),

@@ -133,7 +133,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
     for rate in &effort.rates {
         server.forget();
         let what = format!("{rate} req/s");
-        tell(&format!("{what} against a server whose every write is known, {:?}", effort.duration));
+        tell(&format!("{what} against a server with known write times, {:?}", effort.duration));
         let race = Race { scenario: Scenario::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
         if let Some(measured) =
             race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons).await
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
         assert!(proven.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
-        assert!(proven.told().contains("Errors are what was measured less what the server did"));
+        assert!(proven.told().contains("Errors are measured minus actual times"));
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",
             "! 1000 req/s: core_wait: ",
-            "other work wanted 9.5 cores, and there are 2",
+            "other processes needed 9.5 of 2 cores",
             "a debug build",
         ] {
             assert!(told.contains(wanted), "no {wanted} in {told}");

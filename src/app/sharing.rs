@@ -33,7 +33,7 @@ pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emi
         Err(trouble) => {
             let hint = trouble.hint();
             let text =
-                format!("the shared store {address} cannot be used, and the run goes on without it: {trouble}; {hint}");
+                format!("the shared store {address} cannot be used; the run continues without it: {trouble}; {hint}");
             emit(Event::Notice { task: None, text });
             None
         }

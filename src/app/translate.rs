@@ -98,7 +98,7 @@ fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Val
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();
     let request = cli::parse(words.clone()).map_err(|refused| {
-        Trouble::Usage(format!("what {} says is refused here, as `{}`:\n{refused}", told.tool, shell(&words)))
+        Trouble::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", told.tool, shell(&words)))
     })?;
     let CliJob::Bench(request) = request.job else {
         return Err(Trouble::Usage(format!("`{}` is no measurement", shell(&words))));
@@ -128,7 +128,7 @@ fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Val
     }
     if !line.keys.is_empty() {
         let keys: Vec<&str> = line.keys.keys().map(String::as_str).collect();
-        same.push(format!("the line has no word for {}, the manifest has", keys.join(", ")));
+        same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
     }
     Ok((manifest, same))
 }
@@ -139,7 +139,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(Trouble::Usage(format!(
-            "no manifest here is called {}\n  hint: `regatta list` says which there are",
+            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
@@ -196,7 +196,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
             return Err(found.into());
         }
         told.notes
-            .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no word of the line says it")));
+            .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it")));
     }
     front.push(shell(&words));
     Ok(format!("{}\n", front.join(" ")))
@@ -229,11 +229,11 @@ fn print(told: &Translation, same: &[String], text: &str) {
     list("The same:", same);
     list("Not quite the same:", &told.notes);
     let left: Vec<String> = told.left.iter().map(|one| format!("{}: {}", one.word, one.why)).collect();
-    list("Not carried over:", &left);
+    list("Not translated:", &left);
     say(&format!("{head}{text}"));
     if !left.is_empty() {
-        let what = if left.len() == 1 { "1 thing" } else { &format!("{} things", left.len()) };
-        say_error(&format!("note: {what} could not be carried over; what and why stands at the top\n"));
+        let what = if left.len() == 1 { "1 part" } else { &format!("{} parts", left.len()) };
+        say_error(&format!("note: {what} could not be translated; the comment at the top lists it with the reason\n"));
     }
 }
 

@@ -18,11 +18,11 @@ use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
-const CHOICE: &str = "Which stages";
-pub(super) const HOW: &str = "How";
-const EVERYWHERE: &str = "Everywhere";
+const CHOICE: &str = "Stage selection";
+pub(super) const HOW: &str = "Settings";
+const EVERYWHERE: &str = "Global options";
 
-/// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, race, report.
+/// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, after_long_help = help::TOP)]
@@ -42,10 +42,10 @@ pub(super) struct GlobalArgs {
     /// When to use colour; `auto` honours NO_COLOR.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWord,
-    /// Say only what failed.
+    /// Print failures, notices and warnings only.
     #[arg(help_heading = EVERYWHERE, short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more: every cached task, commands, log lines.
+    /// Print more: every cached task, commands, log lines.
     #[arg(help_heading = EVERYWHERE, short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
@@ -59,88 +59,88 @@ pub(super) enum ColorWord {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CliCommand {
-    /// Run a manifest: what is already done is not done again.
+    /// Run a manifest; finished stages are cached.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
-    /// Run a list of runs, one after the other, whatever becomes of each; a table at the end.
+    /// Run a list of runs one after the other, continuing after failures; print a table at the end.
     #[command(after_long_help = help::BULK)]
     Bulk(BulkArgs),
-    /// Measure one server with one line, no manifest needed.
+    /// Benchmark one server from the command line, without a manifest.
     #[command(after_long_help = help::BENCH)]
     Bench(Box<BenchArgs>),
-    /// Say what would run, and why; start nothing.
+    /// Show what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
-    /// Lock files: what was run, down to commits, images, weights and versions; and how two differ.
+    /// Show and compare lock files: what was run, down to commits, images, weights and versions.
     #[command(after_long_help = help::LOCK)]
     Lock(LockArgs),
-    /// Say what this machine has, what a manifest needs of it, and the command that fixes the difference.
+    /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
     #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorArgs),
-    /// Find the mistakes in manifests, all at once.
+    /// Check manifests and report all errors at once.
     #[command(after_long_help = help::CHECK)]
     Check(CheckArgs),
-    /// Print a manifest with includes and parameters worked in, and where each value comes from.
+    /// Print a manifest with includes and parameters resolved, and the origin of each value.
     #[command(after_long_help = help::SHOW)]
     Show(ShowArgs),
     /// List the manifests that can be run by name.
     #[command(after_long_help = help::LIST)]
     List(JsonArgs),
-    /// Print a JSON Schema, for editors and checkers.
+    /// Print a JSON Schema, for editors and validators.
     #[command(after_long_help = help::SCHEMA)]
     Schema(SchemaArgs),
     /// Start a project folder with an example manifest.
     #[command(after_long_help = help::INIT)]
     Init(InitArgs),
-    /// Tell how the last run stands.
+    /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
     Status(JsonArgs),
-    /// Print what a task's processes printed.
+    /// Print the log of a task.
     #[command(after_long_help = help::LOGS)]
     Logs(LogsArgs),
-    /// Remove all state of this project (says what would go; --yes does it).
+    /// Remove all state of this project (prints what would be removed; --yes removes it).
     #[command(after_long_help = help::CLEAN)]
     Clean(CleanArgs),
-    /// Remove old outputs and runs (says what would go; --yes does it).
+    /// Remove old outputs and runs (prints what would be removed; --yes removes it).
     #[command(after_long_help = help::GC)]
     Gc(GcArgs),
-    /// Outputs that machines share: what is in the store, put there, brought here, cleared away.
+    /// Outputs that machines share: show, push, pull and remove them.
     #[command(after_long_help = help::CACHE)]
     Cache(CacheArgs),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
-    /// Ask a Triton server: is it ready, what does it serve, what does it answer.
+    /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(after_long_help = help::TRITON)]
     Triton(TritonArgs),
-    /// MLPerf submissions: where one stands, what differs from another, whether it may be handed in.
+    /// MLPerf submissions: show the state of one, compare two, check one before submitting.
     #[command(after_long_help = help::MLPERF)]
     Mlperf(MlperfArgs),
-    /// Triton model repositories: check them, fill their templates, list what these take.
+    /// Triton model repositories: check them, fill their templates, list the templates' parameters.
     #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryArgs),
-    /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.
+    /// Test the load generator against servers with known behavior: its error bounds and its maximum load on this machine.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestArgs),
-    /// Print the path of a run's HTML report, or its numbers beside another tool's.
+    /// Print the path of a run's HTML report, or its numbers next to another tool's.
     #[command(after_long_help = help::REPORT)]
     Report(ReportArgs),
-    /// Put results beside each other: values, differences with intervals, a judgement.
+    /// Compare results: values, differences with intervals, a judgement.
     #[command(after_long_help = help::COMPARE)]
     Compare(CompareArgs),
-    /// Write a result in the files of another tool, with that tool's definitions.
+    /// Write a result in another tool's file format, with that tool's definitions.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Read what another tool wrote or is called with: its results, its command line, its config.
+    /// Import another tool's results, command line or config.
     #[command(after_long_help = help::IMPORT)]
     Import(ImportArgs),
-    /// Say what a number means, and who means something else by the same word.
+    /// Show the definition of a metric, and other tools' definitions of the same name.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
     /// Print a completion script for a shell.
     #[command(after_long_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
-    /// Ends what a run left behind, should the run be killed.
+    /// Ends a run's processes if the run is killed.
     #[command(name = "__warden", hide = true)]
     Warden(WardenArgs),
     /// Answers requests without doing any work, for a preflight.
@@ -149,7 +149,7 @@ pub(super) enum CliCommand {
     /// The work of a job on a node of a cluster.
     #[command(name = "__job", hide = true)]
     OnNode(OnNodeArgs),
-    /// The servers of a run's on one of its hosts.
+    /// The servers of a run on one of its hosts.
     #[command(name = "__host", hide = true)]
     OnHost(OnHostArgs),
     /// One LoadGen test, in a process of its own.
@@ -169,20 +169,20 @@ pub(super) struct Subject {
 
 #[derive(Debug, Args)]
 pub(super) struct SelectArgs {
-    /// Stop after this stage: run it and what it needs. Repeatable.
+    /// Stop after this stage: run it and its dependencies. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
     pub until: Vec<String>,
-    /// Run this stage alone: what it needs must be there from before. Repeatable.
+    /// Run this stage alone; its dependencies must be in the cache. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
     pub only: Vec<String>,
     /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
     pub force: Vec<String>,
-    /// Measure each benchmark so many times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
+    /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
     /// take turns.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
-    /// Measure the same once more under this number: a benchmark keeps a result for each, beside that of the first [default: 1].
+    /// Repeat the measurement under this number: a benchmark keeps one result for each number [default: 1].
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat_number: Option<u32>,
 }
@@ -199,10 +199,10 @@ pub(super) struct RunArgs {
     /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
-    /// How many tasks may run at once [default: the number of cores].
+    /// Maximum number of tasks that run at the same time [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// When a stage fails, go on with what does not need it.
+    /// Continue after failures, with the stages that do not need a failed one.
     #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
     /// Print every event as one line of JSON on stdout, and nothing else there.
@@ -295,7 +295,7 @@ pub(super) struct SchemaArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum SchemaWord {
-    /// The file a person writes.
+    /// The manifest file.
     Manifest,
     /// The `result.json` a benchmark leaves.
     Result,
@@ -322,7 +322,7 @@ pub(super) struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct CleanArgs {
-    /// Do it.
+    /// Remove it.
     #[arg(long)]
     pub yes: bool,
 }
@@ -332,7 +332,7 @@ pub(super) struct GcArgs {
     /// Keep this many of the newest outputs of each task, and as many runs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub keep: usize,
-    /// Do it.
+    /// Remove it.
     #[arg(long)]
     pub yes: bool,
 }
@@ -346,7 +346,7 @@ pub(super) struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SimCommand {
-    /// Serve a Triton model repository until told to stop.
+    /// Serve a Triton model repository until interrupted.
     #[command(after_long_help = help::SIM)]
     Serve(SimServeArgs),
 }
@@ -356,7 +356,7 @@ pub(super) struct SimServeArgs {
     /// The Triton model repository.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub repository: PathBuf,
-    /// The gRPC port; 0 takes a free one and says which.
+    /// The gRPC port; 0 takes a free one and prints it.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
     /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
@@ -388,7 +388,7 @@ pub(super) struct RepositoryArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RepositoryCommand {
-    /// Say everything that is wrong with a repository, with file, line and what to try.
+    /// Report all errors of a repository, with file, line and hint.
     #[command(after_long_help = help::REPOSITORY)]
     Check(RepositoryCheckArgs),
     /// Fill a tree of config.pbtxt templates into a new folder, as fill_template.py would.
@@ -432,7 +432,7 @@ pub(super) struct RepositoryFillArgs {
     /// A value for one model. Repeatable.
     #[arg(long, num_args = 2, value_names = ["NAME", "KEY=VALUE"], action = ArgAction::Append)]
     pub model: Vec<String>,
-    /// More values, in the words of fill_template.py: `key:value,key:value`.
+    /// More values, in fill_template.py's format: `key:value,key:value`.
     #[arg(long, value_name = "TEXT")]
     pub substitutions: Option<String>,
     /// Let placeholders inside quotes stay: they reach the backend as they are.

@@ -15,7 +15,7 @@ pub struct BenchCommand {
     /// As given, with the scheme that follows from the other options.
     pub target: String,
     pub model: Option<String>,
-    /// A word of the manifest's `bench.protocol`; `None`: as the target says.
+    /// A value of the manifest's `bench.protocol`; `None`: that of the target.
     pub protocol: Option<&'static str>,
     pub endpoint: Option<String>,
     pub api_key_env: Option<String>,
@@ -195,13 +195,13 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, Mistake> {
         (Some(DataWord::Mooncake), _) => "mooncake",
         (Some(DataWord::Plan), _) => "plan",
         (None, _) => {
-            return mistake(format!("`--data {}`: its name does not say what it is; add --data-kind", file.display()));
+            return mistake(format!("`--data {}`: its name does not show its format; add --data-kind", file.display()));
         }
     };
     Ok(Some((kind, file.clone())))
 }
 
-/// Our own word, or what GenAI-Perf's words come to.
+/// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, Mistake> {
     let own = args.protocol.map(|word| match word {
         ProtocolWord::Kserve => "kserve",
@@ -262,7 +262,7 @@ fn metric(name: &str) -> Option<&'static str> {
     }
 }
 
-/// `KEY=LIMIT`; whether there is such a key is for the manifest to say.
+/// `KEY=LIMIT`; the manifest checks whether the key exists.
 fn limit(text: &str) -> Result<(String, String), Mistake> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {
@@ -295,12 +295,12 @@ fn notices(args: &BenchArgs) -> Vec<String> {
     say(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
     say(
         args.stability_percentage.is_some(),
-        "--stability-percentage is not used: the run ends with its requests or its duration, and the result says \
+        "--stability-percentage is not used: the run ends with its requests or its duration, and the result reports \
          whether it was steady",
     );
     say(
         args.backend == Some(BackendWord::Vllm),
-        "--backend is not needed: the server is asked for the model's tensors",
+        "--backend is not needed: the model's tensors are read from the server",
     );
     let is_genai_perfs = args.service_kind.is_some() || args.backend.is_some() || args.endpoint_type.is_some();
     say(

@@ -4,26 +4,26 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
-const WHERE: &str = "Where to";
+const WHERE: &str = "Target";
 const LOAD: &str = "Load";
-const WHAT: &str = "What is asked";
-const JUDGE: &str = "Judgement";
+const WHAT: &str = "Requests";
+const JUDGE: &str = "Limits";
 const OUT: &str = "Output";
-const OTHERS: &str = "Words of other tools, for their command lines";
+const OTHERS: &str = "Options of other tools, for their command lines";
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` or `https://…` (the path
-    /// tells the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
+    /// selects the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
-    /// The same as TARGET; without a scheme the other options say what is spoken.
+    /// The same as TARGET; without a scheme the other options select the protocol.
     #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
     pub url: Option<String>,
     /// The model [default: the one in the URL, the only one of an OpenAI server, `tensorrt_llm` of a Triton].
     #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
     pub model: Option<String>,
-    /// How the server is asked.
+    /// The protocol of requests.
     #[arg(help_heading = WHERE, long, value_name = "NAME")]
     pub protocol: Option<ProtocolWord>,
     /// The path of requests over HTTP, in place of the usual one.
@@ -32,26 +32,26 @@ pub(crate) struct BenchArgs {
     /// The environment variable that holds the server's key; the key is sent and never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
-    /// Of `https://`: authorities to trust, or the server's own certificate, in place of those that this machine knows.
+    /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's authorities.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cacert: Option<PathBuf>,
-    /// Of `https://`: take any certificate.
+    /// For `https://`: accept any certificate.
     #[arg(help_heading = WHERE, short = 'k', long, conflicts_with = "cacert")]
     pub insecure: bool,
-    /// Of `https://`: our own certificate, for servers that want one.
+    /// For `https://`: the client certificate, for servers that require one.
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
     pub cert: Option<PathBuf>,
     /// The key of --cert.
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub key: Option<PathBuf>,
-    /// Connections to each server over gRPC; over HTTP every request under way has its own.
+    /// Connections to each server over gRPC; over HTTP every request in flight has its own.
     #[arg(help_heading = WHERE, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
     /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and tritonclient have it.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
 
-    /// Closed loop: so many users, each sends its next request when its last one has been answered [default: 1, unless
+    /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless
     /// there is a rate].
     #[arg(help_heading = LOAD, short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "load")]
     pub concurrency: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct BenchArgs {
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// The law of arrivals at a rate [default: poisson].
+    /// The distribution of arrivals at a rate [default: poisson].
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
     /// How many requests [default: 100, unless there are a duration or data].
@@ -73,7 +73,7 @@ pub(crate) struct BenchArgs {
     /// The same in milliseconds.
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     pub measurement_interval: Option<u64>,
-    /// Measure so many times, with seeds that count up, and print means and intervals over the runs. A comparison needs it.
+    /// Measure N times, with seeds that count up, and print means and intervals over the runs. `regatta compare` needs it for a judgement.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Requests before the measured ones.
@@ -83,7 +83,7 @@ pub(crate) struct BenchArgs {
     /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
     #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub data: Option<PathBuf>,
-    /// What the file is, where its name does not say.
+    /// The format of the file, where its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
     /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with this where it sends text only.
@@ -104,7 +104,7 @@ pub(crate) struct BenchArgs {
     /// Their standard deviation.
     #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value_t = 0.0)]
     pub output_tokens_stddev: f64,
-    /// Answers are to have exactly the asked length: the end token does not end them.
+    /// Answers have exactly the requested length: the end token does not end them.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
     /// Tokens before which the end token does not count.
@@ -113,10 +113,10 @@ pub(crate) struct BenchArgs {
     /// Of sampling; 0 always takes the likeliest token [default: the server's].
     #[arg(help_heading = WHAT, long, value_name = "X")]
     pub temperature: Option<f64>,
-    /// One chunk for each token. It is the default; the other tools need it said.
+    /// One chunk for each token. This is the default; other tools need the option.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,
-    /// One answer in one piece.
+    /// The whole answer in one response.
     #[arg(help_heading = WHAT, long)]
     pub no_streaming: bool,
     /// A field of every request: `NAME:VALUE`, or a JSON object. Repeatable.
@@ -141,13 +141,13 @@ pub(crate) struct BenchArgs {
     /// Any limit of a manifest's `limits`: `e2e_p95=9s`, `itl_p99=60ms`, `failures=0.5%`, `goodput=95%`. Repeatable.
     #[arg(help_heading = JUDGE, long, value_name = "KEY=LIMIT")]
     pub limit: Vec<String>,
-    /// What each request is promised, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names do too.
+    /// The SLO of each request, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names are accepted too.
     #[arg(help_heading = JUDGE, long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
-    /// Give a request up when no token came for this long.
+    /// A request fails when no token arrives for this long.
     #[arg(help_heading = JUDGE, long, visible_alias = "stream-timeout", value_name = "TIME", default_value = "60s")]
     pub stall_timeout: String,
-    /// Hold the load generator itself against known servers on this machine, as `regatta selftest` does.
+    /// Test the load generator itself against known servers on this machine, as `regatta selftest` does.
     #[arg(help_heading = JUDGE, long, exclusive = true)]
     pub selftest: bool,
 
@@ -185,7 +185,7 @@ pub(crate) struct BenchArgs {
     /// `synthetic` is the only source.
     #[arg(help_heading = OTHERS, long, value_name = "SOURCE")]
     pub prompt_source: Option<PromptWord>,
-    /// Streams are found to be decoupled by asking the server.
+    /// Whether the model is decoupled is read from the server.
     #[arg(help_heading = OTHERS, long)]
     pub decoupled: bool,
 }

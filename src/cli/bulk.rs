@@ -14,10 +14,10 @@ use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct BulkArgs {
-    /// `runs:` of ours, each as it would be typed behind `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text form.
+    /// `runs:`, each with the arguments of `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text form.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Parameters of all its runs; they win over the file's.
+    /// Parameters of all its runs; they override the file's.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<GivenSetting>,
     /// Print the commands, and run none.

@@ -13,7 +13,7 @@ use super::setting::GivenSetting;
 /// One request to a store that machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// `None`: what `REGATTA_STORE` says.
+    /// `None`: the value of `REGATTA_STORE`.
     pub store: Option<String>,
     pub act: CacheAct,
 }
@@ -53,16 +53,16 @@ pub(super) struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CacheCommand {
-    /// What is in the store; with a manifest, which of its outputs are here, there or nowhere.
+    /// Show what is in the store; with a manifest, where each of its outputs is.
     #[command(after_long_help = help::CACHE)]
     Status(CacheStatusArgs),
-    /// Put finished outputs of a manifest there.
+    /// Upload finished outputs of a manifest.
     #[command(after_long_help = help::CACHE)]
     Push(PushArgs),
-    /// Bring everything that a manifest needs and somebody has made; runs nothing.
+    /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
     #[command(after_long_help = help::CACHE)]
     Pull(PullArgs),
-    /// Make room in the store (says what would go; --yes does it).
+    /// Remove old outputs from the store (prints what would be removed; --yes removes it).
     #[command(after_long_help = help::CACHE)]
     Gc(CacheGcArgs),
 }
@@ -75,7 +75,7 @@ pub(super) struct CacheStatusArgs {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<GivenSetting>,
-    /// Read every file of the manifest's outputs there, and hold it against its digest; exit code 1 if one is damaged.
+    /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is damaged.
     #[arg(long, requires = "manifest")]
     pub verify: bool,
     /// Print JSON.
@@ -92,7 +92,7 @@ pub(super) struct PushArgs {
     /// This stage alone. Repeatable.
     #[arg(long, value_name = "STAGE")]
     pub only: Vec<String>,
-    /// Read what is there already, too, and mend what is damaged.
+    /// Also read existing outputs, and repair damaged ones.
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(super) struct PushArgs {
 pub(super) struct PullArgs {
     #[command(flatten)]
     pub subject: Subject,
-    /// No further than this stage. Repeatable.
+    /// Stop after this stage. Repeatable.
     #[arg(long, value_name = "STAGE")]
     pub until: Vec<String>,
     #[command(flatten)]
@@ -112,16 +112,16 @@ pub(super) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct CacheGcArgs {
-    /// Outputs that were put there longer ago go: `30d`, `12h`.
+    /// Remove outputs that were stored longer ago: `30d`, `12h`.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
-    /// Keep the youngest outputs whose files fit into so much: `500GiB`.
+    /// Keep the newest outputs up to this total size: `500GiB`.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub keep: Option<u64>,
-    /// A file that no output names stays while it is younger: its output may be on its way.
+    /// Keep unreferenced files that are newer than this: their output may still be uploading.
     #[arg(long, value_name = "AGE", value_parser = age, default_value = "1d")]
     pub grace: Duration,
-    /// Do it.
+    /// Remove it.
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]
@@ -145,7 +145,7 @@ pub(super) fn meaning(args: CacheArgs) -> Result<Cache, Mistake> {
         }
         CacheCommand::Gc(CacheGcArgs { older_than, keep, grace, yes, store }) => {
             if yes && older_than.is_none() && keep.is_none() {
-                let text = "nothing was said about what may go\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
+                let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
                 return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
             }
             Cache { store: store.store, act: CacheAct::Gc(CacheGc { older_than, keep, grace, yes }) }

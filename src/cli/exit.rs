@@ -10,7 +10,7 @@ use crate::event::{FailureKind, Verdict};
 pub enum CliExit {
     /// Everything requested is done.
     Done = 0,
-    /// A stage failed, or Regatta itself could not go on.
+    /// A stage failed, or Regatta itself could not continue.
     Failed = 1,
     /// The manifest or the command line is wrong; nothing was started.
     Usage = 2,

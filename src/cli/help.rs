@@ -10,13 +10,13 @@ macro_rules! with_run_codes {
             $text,
             "\n",
             "Exit codes:\n",
-            "  0    all done\n",
+            "  0    success\n",
             "  1    a stage failed\n",
             "  2    the manifest or the command line is wrong; nothing was started\n",
-            "  3    a benchmark is INVALID(client): it measured its own client\n",
-            "  4    a benchmark is INVALID(load): the load was not reached, or a limit missed\n",
+            "  3    a benchmark is INVALID(client): the client was the bottleneck\n",
+            "  4    a benchmark is INVALID(load): the load was not reached, or a limit was missed\n",
             "  5    a benchmark is INVALID(server): the server answered with errors\n",
-            "  6    with --locked: something is not what the lock file says\n",
+            "  6    with --locked: something differs from the lock file\n",
             "  130  interrupted\n",
         )
     };
@@ -28,8 +28,8 @@ macro_rules! with_codes {
             $text,
             "\n",
             "Exit codes:\n",
-            "  0    done\n",
-            "  1    it could not be done\n",
+            "  0    success\n",
+            "  1    the command failed\n",
             "  2    the manifest or the command line is wrong\n",
             "  130  interrupted\n",
             "  141  the reader of the output closed it (`| head`)\n",
@@ -54,14 +54,14 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
     "regatta run quickstart --repeat 5                  five runs of each benchmark: means and intervals over them",
     "regatta run quickstart --events jsonl | jq -r .event",
-    "regatta run quickstart --store s3://team/regatta   what somebody has made is not made again",
-    "regatta run quickstart --locked                    only what regatta.lock says, or nothing",
+    "regatta run quickstart --store s3://team/regatta   outputs of other machines are reused",
+    "regatta run quickstart --locked                    only if it matches regatta.lock",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
 
 pub(super) const BULK: &str = with_run_codes!(examples![
     "regatta bulk nightly.yaml --dry-run                    the commands",
-    "regatta bulk nightly.yaml                              again: what is done is not done again",
+    "regatta bulk nightly.yaml                              again: finished runs are cached",
     "regatta bulk llmb.yaml --gpu-type gb200                a file of llmb-run",
     "regatta bulk llmb.yaml system=sim-gb200-x1             the same on the simulator",
 ]);
@@ -75,7 +75,7 @@ pub(super) const PLAN: &str = with_codes!(examples![
 ]);
 
 pub(super) const BENCH: &str = with_run_codes!(examples![
-    "regatta bench sim:                                        try it with nothing",
+    "regatta bench sim:                                        try it without a server",
     "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
     "regatta bench http://host:8000/v1/chat/completions --rate 20",
     "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
@@ -100,7 +100,7 @@ pub(super) const LOCK_DIFF: &str = concat!(
     "\n",
     "Exit codes:\n",
     "  0    they are the same\n",
-    "  1    they differ, or it could not be done\n",
+    "  1    they differ, or the command failed\n",
     "  2    the manifest or the command line is wrong\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
@@ -142,25 +142,25 @@ pub(super) const LOGS: &str = with_codes!(examples![
 ]);
 
 pub(super) const CLEAN: &str =
-    with_codes!(examples!["regatta clean             what would go", "regatta clean --yes       let it go",]);
+    with_codes!(examples!["regatta clean             what would be removed", "regatta clean --yes       remove it",]);
 
 pub(super) const GC: &str = with_codes!(examples![
-    "regatta gc                what would go",
+    "regatta gc                what would be removed",
     "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
 ]);
 
 pub(super) const CACHE: &str = concat!(
     examples![
         "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
-        "regatta run quickstart                               what somebody has made is not made again",
-        "regatta cache status quickstart                      here, there, or to be made",
-        "regatta cache pull quickstart                        bring it, run nothing",
-        "regatta cache push quickstart --verify               mend what is damaged there",
-        "regatta cache gc --older-than 30d --keep 500GiB      what would go; `--yes` lets it go",
+        "regatta run quickstart                               outputs of other machines are reused",
+        "regatta cache status quickstart                      here, there, or missing",
+        "regatta cache pull quickstart                        fetch it, run nothing",
+        "regatta cache push quickstart --verify               repair what is damaged there",
+        "regatta cache gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
     "\n",
     "Exit codes:\n",
-    "  0    done\n",
+    "  0    success\n",
     "  1    the store cannot be used, or something in it is damaged\n",
     "  2    the manifest or the command line is wrong\n",
     "  130  interrupted\n",
@@ -213,9 +213,9 @@ pub(super) const SELFTEST: &str = concat!(
     "\n",
     "Exit codes:\n",
     "  0    measured\n",
-    "  1    it could not be done\n",
+    "  1    the command failed\n",
     "  2    the command line is wrong\n",
-    "  3    INVALID(client): this machine could not make the load now; the reasons are told\n",
+    "  3    INVALID(client): this machine could not generate the load now; the reasons are printed\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
@@ -231,14 +231,14 @@ pub(super) const COMPARE: &str = concat!(
         "regatta compare baseline/ run_harness/server",
         "regatta compare before/ after/ --fail-if 'ttft_p99 > +5%' --fail-if 'output_tokens < -2%'",
         "regatta compare a1,a2,a3 b1,b2,b3 --smallest-effect 2             three runs of each",
-        "regatta compare run_harness/server artifacts/ --as genai-perf     ours and GenAI-Perf's",
-        "regatta compare a/ b/ c/ --html compared.html                     a page, for people",
+        "regatta compare run_harness/server artifacts/ --as genai-perf     Regatta's and GenAI-Perf's",
+        "regatta compare a/ b/ c/ --html compared.html                     an HTML page",
     ],
     "\n",
     "Exit codes:\n",
     "  0    compared\n",
-    "  1    it could not be done\n",
-    "  2    nothing may be compared, or the command line is wrong\n",
+    "  1    the command failed\n",
+    "  2    the results are not comparable, or the command line is wrong\n",
     "  7    a --fail-if holds\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",

@@ -9,18 +9,18 @@ use super::help;
 use super::parse::{Mistake, each_once};
 use super::setting::GivenSetting;
 
-/// Where it is when nobody says.
+/// The default path.
 pub const LOCK_FILE: &str = "regatta.lock";
 
 /// Of `run`.
 #[derive(Debug, Args)]
 pub(super) struct LockingArgs {
-    /// Hold to the lock file: what differs is told before anything starts, and branches, tags and revisions are what they were then.
-    /// `exact` also holds to the bytes of builds and to Regatta's version; `warn` tells all of it and goes on.
+    /// Enforce the lock file: report differences before anything starts, and use the locked branches, tags and revisions.
+    /// `exact` also enforces the bytes of builds and Regatta's version; `warn` reports all of it and continues.
     #[arg(help_heading = HOW, long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "inputs")]
     pub locked: Option<LockedWord>,
-    /// The lock file: written when all has ended well, or with --locked held to [default: regatta.lock].
+    /// The lock file: written after success, or enforced with --locked [default: regatta.lock].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_lock")]
     pub lock: Option<PathBuf>,
     /// Write no lock file.
@@ -47,7 +47,7 @@ pub(super) enum LockCommand {
     /// Print what is in a lock file.
     #[command(after_long_help = help::LOCK)]
     Show(LockShowArgs),
-    /// Put two lock files beside each other, or one and what a run would be now: exit code 1 when they differ.
+    /// Compare two lock files, or one with what a run would be now: exit code 1 when they differ.
     #[command(after_long_help = help::LOCK_DIFF)]
     Diff(LockDiffArgs),
 }

@@ -8,7 +8,7 @@ use super::help;
 use super::parse::rehearsal;
 use super::setting::GivenSetting;
 
-const HOW: &str = "How";
+const HOW: &str = "Settings";
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -19,13 +19,13 @@ pub(super) struct MlperfArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MlperfCommand {
-    /// Where a submission stands: every result with its runs, and the command that brings it forward.
+    /// Show the state of a submission: every result with its runs, and the command for the next step.
     #[command(after_long_help = help::MLPERF)]
     Status(MlperfStatusArgs),
-    /// Put two submissions or two runs beside each other: values, and settings that differ.
+    /// Compare two submissions or two runs: values, and settings that differ.
     #[command(after_long_help = help::MLPERF)]
     Diff(DiffArgs),
-    /// Examine a submission folder, more strictly than the official checker: exit code 1 when it is refused.
+    /// Check a submission folder, more strictly than the official checker: exit code 1 when it is refused.
     #[command(after_long_help = help::MLPERF)]
     Check(MlperfCheckArgs),
     /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
@@ -45,7 +45,7 @@ pub(super) struct SearchArgs {
     /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
-    /// Say what it costs, and run nothing.
+    /// Print the cost, and run nothing.
     #[arg(help_heading = HOW, long)]
     pub cost: bool,
 }
@@ -68,7 +68,7 @@ pub(super) struct DiffArgs {
     /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
     #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
     pub a: PathBuf,
-    /// What to hold against it.
+    /// The submission or run to compare with.
     #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
     pub b: PathBuf,
     /// Print JSON.
@@ -81,7 +81,7 @@ pub(super) struct MlperfCheckArgs {
     /// The folder with closed/ or open/ in it.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// The round it is for; else the one that its files tell.
+    /// The round it is for [default: as its files show].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
     /// Print JSON.

@@ -9,10 +9,10 @@ use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct OnArgs {
-    /// Run all of it in one allocation of this batch system, and follow it; the same command again goes on with it.
+    /// Run all of it in one allocation of this batch system, and follow it; repeat the command to continue it.
     #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
     pub on: Option<OnWord>,
-    /// What to ask Slurm for, as `host.slurm` has it: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` holds too. Repeatable.
+    /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply too. Repeatable.
     #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
     pub slurm: Vec<GivenSetting>,
 }

@@ -27,17 +27,17 @@ use super::request::{
 use super::setting::GivenSetting;
 use super::triton;
 
-/// There is nothing to do: help was asked for, or the words make no sense.
+/// There is nothing to do: help was requested, or the arguments are wrong.
 #[derive(Debug)]
 pub struct Refused(Box<clap::Error>);
 
 impl Refused {
-    /// 0 for `--help` and `--version`, 2 for a mistake.
+    /// 0 for `--help` and `--version`, 2 for an error.
     pub fn exit(&self) -> CliExit {
         if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
     }
 
-    /// Help goes to stdout, mistakes to stderr, with colour where that is wanted.
+    /// Help goes to stdout, errors to stderr, with colour if requested.
     pub fn print(&self) -> io::Result<()> {
         self.0.print()
     }
@@ -51,7 +51,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Reads a command line; the first word is the program's name.
+/// Reads a command line; the first argument is the program's name.
 pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, Refused> {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let command = CliArgs::command().color(color_of(&words));
@@ -66,7 +66,7 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Help and mistakes are printed before there is a request, so `--color` is looked for in the words themselves.
+/// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
 fn color_of(words: &[OsString]) -> clap::ColorChoice {
     let mut choice = clap::ColorChoice::Auto;
     let mut named = false;
@@ -274,7 +274,7 @@ fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
     (subject.manifest, subject.settings)
 }
 
-/// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.
+/// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
 fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, Mistake> {
     let mut stages = Vec::new();
     let mut all = false;
@@ -297,12 +297,12 @@ fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, 
     Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat, repeat_number })
 }
 
-/// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
+/// Twice the same value is harmless; two values for one key are an error; the last one does not win.
 pub(super) fn each_once(settings: &[GivenSetting]) -> Result<(), Mistake> {
     let mut seen = BTreeMap::new();
     for GivenSetting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
-            let hint = format!("write it once; a list is one word: `{key}={before},{value}`");
+            let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
             let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
             return Err((ErrorKind::ArgumentConflict, text));
         }

@@ -70,7 +70,7 @@ pub enum CliJob {
     Init(Init),
     Status(Status),
     Logs(Logs),
-    /// `true` does it, `false` says what would go.
+    /// `true` does it, `false` prints what would be removed.
     Clean {
         yes: bool,
     },
@@ -122,7 +122,7 @@ pub struct RunRequest {
     /// `None`: all the machine has.
     pub gpus: Option<GpuSelection>,
     pub on: On,
-    /// The store that machines share, as typed. `None`: what `REGATTA_STORE` says.
+    /// The store that machines share, as typed. `None`: the value of `REGATTA_STORE`.
     pub store: Option<String>,
     pub locking: Locking,
     /// Environment variables that parameters see before those of this process.
@@ -135,7 +135,7 @@ pub enum On {
     Here,
     /// In one allocation, with these of Slurm's settings.
     Slurm(Vec<GivenSetting>),
-    /// In an allocation that we are in already: stages that ask for one of their own run here.
+    /// In the current allocation: stages that request their own run in it.
     InPlace,
 }
 
@@ -178,7 +178,7 @@ pub struct Select {
     pub until: Vec<String>,
     pub only: Vec<String>,
     pub force: Force,
-    /// How often each benchmark is measured, in place of what its `bench.repeat` says.
+    /// How often each benchmark is measured, in place of its `bench.repeat`.
     pub repeat: Option<u32>,
     /// The number that its benchmarks are measured under; 0 is the first, too.
     pub repeat_number: u32,
@@ -249,7 +249,7 @@ pub struct Status {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// `None`: say which logs there are.
+    /// `None`: list the logs.
     pub stage: Option<String>,
     pub follow: bool,
 }

@@ -10,7 +10,7 @@ pub(super) struct ReportArgs {
     /// A run's name, as `regatta status` prints it [default: the last run].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Print our numbers and this tool's, computed from the same requests, beside each other. RUN may then also be a task or
+    /// Print Regatta's numbers next to this tool's, computed from the same requests. RUN may then also be a task or
     /// a folder with a result. Repeatable.
     #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
     pub compat: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct ReportArgs {
     pub json: bool,
 }
 
-/// Whose definitions there are.
+/// The tools whose definitions are known.
 pub(super) const TOOLS: [&str; 14] = [
     "regatta",
     "loadgen",
@@ -37,7 +37,7 @@ pub(super) const TOOLS: [&str; 14] = [
     "hf-benchmarker",
 ];
 
-/// In whose files a result can be written.
+/// The file formats of results.
 pub(super) const SHAPES: [&str; 7] =
     ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "parquet", "timeslices"];
 
@@ -72,15 +72,15 @@ pub(super) const METRICS: [&str; 25] = [
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// Results: a task of the last run, a run's name, a folder or a file, ours or another tool's. The others are compared
+    /// Results: a task of the last run, a run's name, a folder or a file, of Regatta or of another tool. The others are compared
     /// with the first. Each may be several runs of one measurement: a result with repeats, a folder of results, or a list
     /// with commas (`a1,a2,a3`).
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
-    /// Tell all of them with this tool's definitions, from their requests.
+    /// Compute all of them with this tool's definitions, from their requests.
     #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
     pub as_tool: Option<String>,
-    /// Subtract numbers that mean different things, too.
+    /// Also subtract numbers with different definitions.
     #[arg(long)]
     pub force: bool,
     /// Exit with 7 when another result differs so from the first: `ttft_p99 > +5%`, `output_tokens < -2%`. The names are those
@@ -91,7 +91,7 @@ pub(super) struct CompareArgs {
     /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub smallest_effect: Option<f64>,
-    /// Write a page, too: differences, distributions and courses over each other, how each was measured.
+    /// Write an HTML page, too: differences, distributions, time series, how each was measured.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
@@ -109,7 +109,7 @@ pub(super) struct ExportArgs {
     /// A task of the last run, a run's name, or a folder with a result.
     #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
     pub result: String,
-    /// In whose files. Repeatable.
+    /// The file format. Repeatable.
     #[arg(long = "as", value_name = "SHAPE", required = true, value_parser = PossibleValuesParser::new(SHAPES))]
     pub shapes: Vec<String>,
     /// Where to write them; made if it is not there.
@@ -123,7 +123,7 @@ pub(super) struct ImportArgs {
     /// script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
-    /// A command line of another tool. What it means here is printed: a manifest, or a line of Regatta.
+    /// A command line of another tool. Its equivalent is printed: a manifest, or a Regatta command.
     #[arg(value_name = "COMMAND LINE", last = true, conflicts_with = "paths")]
     pub line: Vec<String>,
     /// Of results: where to write `result.json`; made if it is not there.
@@ -136,7 +136,7 @@ pub(super) struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// What [default: a line on each].
+    /// The metric [default: a line on each].
     #[arg(value_name = "METRIC", value_parser = PossibleValuesParser::new(METRICS))]
     pub metric: Option<String>,
     /// Print JSON.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::help;
 use super::setting::GivenSetting;
 
-const HOW: &str = "How";
+const HOW: &str = "Settings";
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -19,22 +19,22 @@ pub(super) struct TritonArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TritonCommand {
-    /// Is it live and ready, which version, which models: exit code 0 when it is ready.
+    /// Show liveness, readiness, version and models: exit code 0 when it is ready.
     #[command(after_long_help = help::TRITON_STATUS)]
     Status(TritonStatusArgs),
     /// The models: tensors in and out, and the configuration that is in effect.
     #[command(after_long_help = help::TRITON)]
     Models(ModelsArgs),
-    /// Send one request and print the answer as it comes, with its times.
+    /// Send one request and print the answer as it arrives, with its times.
     #[command(after_long_help = help::TRITON)]
     Infer(InferArgs),
-    /// What /metrics says, in a table.
+    /// Show /metrics as a table.
     #[command(after_long_help = help::TRITON)]
     Metrics(MetricsArgs),
     /// Print a model's configuration that is in effect, as config.pbtxt.
     #[command(after_long_help = help::TRITON)]
     Config(OfModelArgs),
-    /// What the server has counted for its models.
+    /// Show the server's statistics of its models.
     #[command(after_long_help = help::TRITON)]
     Statistics(StatisticsArgs),
     /// Load a model, or load it again (needs --model-control-mode=explicit).
@@ -56,7 +56,7 @@ pub(super) struct ServerArgs {
     /// `host:port` (gRPC), `grpc://host:port` or `http://host:port`.
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Give up after so many seconds without an answer.
+    /// Timeout in seconds.
     #[arg(help_heading = HOW, long, value_name = "SECONDS", default_value_t = 10.0)]
     pub deadline: f64,
 }
@@ -94,7 +94,7 @@ pub(super) struct InferArgs {
     /// The prompt, for models that take text.
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
-    /// Tokens to ask for, for models that take text.
+    /// Tokens to request, for models that take text.
     #[arg(long, value_name = "N", visible_alias = "output-len")]
     pub max_tokens: Option<u32>,
     /// The prompt as token ids, for `tensorrt_llm`.
@@ -103,7 +103,7 @@ pub(super) struct InferArgs {
     /// Any input tensor: nested lists in JSON, missing dimensions in front are 1. Repeatable.
     #[arg(long, value_name = "NAME=JSON")]
     pub input: Vec<String>,
-    /// Ask for each token as it comes.
+    /// Stream the answer.
     #[arg(long)]
     pub stream: bool,
     /// Print the answers in JSON.
@@ -116,13 +116,13 @@ pub(super) struct MetricsArgs {
     /// `host:port` of the metrics (8002 by default), or `http://host:port`.
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Give up after so many seconds without an answer.
+    /// Timeout in seconds.
     #[arg(help_heading = HOW, long, value_name = "SECONDS", default_value_t = 10.0)]
     pub deadline: f64,
     /// Only families and labels that have this in them.
     #[arg(long, value_name = "TEXT")]
     pub grep: Option<String>,
-    /// Print them again every so many seconds, with what counters grew per second.
+    /// Print them again every so many seconds, with the counters' increase per second.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub watch: Option<f64>,
     /// Print JSON.
@@ -156,7 +156,7 @@ pub(super) struct LoadArgs {
     pub server: ServerArgs,
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// JSON in the place of its config.pbtxt.
+    /// JSON in place of its config.pbtxt.
     #[arg(long, value_name = "JSON")]
     pub config: Option<String>,
 }
@@ -167,7 +167,7 @@ pub(super) struct UnloadArgs {
     pub server: ServerArgs,
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// With what an ensemble is made of.
+    /// Also unload the models of an ensemble.
     #[arg(long)]
     pub dependents: bool,
 }
@@ -283,7 +283,7 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
         TritonAct::Status { .. } | TritonAct::Models { .. } | TritonAct::Infer(_) | TritonAct::Metrics { .. }
     );
     if url.face == TritonFace::Http && !knows_http {
-        let text = format!("this is asked over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+        let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
         return Err((ErrorKind::InvalidValue, text));
     }
     Ok(Triton { url, deadline: seconds(server.deadline)?, act })
@@ -298,7 +298,7 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, Mistake> {
         None => (TritonFace::Grpc, text, usual),
         Some(("grpc", rest)) => (TritonFace::Grpc, rest, usual),
         Some(("http", rest)) => (TritonFace::Http, rest, if usual == 8001 { 8000 } else { usual }),
-        Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not spoken here")),
+        Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not supported here")),
         Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
     };
     let rest = rest.split('/').next().unwrap_or_default();

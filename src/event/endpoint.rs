@@ -48,7 +48,7 @@ impl Endpoint {
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), String> {
     let within = if piece == text { String::new() } else { format!(" in `{text}`") };
     if piece.is_empty() {
-        return Err(format!("there is nothing beside a `|`{within}"));
+        return Err(format!("there is nothing next to a `|`{within}"));
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
         return Err(format!("`{piece}`{within} begins with a scheme; write `{rest}` without `{scheme}://`"));
@@ -62,9 +62,7 @@ fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), S
     } else {
         let (host, rest) = piece.split_once(':').ok_or_else(|| format!("`{piece}`{within} is not host:port"))?;
         if rest.contains(':') {
-            return Err(format!(
-                "`{piece}`{within} has more than one `:`; an IPv6 address stands in brackets: [::1]:8001"
-            ));
+            return Err(format!("`{piece}`{within} has more than one `:`; an IPv6 address needs brackets: [::1]:8001"));
         }
         (host, rest)
     };
@@ -123,15 +121,15 @@ mod tests {
     #[test]
     fn the_piece_that_is_wrong_is_named() {
         for (text, why) in [
-            ("", "there is nothing beside a `|`"),
-            ("a:1||b:2", "there is nothing beside a `|` in `a:1||b:2`"),
+            ("", "there is nothing next to a `|`"),
+            ("a:1||b:2", "there is nothing next to a `|` in `a:1||b:2`"),
             ("localhost", "`localhost` is not host:port"),
             ("a:1|b", "`b` in `a:1|b` is not host:port"),
             ("a:1,x|b:2", "`x` in `a:1,x` is not a port (1 to 65535)"),
             ("a:0", "`0` in `a:0` is not a port (1 to 65535)"),
             ("a:70000", "`70000` in `a:70000` is not a port (1 to 65535)"),
             ("a:1,", "`` in `a:1,` is not a port (1 to 65535)"),
-            ("::1:8001", "`::1:8001` has more than one `:`; an IPv6 address stands in brackets: [::1]:8001"),
+            ("::1:8001", "`::1:8001` has more than one `:`; an IPv6 address needs brackets: [::1]:8001"),
             ("[::1:8001", "the bracket of `[::1:8001` is not closed"),
             ("[::1]", "`[::1]` has no port"),
             ("[node]:1", "`node` in `[node]:1` is not an IPv6 address"),

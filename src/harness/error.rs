@@ -12,7 +12,7 @@ pub enum HarnessError {
     Connect { endpoint: String, why: String },
     #[error("{endpoint} does not offer model `{model}`: {why}")]
     Model { endpoint: String, model: String, why: String },
-    #[error("model `{model}` at {endpoint} cannot be asked like that: {}", faults.join("; "))]
+    #[error("model `{model}` at {endpoint} cannot serve these requests: {}", faults.join("; "))]
     Request { endpoint: String, model: String, faults: Vec<String> },
     #[error("warm-up request {number} failed: {why}")]
     Warmup { number: u32, why: String },

@@ -127,7 +127,7 @@ impl Walk<'_> {
             [] => {
                 let what = match object.name.as_str() {
                     "stage" => "has no action",
-                    "param" => "does not say what it may be",
+                    "param" => "has no type",
                     _ => "is empty",
                 };
                 let found = Diagnostic::error(format!("{label} {what}")).at(key.first_line(), "in here");

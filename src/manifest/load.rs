@@ -375,7 +375,7 @@ impl Loader {
             )
         {
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
-            self.found.push(found.at(key.clone(), "a word of the language"));
+            self.found.push(found.at(key.clone(), "a reserved word of the language"));
         }
     }
 }

@@ -203,7 +203,7 @@ impl Reader<'_> {
             return Flow::Break(());
         }
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            self.found.push(Diagnostic::error("an alias stands inside the value it names").at(span.clone(), "here"));
+            self.found.push(Diagnostic::error("an alias is inside the value it names").at(span.clone(), "here"));
             return Flow::Break(());
         };
         self.alias_nodes = self.alias_nodes.saturating_add(*size);

@@ -34,7 +34,7 @@ pub fn targets(text: &str) -> Result<Targets, String> {
                 if !is_alike {
                     let first = named.first().map(ToString::to_string).unwrap_or_default();
                     return Err(format!(
-                        "`{part}` is asked in another way than {first}; one benchmark has one protocol and path, with TLS or without"
+                        "`{part}` differs in protocol, path or TLS from {first}; one benchmark has one protocol and path, with TLS or without"
                     ));
                 }
                 before.endpoints.extend(one.endpoints);
@@ -76,7 +76,7 @@ fn target(text: &str) -> Result<Targets, String> {
         "openai" | "http" => Ok(asked_by_path(found, scheme == "openai")),
         "https" => Ok(asked_by_path(Targets { is_secure: true, ..found }, false)),
         "grpcs" => Err(format!(
-            "`{text}`: TLS is spoken over HTTP only (https://), not over gRPC; put a proxy that ends it before the \
+            "`{text}`: TLS is supported over HTTP only (https://), not over gRPC; put a proxy that ends it before the \
              server, for example envoy or ghostunnel, and name grpc://127.0.0.1:PORT"
         )),
         other => Err(format!("`{other}://` is none of http, https, grpc, openai")),
@@ -140,7 +140,7 @@ mod tests {
         let why = |text: &str| targets(text).unwrap_err();
         assert_eq!(why("a"), "`a` is not host:port");
         assert!(why("a:x").contains("is not a port"));
-        assert!(why("grpcs://a:1").contains("TLS is spoken over HTTP only"));
+        assert!(why("grpcs://a:1").contains("TLS is supported over HTTP only"));
         assert!(why("ftp://a:1").contains("none of http, https, grpc, openai"));
         assert!(why("http://a:1/v1|https://b:1/v1").contains("one protocol"));
         assert!(why("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));

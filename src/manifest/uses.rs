@@ -50,8 +50,8 @@ pub fn readers(
             section("params").and_then(|params| params.get(name)).is_some_and(|one| one.node.get("catalog").is_some());
         let users = if is_catalog { every.clone() } else { reading(name, &vars, &stages) };
         if users.is_empty() && !every.is_empty() {
-            let wrong = Diagnostic::error(format!("{name}={value} changes nothing: no stage looks at `{name}`"));
-            found.push(wrong.see(chosen.declared.clone(), "declared here").hint("take it away"));
+            let wrong = Diagnostic::error(format!("{name}={value} changes nothing: no stage uses `{name}`"));
+            found.push(wrong.see(chosen.declared.clone(), "declared here").hint("remove it"));
         }
         all.insert(format!("{name}={value}"), users);
     }
@@ -66,11 +66,11 @@ pub fn readers(
         let is_coined = !one.is_known && path.first() == Some(&"vars");
         if is_unread || is_coined {
             let leaf = path.last().copied().unwrap_or_default();
-            let message = format!("{} changes nothing: no stage looks at `{}`", one.word.text(), path[1..].join("."));
+            let message = format!("{} changes nothing: no stage uses `{}`", one.word.text(), path[1..].join("."));
             let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
             let hint = match near.filter(|_| !one.is_known) {
                 Some(name) => format!("did you mean `{name}`?"),
-                None => "take it away".to_owned(),
+                None => "remove it".to_owned(),
             };
             let wrong = Diagnostic::error(message).at(one.word.span(0..one.word.text().len()), "").hint(hint);
             if is_unread {

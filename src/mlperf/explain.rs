@@ -82,7 +82,7 @@ impl Run<'_> {
         if errors > 0 {
             let first =
                 self.detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
-            let advice = "a run with errors cannot be submitted, whatever LoadGen's result says";
+            let advice = "a run with errors cannot be submitted, even if LoadGen's result is VALID";
             self.say("errors", format!("LoadGen logged {} errors{first}", grouped(errors)), advice.to_owned());
         }
     }
@@ -121,7 +121,7 @@ impl Run<'_> {
                 limit / 1e6,
                 (over - 1.0) * 100.0
             );
-            self.say(rule, what, "the system is asked for more than it can do in time: lower `target_qps`".to_owned());
+            self.say(rule, what, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
         }
         if let Some(over) = worst {
             self.next_qps = self.lower(over);
@@ -201,14 +201,14 @@ impl Run<'_> {
                 format!(": {} more would be needed, all of them in time", grouped(more))
             }),
         );
-        let what = format!("{} queries are too few to be 99 % sure of the percentile{needed}", grouped(count));
+        let what = format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count));
         let advice = match (late, more) {
             (Some(_), _) => "it follows from the missed limit".to_owned(),
             (None, Some(more)) => format!(
                 "the rate is not at fault: set `user_conf.min_query_count: {}` or more, or a longer `min_duration`",
                 count + more
             ),
-            (None, None) => "the rate is not at fault: ask for more queries".to_owned(),
+            (None, None) => "the rate is not the cause: request more queries".to_owned(),
         };
         self.say("early_stopping", what, advice);
     }
@@ -253,10 +253,10 @@ mod tests {
         insta::assert_snapshot!(told("server-slow"), @r"
         INVALID
           p99 TTFT of 640 queries is 560.0 ms; the limit is 450 ms: 24 % over
-            → the system is asked for more than it can do in time: lower `target_qps`
+            → the system cannot serve this rate in time: lower `target_qps`
           p99 TPOT of 640 queries is 51.5 ms; the limit is 40 ms: 29 % over
-            → the system is asked for more than it can do in time: lower `target_qps`
-          640 queries are too few to be 99 % sure of the percentile: 69,466 more would be needed, all of them in time
+            → the system cannot serve this rate in time: lower `target_qps`
+          640 queries are not enough to be 99 % sure of the percentile: 69,466 more would be needed, all of them in time
             → it follows from the missed limit
           next: `target_qps: 262`
         ");
@@ -266,7 +266,7 @@ mod tests {
     fn too_few_queries_are_not_the_rates_fault() {
         insta::assert_snapshot!(told("server-few"), @r"
         INVALID
-          128 queries are too few to be 99 % sure of the percentile: 331 more would be needed, all of them in time
+          128 queries are not enough to be 99 % sure of the percentile: 331 more would be needed, all of them in time
             → the rate is not at fault: set `user_conf.min_query_count: 459` or more, or a longer `min_duration`
         ");
     }

@@ -110,7 +110,7 @@ fn not_in(round: &Round, name: &str) -> RuleError {
         .collect();
     let names = || round.benchmarks.keys().map(String::as_str);
     let hint = if !variants.is_empty() {
-        Some(format!("say which: {}", list_of(variants)))
+        Some(format!("name it: {}", list_of(variants)))
     } else if elsewhere.is_empty() {
         did_you_mean(name, names())
     } else {

@@ -219,7 +219,7 @@ fn when(
             let value = shown(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
-            found.push(found_here.hint("compare it: {{ x == \"…\" }}, or ask: {{ x is true }}"));
+            found.push(found_here.hint("compare it: {{ x == \"…\" }}, or test it: {{ x is true }}"));
             None
         }
     }

@@ -31,7 +31,7 @@ pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, String> {
     let benches: Vec<Option<Box<Bench>>> = plan.tasks.iter().map(|task| bench(task, times)).collect();
     if times.is_some() && benches.iter().all(Option::is_none) {
         let what = "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once";
-        return Err(format!("{what}\n  `--repeat-number 2` measures them once more, beside the first result"));
+        return Err(format!("{what}\n  `--repeat-number 2` measures them once more and keeps the first result"));
     }
     for (task, bench) in plan.tasks.iter_mut().zip(&benches) {
         if let Some(bench) = bench.as_ref().filter(|_| times.is_some()) {

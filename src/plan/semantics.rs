@@ -45,7 +45,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             look.word(&["repository", "models", &index.to_string()], model, &MODELS);
         }
         if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
-            let hint = "write `layout: harness`, or take it away".to_owned();
+            let hint = "write `layout: harness`, or remove it".to_owned();
             look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
         }
     }
@@ -96,7 +96,7 @@ impl Look<'_> {
         }
         self.retry(stage);
         if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
-            let hint = Some("take it away".to_owned());
+            let hint = Some("remove it".to_owned());
             self.say(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
         }
         for name in stage.env.keys() {
@@ -171,7 +171,7 @@ impl Look<'_> {
             self.say(&key, "needs the scenario `server`", "only there requests arrive at a rate", hint);
         }
         if bench.loadgen.is_none() && bench.rate.is_some() {
-            self.say(&key, "cannot be beside `rate`", "it finds the rate", Some("take `rate` away".to_owned()));
+            self.say(&key, "cannot be combined with `rate`", "it finds the rate", Some("take `rate` away".to_owned()));
         }
         let needs_limits = bench.loadgen.is_none();
         if needs_limits
@@ -187,7 +187,7 @@ impl Look<'_> {
         if bench.loadgen.is_none() && matches!(least, Some(LeastGoodput::PerSecond(_))) {
             let hint = Some("as a share of the requests: `goodput: 95%`".to_owned());
             let why = "no rate below that many requests per second can have as much goodput";
-            self.say(&["bench", "limits", "goodput"], "must be a share beside `search`", why, hint);
+            self.say(&["bench", "limits", "goodput"], "must be a share with `search`", why, hint);
         }
         if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
             self.say(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second", None);
@@ -199,11 +199,11 @@ impl Look<'_> {
             let path = ["bench", "search", "start_from"];
             if search.start.is_some() {
                 let hint = Some("take one of them away".to_owned());
-                self.say(&path, "cannot be beside `start`", "both set the first rate", hint);
+                self.say(&path, "cannot be combined with `start`", "both set the first rate", hint);
             }
             if bench.loadgen.is_some() {
-                let hint = Some("take it away, or raise `low`".to_owned());
-                self.say(&path, "cannot be beside `loadgen`", "LoadGen's tests are tried from `low` on", hint);
+                let hint = Some("remove it, or raise `low`".to_owned());
+                self.say(&path, "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on", hint);
             }
         }
         if !(search.precision > 0.0 && search.precision < 1.0) {
@@ -252,7 +252,7 @@ impl Look<'_> {
             }
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
                 if *length == Length::Data {
-                    let hint = Some(format!("`{key}: {{ fixed: 128 }}`, or `data` that say it"));
+                    let hint = Some(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
                     self.say(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
                 }
             }
@@ -270,10 +270,10 @@ impl Look<'_> {
         let key = ["bench", "repeat"];
         let hint = || Some("take `repeat` away".to_owned());
         if bench.repeat > 1 && bench.search.is_some() {
-            self.say(&key, "cannot be beside `search`", "a search has several runs of its own", hint());
+            self.say(&key, "cannot be combined with `search`", "a search has several runs of its own", hint());
         }
         if bench.repeat > 1 && bench.loadgen.is_some() {
-            self.say(&key, "cannot be beside `loadgen`", "MLPerf's rules say how often a test is run", hint());
+            self.say(&key, "cannot be combined with `loadgen`", "MLPerf's rules set how often a test is run", hint());
         }
     }
 
@@ -368,8 +368,8 @@ impl Look<'_> {
             let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
             self.say(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
         } else if matches!(bench.protocol.or(said.protocol), None | Some(Protocol::Kserve)) && !said.is_secure {
-            let hint = Some("name a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
-            self.say(&["bench", "tls"], "is for servers that are asked over HTTP", "this is gRPC", hint);
+            let hint = Some("set a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
+            self.say(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
         }
         if tls.client_cert.is_some() != tls.client_key.is_some() {
             let hint = Some("name both `client_cert` and `client_key`".to_owned());
@@ -377,7 +377,12 @@ impl Look<'_> {
         }
         if tls.insecure && tls.ca.is_some() {
             let hint = Some("leave `insecure` out".to_owned());
-            self.say(&["bench", "tls"], "names authorities and trusts anybody", "`ca` would mean nothing", hint);
+            self.say(
+                &["bench", "tls"],
+                "sets authorities, although any certificate is trusted",
+                "`ca` would mean nothing",
+                hint,
+            );
         }
     }
 
@@ -425,11 +430,16 @@ impl Look<'_> {
                 }
             };
             if is_empty {
-                self.say(&["bench", "request", key, kind], "must hold words", "here is an empty one, or none", None);
+                self.say(&["bench", "request", key, kind], "must have entries", "here is an empty one, or none", None);
             }
             if request.interface.is_some_and(|interface| interface != expected) {
                 let hint = Some("`ids` go with token ids, `texts` with text models".to_owned());
-                self.say(&["bench", "request", key, kind], "does not fit `interface`", "words of the other kind", hint);
+                self.say(
+                    &["bench", "request", key, kind],
+                    "does not fit `interface`",
+                    "entries of the other kind",
+                    hint,
+                );
             }
         }
         if let Some(cancel) = &request.cancel {

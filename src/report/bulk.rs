@@ -61,7 +61,7 @@ pub fn text(ended: &[BulkRow], paint: Styler) -> String {
     let done = ended.iter().filter(|one| one.exit == Some(0)).count();
     let _ = writeln!(out, "{done} of {} done", counted(ended.len(), "run"));
     if done < ended.len() {
-        out.push_str("the same command goes on with what is not done\n");
+        out.push_str("the same command continues with the unfinished runs\n");
     }
     out
 }
@@ -136,7 +136,7 @@ mod tests {
         2 repeats of regatta run m
            bench/a  output tok/s: mean 102.0, 100.0 to 104.0 (n=2, one of each run)
         2 of 4 runs done
-        the same command goes on with what is not done
+        the same command continues with the unfinished runs
         ");
     }
 }

@@ -37,7 +37,7 @@ const MS: ExplainedNumber = ExplainedNumber {
     formula: "",
     population: "successful requests",
     zero_point: "schedule",
-    token_source: "none: tokens are not counted, only seen",
+    token_source: "none: no tokens are counted",
     window: "full: schedule start to the end of the last successful request",
     mind: "",
     concept: None,
@@ -45,7 +45,7 @@ const MS: ExplainedNumber = ExplainedNumber {
 
 const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str =
-    "output_ids where the server sends ids, its usage, or its text retokenized by us; result.json names it";
+    "output_ids where the server sends ids, its usage, or its text retokenized by Regatta; result.json names it";
 
 /// Every number that can be explained, in reading order.
 pub const ENTRIES: [ExplainedNumber; 25] = [
@@ -53,7 +53,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "ttft",
         place: "latency.ttft",
         title: "time to first token",
-        about: "How long a user waits until the answer begins, waiting inside the client included.",
+        about: "How long a user waits for the first token, including the wait inside the client.",
         formula: "socket read of the first chunk with a token − intended arrival",
         mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better.",
         concept: Some(MetricConcept::Ttft),
@@ -63,7 +63,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "ttft_sent",
         place: "latency.ttft_sent",
         title: "time to first token, from the issue",
-        about: "The same without the client's own lateness: what tools without a schedule print.",
+        about: "The same without the client's own lateness, as tools without a schedule report it.",
         formula: "socket read of the first chunk with a token − issue",
         zero_point: "issue",
         mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
@@ -74,22 +74,22 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "ttft_adjusted",
         place: "latency.ttft_adjusted",
         title: "time to first token, failures counted",
-        about: "Percentiles in which a request without an answer waits for ever.",
+        about: "Percentiles in which a request without an answer counts as infinite.",
         formula: "TTFT; failed, cancelled and never sent requests = +inf",
         population: "all scheduled requests",
-        mind: "Percentiles over survivors only get better the more requests fail; these do not.",
+        mind: "Percentiles of successful requests improve when requests fail; these do not.",
         ..MS
     },
     ExplainedNumber {
         name: "tpot",
         place: "latency.tpot",
         title: "time per output token",
-        about: "How fast an answer goes on once it has begun.",
+        about: "The mean time between tokens of an answer, after its first chunk.",
         formula: "(last token − first token) / (tokens − tokens of the first chunk)",
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         token_source: COUNTED,
-        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server says how many tokens an answer has and not how many its first chunk has.",
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first chunk has.",
         concept: Some(MetricConcept::Tpot),
         ..MS
     },
@@ -122,7 +122,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "max_stall",
         place: "latency.max_stall",
         title: "longest stall",
-        about: "The worst pause within each answer: what a user feels as hanging.",
+        about: "The longest pause within each answer.",
         formula: "largest gap between chunks of a request",
         population: "successful requests with at least two chunks",
         zero_point: "previous_chunk",
@@ -132,7 +132,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "e2e",
         place: "latency.e2e",
         title: "end-to-end latency",
-        about: "How long a user waits for the whole answer, waiting inside the client included.",
+        about: "How long a user waits for the whole answer, including the wait inside the client.",
         formula: "last token − intended arrival",
         mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
         concept: Some(MetricConcept::E2e),
@@ -152,7 +152,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "e2e_adjusted",
         place: "latency.e2e_adjusted",
         title: "end-to-end latency, failures counted",
-        about: "Percentiles in which a request without an answer takes for ever.",
+        about: "Percentiles in which a request without an answer counts as infinite.",
         formula: "E2E; failed, cancelled and never sent requests = +inf",
         population: "all scheduled requests",
         ..MS
@@ -163,7 +163,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         title: "lateness of the client",
         about: "How far the load generator itself was behind its schedule.",
         formula: "issue − intended arrival",
-        population: "issued requests, whatever became of them",
+        population: "issued requests, with any outcome",
         mind: "Its p99 decides on INVALID(client).",
         ..MS
     },
@@ -200,7 +200,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "offered",
         place: "rates.offered",
         title: "offered rate",
-        about: "What the schedule asked for.",
+        about: "The rate that the schedule requested.",
         formula: "(N − 1) / (last − first intended arrival)",
         population: "scheduled requests",
         window: "first to last intended arrival",
@@ -221,8 +221,8 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "goodput",
         place: "goodput",
         title: "goodput",
-        about: "Requests per second that kept every promise made to them.",
-        formula: "requests that meet all of slo / window",
+        about: "Requests per second that meet the SLO.",
+        formula: "requests that meet all limits of slo / window",
         population: "all scheduled requests; failed and never sent ones are misses",
         mind: "An answer too short for a TPOT is judged by TTFT and E2E alone.",
         ..RATE
@@ -241,7 +241,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "little",
         place: "little",
         title: "Little's law",
-        about: "Requests in flight, rate and time in the system, whose product they are.",
+        about: "Requests in flight against rate times time in the system.",
         formula: "|L − λW| / L, L from a running gauge, λ and W from the records",
         unit: "",
         population: "issued requests",
@@ -267,8 +267,8 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "backlog",
         place: "client.backlog_p99_ms",
         title: "backlog of the client",
-        about: "How long an answer lay in the client after it was read.",
-        formula: "our hands − socket read, p99",
+        about: "How long an answer waited in the client after it was read.",
+        formula: "processing − socket read, p99",
         population: "chunks of all requests",
         zero_point: "socket read",
         ..MS
@@ -277,12 +277,12 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         name: "ks",
         place: "client.ks_distance",
         title: "were the arrivals Poisson",
-        about: "The distance of the real gaps between issues from the law that was asked for.",
+        about: "The distance of the real gaps between issues from the requested distribution.",
         formula: "Kolmogorov–Smirnov distance of the gaps to the exponential law",
         unit: "",
         population: "issued requests",
         zero_point: "issue",
-        mind: "Above its critical value the client bent the arrivals.",
+        mind: "Above its critical value the client distorted the arrivals.",
         ..MS
     },
     ExplainedNumber {
@@ -290,12 +290,12 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         place: "gpu.tokens_per_joule",
         title: "tokens per joule of the GPUs",
         unit: "/J",
-        about: "What the GPUs of the servers made of their energy.",
-        formula: "output tokens per second / mean power of all GPUs that are told of",
-        population: "output tokens of successful requests; gpu.population says which GPUs",
+        about: "Output tokens for each joule that the servers' GPUs used.",
+        formula: "output tokens per second / mean power of all reported GPUs",
+        population: "output tokens of successful requests; gpu.population lists the GPUs",
         zero_point: "none",
         token_source: COUNTED,
-        mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU told its power for 90 % of the window.",
+        mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU reported its power for 90 % of the window.",
         ..MS
     },
     ExplainedNumber {
@@ -303,12 +303,12 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         place: "gpu.energy_j",
         title: "energy of the GPUs",
         unit: "J",
-        about: "What the GPUs of the servers used while they were measured.",
+        about: "The energy that the servers' GPUs used during the measurement.",
         formula: "trapezoids under the readings of power, ends of the window interpolated, summed over GPUs",
-        population: "gpu.population says which GPUs",
+        population: "gpu.population lists the GPUs",
         zero_point: "none",
         token_source: "none",
-        mind: "Most boards tell a mean over the last second, so a window of a few seconds is blurred. covered_s says how much of the window the readings span, longest_gap_s how far apart they are.",
+        mind: "Most boards report a mean over the last second, so a window of a few seconds is blurred. covered_s is how much of the window the readings span, longest_gap_s the longest time between two.",
         ..MS
     },
     ExplainedNumber {
@@ -316,13 +316,13 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         place: "preflight",
         title: "preflight",
         unit: "",
-        about: "Whether this machine could make the load, tried before the measurement against a server that does no work.",
+        about: "Whether this machine can generate the load, tested before the measurement against a server that does no work.",
         formula: "issue − intended arrival, p99; CPU for 1,000 chunks × planned tokens per second / load workers",
         population: "issued requests of the trial",
         zero_point: "schedule, of the trial",
         token_source: "none: one chunk of the server is one token",
         window: "the trial, about 2 s before the measurement",
-        mind: "Warning: lag beyond 1 ms, or less than twice the planned tokens within 85 % of a core. Far beyond, INVALID(client). Over HTTP, text events cost the client more than what is tried.",
+        mind: "Warning: lag beyond 1 ms, or less than twice the planned tokens within 85 % of a core. Far beyond, INVALID(client). Over HTTP, text events cost the client more than this test.",
         ..MS
     },
 ];

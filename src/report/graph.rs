@@ -81,7 +81,7 @@ mod tests {
           t1 [label="repository/server"];
           t2 [label="triton/server", peripheries=2];
           t3 [label="smoke", color=gray, fontcolor=gray];
-          t4 [label="race/server"];
+          t4 [label="load/server"];
           t5 [label="package"];
           t0 -> t1;
           t1 -> t2;
@@ -100,7 +100,7 @@ mod tests {
           t1["repository/server"]
           t2(["triton/server"])
           t3["smoke"]
-          t4["race/server"]
+          t4["load/server"]
           t5["package"]
           t0 --> t1
           t1 --> t2

@@ -18,7 +18,7 @@ pub struct LaunchRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Starts {
     Plan(LaunchPlan),
-    /// Servers that are there already.
+    /// Servers that already run.
     Nothing {
         attach: Vec<Endpoint>,
         models: Vec<String>,

@@ -28,7 +28,7 @@ pub(super) fn plan() -> Plan {
             task("repository/server", ActionKind::Repository, &[(0, true)]),
             task("triton/server", ActionKind::Serve, &[(1, true)]),
             smoke,
-            task("race/server", ActionKind::Bench, &[(2, true)]),
+            task("load/server", ActionKind::Bench, &[(2, true)]),
             task("package", ActionKind::Shell, &[(4, true)]),
         ],
         ..Plan::default()
@@ -81,8 +81,8 @@ fn served() -> Vec<Event> {
             endpoints: vec!["127.0.0.1:40001".parse().expect("an endpoint")],
             seconds: 1.25,
         },
-        started("race/server", false, "upstream `repository/server` changed"),
-        Event::Progress { task: TaskId::new("race/server"), text: "120 ok".to_owned(), done: 120, total: Some(1000) },
+        started("load/server", false, "upstream `repository/server` changed"),
+        Event::Progress { task: TaskId::new("load/server"), text: "120 ok".to_owned(), done: 120, total: Some(1000) },
     ]
 }
 
@@ -90,7 +90,7 @@ fn served() -> Vec<Event> {
 pub(super) fn valid() -> Vec<Event> {
     let mut events = served();
     events.extend([
-        finished("race/server", 62.4, Some("VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)")),
+        finished("load/server", 62.4, Some("VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)")),
         Event::ServiceStopped { task: TaskId::new("triton/server"), seconds: 66.0 },
         started("package", false, "never ran"),
         finished("package", 0.4, None),
@@ -122,13 +122,13 @@ pub(super) fn failing() -> Vec<Event> {
             seconds: 12.0,
         },
         Event::TaskFailed {
-            task: TaskId::new("race/server"),
+            task: TaskId::new("load/server"),
             attempt: 1,
             failure: Box::new(Failure::new(FailureKind::Service, "`triton/server` died")),
             will_retry: false,
             seconds: 10.5,
         },
-        Event::TaskCancelled { task: TaskId::new("package"), why: "`race/server` failed".to_owned() },
+        Event::TaskCancelled { task: TaskId::new("package"), why: "`load/server` failed".to_owned() },
         Event::RunFinished {
             tally: TaskTally { ran: 1, cached: 1, skipped: 1, failed: 2, cancelled: 1 },
             exit: 1,

@@ -290,7 +290,7 @@ mod tests {
             .cause("limits: TTFT p99 is 175 ms");
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
         let mut story = RunState::new();
-        let task = TaskId::new("race");
+        let task = TaskId::new("load");
         story.fold(&crate::event::Event::TaskFailed {
             task: task.clone(),
             attempt: 1,
@@ -299,7 +299,7 @@ mod tests {
             seconds: 16.0,
         });
         insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Styler::OFF), @r"
-        ✗ race INVALID(load) after 16 s: 686 tok/s
+        ✗ load INVALID(load) after 16 s: 686 tok/s
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
         ");

@@ -102,7 +102,7 @@ pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
     out.push_str(&table(paint, "  ", &rows));
     let left = story.total.saturating_sub(story.done());
     let left = if left > 0 { format!(", {left} not done") } else { String::new() };
-    let _ = writeln!(out, "  {} of {} over{left}", story.done(), counted(story.total, "task"));
+    let _ = writeln!(out, "  {} of {} finished{left}", story.done(), counted(story.total, "task"));
     out
 }
 
@@ -116,7 +116,7 @@ fn state(story: &RunState, alive: bool) -> (TextRole, &'static str) {
         (Some(end), _) if end.exit == 130 => (TextRole::Odd, "interrupted"),
         (Some(_), _) => (TextRole::Bad, "failed"),
         (None, true) => (TextRole::Good, "running"),
-        (None, false) => (TextRole::Odd, "broken off; `regatta run` goes on from there"),
+        (None, false) => (TextRole::Odd, "interrupted; `regatta run` continues from there"),
     }
 }
 
@@ -131,13 +131,13 @@ mod tests {
         let mut story = RunState::new();
         events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
         insta::assert_snapshot!(status(&story, false, Styler::OFF), @r"
-        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: broken off; `regatta run` goes on from there
+        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from there
           cached     engine
           skipped    smoke                     `when` is false
           ran        repository/server  12 ms
           failed     triton/server      12 s   killed by SIGKILL: out of GPU memory
-          failed     race/server        10 s   `triton/server` died
-          cancelled  package                   `race/server` failed
+          failed     load/server        10 s   `triton/server` died
+          cancelled  package                   `load/server` failed
           6 of 6 tasks over
         ");
     }
@@ -164,11 +164,11 @@ mod tests {
         let listed = ManifestRow {
             name: "quickstart".to_owned(),
             path: "manifests/quickstart.yaml".to_owned(),
-            about: Some("race two servers".to_owned()),
+            about: Some("benchmark two servers".to_owned()),
         };
         assert_eq!(
             list(std::slice::from_ref(&listed), Styler::OFF),
-            "quickstart  race two servers  manifests/quickstart.yaml\n"
+            "quickstart  benchmark two servers  manifests/quickstart.yaml\n"
         );
         assert!(list_json(&[listed]).contains("\"manifests\""));
         assert!(list(&[], Styler::OFF).contains("regatta init"));

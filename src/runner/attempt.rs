@@ -195,7 +195,7 @@ pub(super) fn system(e: &PathError) -> Failure {
     let failure = Failure::new(FailureKind::System, e.to_string());
     match e.source.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            failure.cause("the disk is full").hint("`regatta gc` shows what can go; nothing that is done was lost")
+            failure.cause("the disk is full").hint("`regatta gc` lists what can be removed; finished outputs are kept")
         }
         _ => failure,
     }

@@ -153,7 +153,7 @@ pub(super) fn reasons(
     if let Lookup::Spoiled(what) = look {
         return vec![what.clone()];
     }
-    let Some(last) = shelf.last(&plan.name, &task.id) else { return vec!["never finished here".to_owned()] };
+    let Some(last) = shelf.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
     let mut why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
     for need in task.needs.iter().map(|need| &plan.tasks[need.task as usize]) {
         // A service has no output; what changed is what it serves.

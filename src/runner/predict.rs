@@ -120,7 +120,7 @@ fn own_changes(
     shelf: &OutputCache,
 ) -> Vec<String> {
     let Some(old) = shelf.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
-        return vec!["never finished here".to_owned()];
+        return vec!["not in cache".to_owned()];
     };
     let mut new = keyed.key.clone();
     new.upstream.clone_from(&old.upstream);

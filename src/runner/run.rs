@@ -345,7 +345,7 @@ impl<W: TaskExecutor> Runner<W> {
             Msg::Again(ix) => {
                 let Some(running) = self.running.remove(&ix) else { return };
                 if self.stop.is_asked() {
-                    let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
+                    let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
                     return self.fail(ix, running.attempt, failure, 0.0);
                 }
                 self.start(ix, running.attempt + 1, running.gpus, None);
@@ -410,7 +410,7 @@ impl<W: TaskExecutor> Runner<W> {
         if self.shelf.home().is_full() {
             // Often the stage could not even log why. What it left is in the way of the next try.
             failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
-            failure.hint = Some("`regatta gc` shows what can go; nothing that is done was lost".to_owned());
+            failure.hint = Some("`regatta gc` lists what can be removed; finished outputs are kept".to_owned());
             if let Some(folder) = folder {
                 let _ = std::fs::remove_dir_all(folder);
             }
@@ -539,7 +539,7 @@ impl<W: TaskExecutor> Runner<W> {
             FailureKind::Refused,
             format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
         )
-        .hint("`--gpus N` or `--gpus 0,1,…` says which GPUs a run may lease");
+        .hint("`--gpus N` or `--gpus 0,1,…` sets the GPUs that a run may lease");
         self.fail(ix, 1, failure, 0.0);
     }
 

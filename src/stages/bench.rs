@@ -80,7 +80,7 @@ fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
         None => Ok(()),
         Some(endpoint) => {
             let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
-            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` asks over gRPC"))
+            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` uses gRPC"))
         }
     }
 }
@@ -91,7 +91,7 @@ async fn greet(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked?,
         () = context.lease.stop.asked() => {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
+            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were queried"));
         }
     };
     // Ours were started from a known configuration; others are described for the user.
@@ -256,7 +256,7 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
             }
             if bench.tls.is_some() || targets.is_secure {
                 return Err(
-                    "`tls` is for servers that are asked over HTTP: name a `protocol` of generate, openai-chat, openai-completions"
+                    "`tls` is for protocols over HTTP: set `protocol` to one of generate, openai-chat, openai-completions"
                         .to_owned(),
                 );
             }

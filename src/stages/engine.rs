@@ -60,7 +60,7 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
         return Err(Failure::new(
             FailureKind::Refused,
             format!(
-                "{gpus} GPUs are asked for (tensor × pipeline parallelism), {} has {}",
+                "{gpus} GPUs are needed (tensor × pipeline parallelism), {} has {}",
                 engine.system.name, engine.system.gpus
             ),
         ));

@@ -110,13 +110,13 @@ async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<Tr
     let Some(client) = client else { return Ok(()) };
     match client.is_live().await {
         Ok(true) => {}
-        Ok(false) => return Err("it says that it is not live".to_owned()),
+        Ok(false) => return Err("it reports that it is not live".to_owned()),
         Err(error) => return answered(&error),
     }
     for model in models {
         match client.is_model_ready(model, "").await {
             Ok(true) => {}
-            Ok(false) => return Err(format!("it says that {model} is not ready any more")),
+            Ok(false) => return Err(format!("it reports that {model} is not ready any more")),
             Err(error) => return answered(&error),
         }
     }

@@ -14,7 +14,7 @@ pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {
         (Some(ramp), None) => ramp_level(ramp),
         (None, Some(level)) => Ok(LoadLevel::Fixed(level)),
-        (Some(_), Some(_)) => Err(format!("`ramp` stands in place of `{what}`, and both are given")),
+        (Some(_), Some(_)) => Err(format!("`ramp` replaces `{what}`, and both are given")),
         (None, None) => Err(format!("this scenario needs a `{what}` or a `ramp`")),
     };
     if bench.loadgen.is_some() {

@@ -163,7 +163,7 @@ impl StageExecutor {
         }
         let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
-                .hint("this is a mistake in Regatta, not in the manifest")
+                .hint("this is a bug in Regatta, not in the manifest")
         })?;
         let mut context = TaskContext::new(lease, &self.home, &self.run);
         context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;

@@ -91,14 +91,14 @@ async fn run(context: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Resul
     let spec = trial.at(endpoint.clone());
     let stop = context.lease.stop.child();
     let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
-    let measured = measured.await.map_err(|_| format!("it was not over within {PATIENCE:?}"))?;
+    let measured = measured.await.map_err(|_| format!("it did not finish within {PATIENCE:?}"))?;
     trial.told(&measured.map_err(|error| error.to_string())?)
 }
 
 /// The server, as a process of its own.
 fn start(context: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, String> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
-    let program = program.map_err(|error| format!("our own program cannot be found: {error}"))?;
+    let program = program.map_err(|error| format!("the regatta program cannot be found: {error}"))?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];

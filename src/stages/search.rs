@@ -235,7 +235,7 @@ async fn attempt(
         }
         if let Some(lost) = measured.result.reasons.first().filter(|reason| reason.check == "server") {
             // No lower rate would meet the limits without a server.
-            let what = format!("at {rate} req/s the server was lost");
+            let what = format!("at {rate} req/s the server failed");
             let kind = FailureKind::Invalid(measured.result.verdict);
             return Err(Failure::new(kind, what).cause(lost.text.clone()));
         }

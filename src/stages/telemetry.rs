@@ -69,7 +69,7 @@ pub async fn start(
         return gone("`nvidia-smi` is not in PATH");
     }
     if !place::all_here(&spec.endpoints).await {
-        return gone("the servers are not on this host, and nvidia-smi tells of this host's GPUs only");
+        return gone("the servers are not on this host, and nvidia-smi reports this host's GPUs only");
     }
     if servers.iter().any(ServerIdentity::is_simulated) {
         return gone("the server is the simulator, which uses no GPU");
@@ -79,7 +79,7 @@ pub async fn start(
         Ok(telemetry) => Some(telemetry),
         Err(why) => {
             if !context.lease.stop.is_asked() {
-                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` does not ask"));
+                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` turns it off"));
             }
             None
         }
@@ -95,7 +95,7 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
             break gpus;
         }
         if let SmiError::Said(said) = smi.refusal(&text) {
-            return Err(format!("nvidia-smi says: {said}"));
+            return Err(format!("nvidia-smi printed: {said}"));
         }
     };
     let population = if leased.is_empty() {

@@ -123,18 +123,18 @@ fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, 
         }
     };
     import::import(&bench.name, &[source])
-        .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())
+        .map_err(|_| "trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW".to_owned())
 }
 
 /// A report of no requests or no tokens is not a measurement.
 fn measured_something(result: &Value) -> Result<(), String> {
     let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
     if number("/counts/ok").is_some_and(|requests| requests < 1.0) {
-        return Err("trtllm-bench ended well, and its report says that no request was answered".to_owned());
+        return Err("trtllm-bench exited with 0, but its report has no answered request".to_owned());
     }
     match ["/rates/output_tokens", "/rates/requests_full"].into_iter().find_map(number) {
         Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
-        Some(rate) => Err(format!("trtllm-bench ended well, and its report says {rate} per second")),
+        Some(rate) => Err(format!("trtllm-bench exited with 0, but its report has {rate} per second")),
         None => Err("trtllm-bench ended well, and its report has no throughput".to_owned()),
     }
 }
@@ -146,12 +146,12 @@ fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
     if let (Some(asked), Some(ran)) = (bench.num_requests, ran)
         && (asked as f64 - ran).abs() > 0.5
     {
-        doubts.push(format!("{asked} requests were asked for, and trtllm-bench says that it ran {ran}"));
+        doubts.push(format!("{asked} requests were requested; trtllm-bench reports {ran}"));
     }
     doubts
 }
 
-/// `5,531 tok/s  43.2 req/s (n=3000, as trtllm-bench says)`
+/// `5,531 tok/s  43.2 req/s (n=3000, as trtllm-bench reports)`
 fn headline(result: &Value) -> String {
     let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
     let rate = |place: &str, unit: &str| number(place).map(|value| format!("{} {unit}", short(value)));
@@ -162,7 +162,7 @@ fn headline(result: &Value) -> String {
         parts.extend(number(&format!("/latency/{name}/mean")).map(|value| format!("{word} {} ms", short(value))));
     }
     let n = number("/counts/ok").map(|n| format!("n={n}, ")).unwrap_or_default();
-    format!("{} ({n}as trtllm-bench says)", parts.join("  "))
+    format!("{} ({n}as trtllm-bench reports)", parts.join("  "))
 }
 
 /// Three digits that matter.

@@ -73,13 +73,13 @@ pub enum NoInterval {
 impl fmt::Display for NoInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooFewValues { n } => write!(f, "too few values: {n} of {FEWEST_VALUES}"),
+            Self::TooFewValues { n } => write!(f, "not enough values: {n} of {FEWEST_VALUES}"),
             Self::TooDependent { n, blocks, needed } => write!(
                 f,
-                "too few independent values: neighbours are alike, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
+                "not enough independent values: neighbours are correlated, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
             ),
             Self::TooFewBeyond { beyond } => {
-                write!(f, "too few independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")
+                write!(f, "not enough independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")
             }
         }
     }

@@ -78,7 +78,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     world.file("cluster_config.yaml", "schema_version: 2\ngpu_type: GB200\n");
     assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
     let twin = world.good(&["bulk", "llmb.yaml", "--dry-run", "system=sim-gb200-x1"]);
-    twin.says("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").says("scales say nothing");
+    twin.says("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").says("scales have no effect");
     world.file("old.txt", "inference_llama3.3_70b:\n# twice\n('nvfp4', [1], 2)\n");
     assert_eq!(
         world.good(&["bulk", "old.txt", "--dry-run"]).stdout,

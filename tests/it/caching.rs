@@ -79,7 +79,7 @@ fn a_reason_is_about_the_last_run_of_the_same_manifest() {
     world.file("manifests/one.yaml", ONE);
     world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo two; echo 2"));
     world.good(&["run", "one"]);
-    world.good(&["plan", "two"]).says("never finished here");
+    world.good(&["plan", "two"]).says("not in cache");
     world.good(&["run", "two"]);
     world.file("manifests/one.yaml", &ONE.replace("echo one", "echo eins"));
     world.good(&["plan", "one"]).says("shell: echo one > out → echo eins > out");

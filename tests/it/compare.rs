@@ -10,7 +10,7 @@ use crate::world::World;
 
 /// A folder with the golden run, changed: every answer `later` ms later, and what `change` does to the result.
 fn result(world: &World, name: &str, later: u64, change: impl FnOnce(&mut Value)) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/race");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/benchmark");
     let mut result: Value = serde_json::from_str(&fs::read_to_string(golden.join("result.json")).unwrap()).unwrap();
     let mut requests = String::new();
     for line in fs::read_to_string(golden.join("requests.jsonl")).unwrap().lines() {
@@ -107,7 +107,7 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     for run in 1..=3 {
         result(&world, &format!("whole/repeats/0{run}"), run, |_| {});
     }
-    let missing = "alone is the result of 3 runs, but their folder `repeats` is not beside it";
+    let missing = "alone is the result of 3 runs, but their folder `repeats` is not next to it";
     let ended = world.regatta(&["compare", "whole", "alone"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.says(missing).says("it is compared as one run").says("copy `repeats` with result.json");
@@ -117,7 +117,7 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     // The file in place of its folder is the same result.
     for name in ["whole", "whole/result.json"] {
         let ended = world.regatta(&["compare", name, "whole"]);
-        assert!(!ended.stderr.contains("is not beside it"), "{ended:?}");
+        assert!(!ended.stderr.contains("is not next to it"), "{ended:?}");
         assert_eq!(compared(&world, &[name, "whole"])["comparisons"][0]["a_runs"], json!(3));
     }
 }

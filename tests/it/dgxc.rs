@@ -133,7 +133,7 @@ fn results_are_where_the_recipe_has_them_and_say_whose_they_are() {
     let one = ["system=gb200-x1", "use_cases=reasoning:1000/1000"];
     let ended = run(&world, &one);
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
-    ended.says("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").says("n=4096, as trtllm-bench says");
+    ended.says("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").says("n=4096, as trtllm-bench reports");
     let name = "Llama3.3-70B_TP1_EP1_PP1_CON256_reasoning";
     let folder = world.path("latest/experiments").join(name);
     assert!(folder.join(format!("{name}_streaming-on.out")).is_file());
@@ -213,7 +213,7 @@ fn a_benchmark_without_its_numbers_has_failed_and_other_counts_are_told() {
     let mut world = world();
     world.env("SAY_N", "17");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128"]);
-    ended.says("4096 requests were asked for, and trtllm-bench says that it ran 17");
+    ended.says("4096 requests were requested; trtllm-bench reports 17");
     world.file("bin/trtllm-llmapi-launch", "#!/bin/sh\necho nothing to say\n");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128", "max_batch_size=1"]);
     assert_eq!(ended.code, 1);
@@ -249,7 +249,7 @@ echo '{"engine": {"model": "m", "version": "1.1.0"}, "request_info": {"num_reque
     world
         .good(&["run", "m", "--gpus", "1"])
         .says("14.0 tok/s  2.0 req/s  TTFT mean 1.5 ms  TPOT mean 0.500 ms")
-        .says("n=3, as trtllm-bench says");
+        .says("n=3, as trtllm-bench reports");
     let result: serde_json::Value = serde_json::from_str(&world.read("latest/b/result.json")).expect("JSON");
     assert_eq!(result["latency"]["ttft"]["p95"], 2.5);
     assert_eq!(result["latency"]["ttft"]["percentile_rule"], "nearest rank, sorted element floor(N·p)");
@@ -287,7 +287,7 @@ fn the_twin_runs_everywhere() {
     let words =
         ["run", "llama3.3-70b", "system=sim-h100-x2", "use_cases=mine:64/16", "num_requests=8", "concurrency=4"];
     let ended = world.good(&words);
-    ended.says("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").says("n=8, from user free");
+    ended.says("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").says("n=8, from when the user became idle");
     let at_once = ["run", "llama3.3-70b", "version=v25.07", "use_cases=mine:64/16", "num_requests=8"];
     world.good(&at_once).says("twin/Llama3.3-70B_TP1_EP1_PP1_CON-1_mine").says("req/s");
 }

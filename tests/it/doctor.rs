@@ -129,7 +129,7 @@ fn a_machine_with_most_of_it_is_told_what_is_missing() {
     let text = world.regatta(&["doctor", "m", "--color", "never"]);
     assert_eq!(text.code, 1);
     text.says("✓  GPUs").says("2 × NVIDIA H200, 151 GB, compute 9.0").says("✗  NGC_KEY").says("  try export NGC_KEY=…");
-    text.says("  try docker pull gone:1").says("things missing");
+    text.says("  try docker pull gone:1").says("items missing");
     text.says("needs 138 GB for engines, at most").says("build: 2 × 69.0 G weights × 1 B");
 }
 

@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// A real run of 24 requests against the simulator, with every chunk kept.
 fn race() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/race")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/benchmark")
 }
 
 fn race_word() -> String {

@@ -46,7 +46,7 @@ fn their_raw_records_give_their_numbers() {
 #[test]
 fn a_closed_loop_of_ours_is_held_against_one_of_theirs() {
     let world = World::new();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/race");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/benchmark");
     let mut result: Value = serde_json::from_str(&fs::read_to_string(golden.join("result.json")).unwrap()).unwrap();
     result["asked"]["scenario"] = json!({ "concurrency": { "users": 2.0 } });
     result["tokens"]["source"] = json!("responses, each counted as one token");

@@ -65,7 +65,7 @@ fn told(world: &World) -> Value {
 fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     let world = world();
     let cost = world.good(&["mlperf", "search", "m", "--cost"]);
-    cost.says("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").says("then a whole one of ");
+    cost.says("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").says("then a full one of ");
     assert!(!world.path("latest").exists(), "nothing was run");
     world.good(&["plan", "m", "search=true"]).says("find: searching from 100 to 1600 qps");
 

@@ -135,9 +135,9 @@ fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     let (lab, world, run) = under_way();
     lab.does("cut", 2);
     let told = ended(&world, run, "a link was cut");
-    let lost = format!("host {} was lost while it was needed: last heard of at ", lab.host(2));
+    let lost = format!("host {} was lost while it was needed: last message at ", lab.host(2));
     told.code(1).says(&lost).says("INVALID(server)");
-    told.says(&format!("{}: cannot be reached, so nobody here knows whether its servers run", lab.host(2)));
+    told.says(&format!("{}: unreachable, so the state of its servers is unknown", lab.host(2)));
     kept_as_invalid(&world, &lab.host(2));
     assert_eq!(lab.running(1), [""; 0], "who can be reached is clean when the run has ended");
     // Nobody tells it: the link is still cut.
@@ -152,7 +152,7 @@ fn a_host_loses_its_power_and_is_named() {
     let (lab, world, run) = under_way();
     lab.does("crash", 1);
     let told = ended(&world, run, "a host lost its power");
-    let lost = format!("host {} was lost while it was needed: last heard of at ", lab.host(1));
+    let lost = format!("host {} was lost while it was needed: last message at ", lab.host(1));
     told.code(1).says(&lost).says("INVALID(server)").says("cannot be reached");
     kept_as_invalid(&world, &lab.host(1));
     assert_eq!(lab.running(2), [""; 0]);
@@ -230,7 +230,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("7 of 7 hosts cannot be used");
     ended.says(&format!("{}: there is no `no-such-server` in its PATH", lab.host(1)));
-    ended.says("refusing: nobody listens on its ssh port");
+    ended.says("refusing: nothing listens on its ssh port");
     ended.says("strange: its host key is not known here").says("once by hand shows the key");
     ended.says("closed: ssh is not let in").says("must do without a question");
     ended.says("unknown: no such host name is known");
@@ -245,7 +245,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     }
     let looked = world.regatta(&["doctor", "m"]);
     looked.says(&format!("answers, with regatta {} and the project folder", env!("CARGO_PKG_VERSION")));
-    looked.says("host refusing").says("nobody listens on its ssh port").says("ssh is not let in");
+    looked.says("host refusing").says("nothing listens on its ssh port").says("ssh is not let in");
     assert!(!looked.stdout.contains("no-such-server"), "what a host needs is not looked for here: {looked:?}");
 }
 

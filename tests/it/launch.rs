@@ -275,7 +275,7 @@ fn what_cannot_start_is_refused_before_anything_starts() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("`spawn_processes` is for the mode orchestrator, and this is plain");
-    ended.says("`container.user`: apptainer runs as who starts it");
+    ended.says("`container.user`: apptainer runs as the user that starts it");
 }
 
 #[test]

@@ -395,7 +395,7 @@ fn a_run_that_was_killed_is_said_to_be_broken_off() {
     run.kill().unwrap();
     run.wait().unwrap();
     nobody_left(&world);
-    world.good(&["status"]).says("broken off; `regatta run` goes on from there");
+    world.good(&["status"]).says("interrupted; `regatta run` continues from there");
 }
 
 #[test]

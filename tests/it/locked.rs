@@ -216,12 +216,12 @@ fn everything_that_differs_is_told_before_anything_starts() {
     other.manifest("m", &changed);
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
-    ended.says("not what regatta.lock says of `m`; nothing was started");
+    ended.says("not match regatta.lock for `m`; nothing was started");
     let rows = ["parameters", "batch", "8", "9", "env.LEVEL", "high", "low", "inputs.model", "shell", "final", "last"];
     for word in rows {
         ended.says(word);
     }
-    ended.says("give the parameter as it was").says("bring the file back as it was").says("undo the change");
+    ended.says("give the parameter as it was").says("restore the locked version of the file").says("undo the change");
     assert_eq!(other.count("ran"), 0);
     assert!(!other.path(".regatta/runs").exists(), "no run has begun");
     // An input that is gone is one more of them.
@@ -320,12 +320,12 @@ fn what_only_the_run_shows_stops_it_there() {
     other.file(FILE, &world.read(FILE).replace(head, wrong));
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
-    ended.says("it is not what regatta.lock says: head: 0123456789ab → ").says(&head[..12]);
+    ended.says("it does not match regatta.lock: head: 0123456789ab → ").says(&head[..12]);
     assert!(!other.path("latest/use").exists(), "nothing is built on it");
     // Made is made: whoever does not hold to the lock finds it done. Held to, it is stopped again.
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6);
-    other.good(&["run", "m", "--locked=warn"]).says("not what regatta.lock says: head");
+    other.good(&["run", "m", "--locked=warn"]).says("differs from regatta.lock: head");
     assert!(other.path("latest/use").exists());
 }
 
@@ -340,9 +340,9 @@ fn bytes_that_a_command_need_not_repeat_are_told_and_held_to_only_exactly() {
     other.file("mood", "bad");
     let ended = other.regatta(&["run", "m", "--locked=exact"]);
     assert_eq!(ended.code, 6);
-    ended.says("it is not what regatta.lock says: output: ");
+    ended.says("it does not match regatta.lock: output: ");
     assert!(!other.path("latest/b").exists());
-    other.good(&["run", "m", "--locked"]).says("not what regatta.lock says: output: ");
+    other.good(&["run", "m", "--locked"]).says("differs from regatta.lock: output: ");
     assert!(other.path("latest/b").exists());
 }
 

@@ -108,7 +108,7 @@ fn a_server_that_cannot_go_lower_says_what_it_tried_and_what_to_do() {
     let ended = world.regatta(&["run", "m"]);
     assert_ne!(ended.code, 0);
     ended.says("not tried again with a lower kv_cache_free_gpu_mem_fraction: `kv_cache_free_gpu_mem_fraction` is 0.9, and may not go lower");
-    ended.says("it asked for 5.0 GiB, and 1.1 GiB are free");
+    ended.says("it requested 5.0 GiB, and 1.1 GiB are free");
     // 67.64 of 71.20 GiB, and 3.9 are missing.
     ended.says("set it to 0.89 or less");
     assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), false)]);

@@ -90,7 +90,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     world.file("log.json", &log(&answers));
     world
         .good(&["run", "m"])
-        .says("30 made-up samples, not submittable")
+        .says("30 synthetic samples, not submittable")
         .says("accuracy MISSED: ROUGE1")
         .says("made-up data");
 

@@ -96,8 +96,8 @@ fn a_rank_that_leaves_with_code_0_is_missed_although_mpirun_goes_on() {
     // Known to the watch, which looks for the first time when the server is up.
     world.file("leave", "");
     let told = told(&world, run);
-    told.code(1).says("is gone, and mpirun goes on without it").says("rank 1 (");
-    kept_as_invalid(&world, "mpirun goes on without it");
+    told.code(1).says("is gone, and mpirun continues without it").says("rank 1 (");
+    kept_as_invalid(&world, "mpirun continues without it");
     nobody_left(&world);
 }
 

@@ -108,7 +108,7 @@ fn every_interface_of_the_simulator_is_counted_token_by_token() {
                 (Api::OpenaiChat | Api::OpenaiCompletions, ..) => "usage.completion_tokens",
                 (_, "tensorrt_llm", _) => "output_ids",
                 (_, _, true) => "responses, each counted as one token",
-                (..) => "max_tokens as asked, since the answer is one text",
+                (..) => "requested max_tokens, since the answer is one text",
             };
             assert_eq!(tokens.source, source);
             for record in &measured.requests {

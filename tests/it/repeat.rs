@@ -159,7 +159,7 @@ fn a_search_and_loadgen_are_not_repeated() {
     );
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2);
-    ended.says("cannot be beside `search`");
+    ended.says("cannot be combined with `search`");
 }
 
 #[test]

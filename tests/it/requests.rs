@@ -151,7 +151,7 @@ fn text_in_one_answer_is_not_counted_and_the_result_says_so() {
     let measured = measured(&BenchSpec { model: "ensemble".to_owned(), ..spec(at(&server), 10, Request::default()) });
     all_ok(&measured);
     assert_eq!(measured.result.client.call, "unary");
-    assert_eq!(measured.result.tokens.source, "max_tokens as asked, since the answer is one text");
+    assert_eq!(measured.result.tokens.source, "requested max_tokens, since the answer is one text");
     assert!(warns(&measured, "tokens"));
 }
 
@@ -404,6 +404,6 @@ fn what_the_model_cannot_do_is_refused_before_the_first_request() {
     assert_eq!(faults.len(), 4, "{faults:#?}");
     assert!(faults[0].starts_with("request.streaming: the model is not decoupled"));
     assert_eq!(faults[1], "request.early_stopping needs the input `early_stopping`, which the model does not have");
-    assert_eq!(faults[2], "request.stop_words: this model takes text, so words must be `texts`");
+    assert_eq!(faults[2], "request.stop_words: this model takes text, so `texts` are required");
     assert!(faults[3].starts_with("the model's inputs are bad_words, "));
 }

@@ -51,5 +51,5 @@ fn an_audit_passes_or_names_the_sample_that_offends() {
     world.file(&log, &spoilt);
     let failed = world.regatta(&["run", "m"]);
     assert_ne!(failed.code, 0);
-    failed.says("TEST06 fails").says("sample 4 (query 0): 93 tokens were told, and the answer has 3");
+    failed.says("TEST06 fails").says("sample 4 (query 0): 93 tokens were reported, and the answer has 3");
 }

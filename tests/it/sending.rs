@@ -153,7 +153,7 @@ fn what_a_shared_stream_cannot_do_is_refused_before_anything_is_sent() {
     assert!(refusal(&shared).contains("stream `shared`: the model is not decoupled"));
     let cancel = Some(Cancel { after_tokens: 1, share: 1.0, by: CancelBy::Rpc });
     let by_rpc = BenchSpec { request: Request { cancel, ..Request::default() }, ..shared.clone() };
-    assert!(refusal(&by_rpc).contains("that is everybody's: use `stop`"));
+    assert!(refusal(&by_rpc).contains("which all requests share with stream `shared`: use `stop`"));
     let http = regatta::harness::Protocol::Http(regatta::harness::Http::new(regatta::harness::Api::Generate));
     assert!(refusal(&BenchSpec { protocol: http, ..shared }).contains("it needs the protocol kserve"));
     assert!(server.prompts.lock().unwrap().is_empty());
@@ -209,7 +209,7 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
         assert_eq!(result.counts.retried_by_class[&FailureClass::Refused], 12);
         let reason = result.reasons.iter().find(|reason| reason.check == "retries").unwrap();
         assert!(
-            reason.text.starts_with("12 attempts failed and were sent again, as `retries` asks: 12 refused;"),
+            reason.text.starts_with("12 attempts failed and were sent again, as `retries` requests: 12 refused;"),
             "{reason:?}"
         );
         assert!(result.verdict != Verdict::Valid && result.verdict != Verdict::InvalidServer);

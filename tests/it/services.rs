@@ -113,7 +113,7 @@ fn a_server_that_dies_under_a_benchmark_is_the_failure_and_shows_its_last_lines(
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("the server ended with exit code 1 while it was needed");
-    ended.says("died after 3 requests, as it was told to");
+    ended.says("died after 3 requests, as configured");
     ended.says("INVALID(server)").says("server: the server ended with exit code 1 while it was needed");
     let result = read_result(&world.path(".regatta/failed/measure/result.json")).unwrap();
     assert_eq!(result.verdict, Verdict::InvalidServer);

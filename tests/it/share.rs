@@ -229,7 +229,7 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     let (folder, url) = store();
     let [mut one, two] = [machine(MANIFEST), machine(MANIFEST)];
     one.env("REGATTA_STORE", &url);
-    one.good(&["plan", "m"]).says(&format!("whether {} has some of it was not asked", folder.path().display()));
+    one.good(&["plan", "m"]).says(&format!("{} was not queried", folder.path().display()));
     one.good(&["run", "m", "--store", "off"]);
     one.good(&["cache", "status", "m"]).says("0 outputs, 0 files, 0 B").says("here     source");
     one.good(&["cache", "push", "m", "--only", "source"]).says("↑ source").says("1 put into");
@@ -272,7 +272,7 @@ fn a_command_about_no_store_says_how_to_name_one() {
     assert!(!world.path("ran").exists());
     let ended = world.regatta(&["cache", "gc", "--yes", "--store", "/nowhere"]);
     assert_eq!(ended.code, 2);
-    ended.says("nothing was said about what may go");
+    ended.says("no outputs are selected");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
     for path in [&idle, &left] {
         std::fs::File::options().write(true).open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     }
-    gc(&[]).says("0 outputs and 1 files would go").says("`--yes` removes them");
+    gc(&[]).says("0 outputs and 1 files would be removed").says("`--yes` removes them");
     assert!(idle.exists());
     gc(&["--older-than", "1d", "--yes"]).says("0 outputs and 1 files removed").says("3 outputs with");
     assert!(!idle.exists() && !left.exists());

@@ -103,10 +103,10 @@ stages:
     );
     let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
     assert_eq!(ended.code, 1);
-    ended.says("Slurm does not take its job: invalid partition specified: gpuu").says("--partition=gpuu");
+    ended.says("Slurm rejects its job: invalid partition specified: gpuu").says("--partition=gpuu");
     let ended = world.regatta(&["run", "m", "--only", "never"]);
     assert_eq!(ended.code, 1);
-    ended.says("will never start: it asks for more time than its partition allows (PartitionTimeLimit)");
+    ended.says("will never start: it requests more time than its partition allows (PartitionTimeLimit)");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && jobs[0].starts_with("CANCELLED"), "{jobs:?}");
 }
@@ -127,7 +127,7 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     world.file("gate", "");
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
     let ended = world.good(&["run", "m"]);
-    ended.says("goes on with job");
+    ended.says("continues job");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
 }
@@ -266,7 +266,7 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("goes on with job 1").says("✓ it");
+    ended.says("continues job 1").says("✓ it");
     assert_eq!((world.count("nodes"), cluster.jobs().len()), (1, 1));
 
     fs::remove_file(world.path("gate")).unwrap();

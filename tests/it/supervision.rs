@@ -269,7 +269,7 @@ fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_read
     send(stub, "KILL");
     let told = told(&world, run);
     told.code(1)
-        .says(&format!("the process of its Python model tensorrt_llm ({stub}) is gone, and it says that it is ready"));
+        .says(&format!("the process of its Python model tensorrt_llm ({stub}) is gone, and it still reports ready"));
     kept_as_invalid(&world, "the process of its Python model tensorrt_llm");
     nobody_left(&world);
     assert_eq!(regions(&world), [""; 0]);

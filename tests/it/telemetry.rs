@@ -113,7 +113,7 @@ fn power_and_utilization_stand_beside_the_measurement() {
         assert!(!quiet.contains_key(key), "{key}: {quiet:?}");
     }
     assert!(gpu.get("energy_j").is_none() && gpu.get("tokens_per_joule").is_none());
-    assert!(gpu["tokens_per_joule_is"].as_str().unwrap().contains("not every GPU told its power"));
+    assert!(gpu["tokens_per_joule_is"].as_str().unwrap().contains("not every GPU reported its power"));
 
     // Each reading, with times from the run's start.
     let lines: Vec<Value> =
@@ -123,7 +123,7 @@ fn power_and_utilization_stand_beside_the_measurement() {
     let of_quiet = lines.iter().find(|line| line["index"] == 1).unwrap().as_object().unwrap();
     assert_eq!(of_quiet.keys().collect::<Vec<_>>(), ["uuid", "index", "at_s", "memory_used_mib", "temperature_c"]);
 
-    ended.says("Tokens per joule").says("not every GPU told its power");
+    ended.says("Tokens per joule").says("not every GPU reported its power");
     let page = world.read("latest/report.html");
     for text in ["<h4>GPUs</h4>", "0 NVIDIA H200", "Power in W, GPU 0", "Driver 570.86.15."] {
         assert!(page.contains(text), "{text}");
@@ -157,7 +157,7 @@ fn a_driver_that_fails_is_a_notice_and_no_failure() {
     );
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     bench(&world, &server, &[])
-        .says("no GPU telemetry: nvidia-smi says: NVIDIA-SMI has failed because it couldn't communicate");
+        .says("no GPU telemetry: nvidia-smi printed: NVIDIA-SMI has failed because it couldn't communicate");
     assert_eq!(world.count("asked"), 1);
     assert_eq!(result(&world).get("gpu"), None);
     assert_eq!(file(&world, "gpu.jsonl"), None);

@@ -156,7 +156,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
     let ended = world.regatta(&["import", "--", line]);
     assert_eq!(ended.code, 2, "{ended:?}");
     ended.says("`--concurency`").says("did you mean `--concurrency`?").says("`--colour`");
-    ended.says("`--osl` of genai-perf profile needs a value").says("`embeddings` is not spoken here");
+    ended.says("`--osl` of genai-perf profile needs a value").says("`embeddings` is not supported");
     let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
     world.copy("tests/golden/translate/configs");
     let ended = world.regatta(&["import", config, "--pick", "tp99"]);
@@ -169,7 +169,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
         ("python3 fill_template.py -i a/tensorrt_llm/config.pbtxt engin_dir:x", "did you mean `engine_dir`?"),
         ("launch_triton_server.py --world_size two", "`--world_size two` is no whole number"),
         ("genai-perf profile -m 'x", "a quote in the line is not closed"),
-        ("genai-perf profile -m x --concurrency many", "what genai-perf profile says is refused here"),
+        ("genai-perf profile -m x --concurrency many", "genai-perf profile becomes"),
     ] {
         let ended = world.regatta(&["import", "--", line]);
         assert_eq!(ended.code, 2, "{line}: {ended:?}");

@@ -152,7 +152,7 @@ async fn a_late_answer_is_not_waited_for() {
     let late = late.unwrap();
     assert_eq!(tokens, 2);
     assert!(late.to_string().ends_with("no answer within 0.3 s"), "{late}");
-    assert!(late.hint().unwrap().contains("ready while what is behind it is dead"));
+    assert!(late.hint().unwrap().contains("ready while its model process is dead"));
 }
 
 #[tokio::test]

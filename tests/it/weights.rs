@@ -126,7 +126,7 @@ fn a_flipped_byte_is_seen() {
     let world = world(&hub, MANIFEST);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("model-2.safetensors is not what the hub says it is").says("expected sha256");
+    ended.says("model-2.safetensors does not match what the hub reports").says("expected sha256");
     let before = hub.requests().len();
     world.good(&["run", "m"]);
     let again = hub.requests().split_off(before);
@@ -192,7 +192,7 @@ fn the_hf_command_fetches_and_its_files_are_checked_in_the_same_way() {
     world.file("source/model-2.safetensors", "damaged");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("model-2.safetensors is not what the hub says it is");
+    ended.says("model-2.safetensors does not match what the hub reports");
     fs::write(world.path("source/model-2.safetensors"), hub.bytes("model-2.safetensors")).unwrap();
     world.good(&["run", "m"]).says("5 files");
     assert!(!world.path("latest/weights/.cache").exists());
@@ -221,9 +221,7 @@ fn a_folder_is_linked_once_it_is_whole() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
     // Everything at once.
-    ended
-        .says("names model-2.safetensors, which is not there")
-        .says("model-1.safetensors has 900 bytes, and its header says");
+    ended.says("names model-2.safetensors, which is not there").says("model-1.safetensors has 900 bytes, and");
     write("model-1.safetensors", &whole);
     write("model-2.safetensors", &whole);
     world.good(&["run", "m"]).says("4 files");
@@ -249,7 +247,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
     assert_eq!(ended.code, 2);
     for text in [
         "needs `hf` or `path`",
-        "cannot be beside `hf`",
+        "cannot be combined with `hf`",
         "must be the name of a repository",
         "is fetched from nowhere",
         "is no glob",

@@ -30,7 +30,7 @@ pub fn text(rows: &[(&str, &Metric)]) -> String {
             }
             text.push('\n');
         }
-        text.push_str("of this run alone: where each number would be had it gone on for ever; `--repeat 5` shows how much runs differ\n");
+        text.push_str("of this run alone: where each number would be if the run had continued for ever; `--repeat 5` shows how much runs differ\n");
     }
     text + &reasons(rows)
 }

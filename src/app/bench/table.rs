@@ -78,7 +78,7 @@ fn totals(result: &RunResult, text: &mut String) {
         &format!("over {:.2} s: schedule start to the last answer", rates.window_s),
     );
     line("Output token throughput", per_s(rates.output_tokens), "tokens/s of successful requests, same window");
-    line("Output tokens", tokens.output.to_string(), &format!("{}; {} were asked", tokens.source, tokens.output_asked));
+    line("Output tokens", tokens.output.to_string(), &format!("{}; {} requested", tokens.source, tokens.output_asked));
     let server = tokens.input_server.map_or_else(String::new, |server| format!("; the server counts {server}"));
     let cached = tokens.input_cached.map_or_else(String::new, |cached| {
         format!("; {} of {} from its prefix cache, in {} answers", cached.tokens, cached.prompt_tokens, cached.requests)
@@ -161,8 +161,8 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         line("Server's TTFT p99 (ms)", number(server.ttft.p99), &format!("its own stamps, of {}", server.ttft.n));
     }
     if let Some(withdrawn) = &result.withdrawals {
-        let about = format!("ended early as asked, after {} tokens; in no latency", withdrawn.after_tokens);
-        line("Withdrawn requests", withdrawn.requests.to_string(), &about);
+        let about = format!("cancelled as configured, after {} tokens; in no latency", withdrawn.after_tokens);
+        line("Cancelled requests", withdrawn.requests.to_string(), &about);
     }
     for (name, output) in &result.outputs {
         let about = format!("bytes in {} responses; {} misshapen", output.responses, output.misshapen);

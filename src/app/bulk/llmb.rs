@@ -182,7 +182,7 @@ impl LlmbCluster {
             let Some(manifest) = self.manifest(&job, &mut wrong) else { continue };
             let mut settings = Vec::new();
             if self.has_system {
-                notes.insert("`system=` was given, so scales say nothing".to_owned());
+                notes.insert("`system=` is given, so scales have no effect".to_owned());
             } else if let Some(gpu_type) = &self.gpu_type {
                 let value = format!("{}-x{}", gpu_type.to_lowercase(), job.scale);
                 settings.push(GivenSetting { key: "system".to_owned(), value });

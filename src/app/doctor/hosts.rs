@@ -16,7 +16,7 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
             .collect();
         let told = |(name, by, asked): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
             let answer: Result<String, (String, Option<String>)> =
-                asked.join().unwrap_or_else(|_| Err(("it could not be asked".to_owned(), None)));
+                asked.join().unwrap_or_else(|_| Err(("it could not be queried".to_owned(), None)));
             let works = answer.is_ok();
             let (found, fix) = match answer {
                 Ok(found) => (found, None),

@@ -89,14 +89,12 @@ impl LockDifference {
             LockPart::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
             LockPart::Tool => "install that version, or give the stage a `container` that has it",
             LockPart::Asked if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
-            LockPart::Asked if self.field.starts_with("inputs") => "bring the file back as it was",
+            LockPart::Asked if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Asked => "undo the change in the manifest",
             LockPart::Became if self.weight == DifferenceWeight::Told => {
                 "take the output from a shared store instead of making it again"
             }
-            LockPart::Became => {
-                "make it again with `--force STAGE`; what was locked may be gone from where it came from"
-            }
+            LockPart::Became => "make it again with `--force STAGE`; the locked version may no longer be available",
         }
     }
 }

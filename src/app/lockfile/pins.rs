@@ -26,7 +26,9 @@ pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
     }
     *asked = Value::from(meant.as_str());
     task.action = action.to_string();
-    Some(format!("`{word}: {name}` was {meant} when it was locked; that is used, whatever the name means now"))
+    Some(format!(
+        "`{word}: {name}` was {meant} when it was locked; the locked value is used, even if the name now means another"
+    ))
 }
 
 /// `registry/name@sha256:…` of the same registry and name.
@@ -69,7 +71,9 @@ mod tests {
         assert_eq!(now, action("abc"));
         assert_eq!(
             said.as_deref(),
-            Some("`rev: main` was abc when it was locked; that is used, whatever the name means now")
+            Some(
+                "`rev: main` was abc when it was locked; the locked value is used, even if the name now means another"
+            )
         );
         assert_eq!(pinned(ActionKind::Git, &action("abc"), &json!({"commit": "abc"})).0, None);
         assert_eq!(pinned(ActionKind::Git, &action("main"), &json!({})).0, None);

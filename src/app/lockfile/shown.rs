@@ -223,7 +223,7 @@ mod tests {
           new     stage                              –             a stage (git)
           try tools nvcc: install that version, or give the stage a `container` that has it
           try engine engine.build_flags.max_batch_size: undo the change in the manifest
-          try clone commit: make it again with `--force STAGE`; what was locked may be gone from where it came from
+          try clone commit: make it again with `--force STAGE`; the locked version may no longer be available
         ");
     }
 

@@ -6,8 +6,8 @@ use super::LockFile;
 const VERSION: u32 = 1;
 
 const HEAD: &str = "\
-# What the last good runs were asked for, and what became of it. `regatta run` writes this file, `regatta run … --locked` holds
-# to it, `regatta lock diff` compares it. It is made to be committed; a change by hand is overwritten.
+# What the last successful runs requested, and what it resolved to. `regatta run` writes this file, `regatta run … --locked`
+# enforces it, `regatta lock diff` compares it. Commit this file; changes by hand are overwritten.
 ";
 
 /// Why a text is no lock file.

@@ -42,7 +42,7 @@ async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tel
     }
 }
 
-#[expect(clippy::exit, reason = "the third request to stop: somebody wants us gone, and the warden ends the rest")]
+#[expect(clippy::exit, reason = "third request to stop: exiting now; the watchdog ends the remaining processes")]
 fn leave() -> ! {
     std::process::exit(i32::from(CliExit::Interrupted.code()))
 }

@@ -12,8 +12,8 @@ impl Proven {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "The load generator on this machine ({} cores), against a server in the same process whose every write is known.\n\
-             Errors are what was measured less what the server did: p50 / p99 / max, in µs.\n",
+            "The load generator on this machine ({} cores), against a server in the same process with known write times.\n\
+             Errors are measured minus actual times: p50 / p99 / max, in µs.\n",
             self.cores
         );
         let _ = writeln!(
@@ -62,9 +62,9 @@ impl Proven {
 
     fn judged(&self, out: &mut String) {
         let means = match self.verdict {
-            Verdict::Valid => "this machine can make these loads, and the numbers above are its error bounds",
-            Verdict::ValidWithWarnings => "this machine can make these loads, with what is said here",
-            _ => "this machine could not make these loads now; a benchmark at them would measure the client",
+            Verdict::Valid => "this machine can generate these loads, and the numbers above are its error bounds",
+            Verdict::ValidWithWarnings => "this machine can generate these loads, with the warnings below",
+            _ => "this machine could not generate these loads now; a benchmark at them would measure the client",
         };
         let _ = writeln!(out, "\n{}: {means}", self.verdict.as_str());
         for reason in &self.reasons {
@@ -78,7 +78,7 @@ impl Proven {
             let cores = self.cores;
             let _ = writeln!(
                 out,
-                "  in the minute before, other work wanted {load:.1} cores, and there are {cores}: try again when the machine is idle"
+                "  in the minute before, other processes needed {load:.1} of {cores} cores: repeat it when the machine is idle"
             );
         }
         if self.is_debug {

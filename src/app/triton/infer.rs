@@ -14,7 +14,7 @@ use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
 
 pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<CliExit, Trouble> {
     let names = std::slice::from_ref(&request.model);
-    let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server told nothing"))?;
+    let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server sent no message"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
     if request.stream && !decoupled {
         return Err(Trouble::Other(anyhow!(

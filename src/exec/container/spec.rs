@@ -97,12 +97,12 @@ pub fn contradictions(container: &Container) -> Vec<(String, &'static str)> {
     if !container.engine.is_detached() {
         for (key, given, why) in [
             ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
-            ("ulimits", container.ulimits.is_some(), "has the limits of who starts it"),
+            ("ulimits", container.ulimits.is_some(), "has the limits of the user that starts it"),
             ("network", container.network.is_some(), "uses the host's network"),
-            ("user", container.user.is_some(), "runs as who starts it"),
+            ("user", container.user.is_some(), "runs as the user that starts it"),
         ] {
             if given {
-                found.push((format!("`container.{key}`: {word} {why}"), "take it away"));
+                found.push((format!("`container.{key}`: {word} {why}"), "remove it"));
             }
         }
     }

@@ -134,7 +134,7 @@ impl NvidiaSmi {
             }
             _ => {
                 let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-                SmiError::Said(said.unwrap_or("it said nothing").to_owned())
+                SmiError::Said(said.unwrap_or("it printed nothing").to_owned())
             }
         }
     }

@@ -48,12 +48,12 @@ pub fn summarise(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
     let (energy_j, mean_power_w) = (total(|gpu| gpu.energy_j), total(|gpu| gpu.mean_power_w));
     let covered = devices.iter().map(|gpu| gpu.covered_s).fold(f64::INFINITY, f64::min);
     let (tokens_per_joule, tokens_per_joule_is) = match (circumstances.tokens_per_s, mean_power_w) {
-        (_, None) => (None, "absent: not every GPU told its power during the window".to_owned()),
+        (_, None) => (None, "absent: not every GPU reported its power during the window".to_owned()),
         (None, _) => (None, "absent: there are no tokens".to_owned()),
         _ if covered < COVERED * window_s => {
             (None, format!("absent: power is known for {covered:.1} s of the window's {window_s:.1} s only"))
         }
-        (_, Some(power)) if power <= 0.0 => (None, "absent: the GPUs say that they drew nothing".to_owned()),
+        (_, Some(power)) if power <= 0.0 => (None, "absent: the GPUs report a power of 0".to_owned()),
         (Some(tokens), Some(power)) => {
             let what = format!(
                 "output tokens of successful requests (tokens from {}) / (mean power of these {} × window); the GPUs alone, without the rest of the machine",
@@ -254,7 +254,7 @@ mod tests {
         let gpus = summarise(&trace(2, readings), told(1.0, 1.0));
         assert_eq!((gpus.devices[0].energy_j, gpus.devices[1].energy_j), (Some(100.0), None));
         assert_eq!((gpus.energy_j, gpus.tokens_per_joule), (None, None));
-        assert!(gpus.tokens_per_joule_is.contains("not every GPU told its power"));
+        assert!(gpus.tokens_per_joule_is.contains("not every GPU reported its power"));
         assert_eq!(summarise(&trace(0, Vec::new()), told(1.0, 1.0)).energy_j, None);
     }
 

@@ -18,11 +18,11 @@ impl RunResult {
         if loadgen.mode == "accuracy" {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
             return format!(
-                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by our own stamps it was {speed} tok/s)"
+                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
             );
         }
         if loadgen.headline.is_empty() {
-            return format!("{}  (our own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
+            return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
         }
         let mode = if loadgen.mode == "performance" { String::new() } else { format!(" {}", loadgen.mode) };
         format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
@@ -46,7 +46,7 @@ impl RunResult {
             repeats.runs.len(),
             over("output_tokens", grouped, " tok/s"),
             self.counts.ok,
-            self.asked.scenario.zero_point().replace('_', " "),
+            self.asked.scenario.zero_point().replace("user_free", "when the user became idle").replace('_', " "),
             self.tokens.source
         )
     }
@@ -69,7 +69,7 @@ impl RunResult {
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             self.counts.ok,
-            self.asked.scenario.zero_point().replace('_', " "),
+            self.asked.scenario.zero_point().replace("user_free", "when the user became idle").replace('_', " "),
             self.tokens.source
         )
     }

@@ -55,7 +55,7 @@ impl LoadSummary {
         let first = match &spec.scenario {
             Scenario::Offline | Scenario::Server { .. } | Scenario::Trace { .. } => "the intended arrival",
             Scenario::Concurrency { .. } => {
-                "when the user was free and had thought: a closed loop has no schedule, so waiting for a slow server shows in \
+                "when the user became idle after its think time: a closed loop has no schedule, so waiting for a slow server shows in \
                  the rate and not in the latency"
             }
             Scenario::Outside(_) => "when it was called for from outside",

@@ -184,9 +184,9 @@ mod tests {
             (0..4_000).map(|number| f64::from((number / 500) % 2) * 1e6 + at(1) + f64::from(number)).collect();
         let metric = Metric::exact(&label, &mut slow, 0);
         assert_eq!((metric.mean_interval, metric.p99_interval), (None, None));
-        assert!(metric.no_interval.unwrap().starts_with("mean: too few independent values"), "a slow series");
+        assert!(metric.no_interval.unwrap().starts_with("mean: not enough independent values"), "a slow series");
         let metric = Metric::exact(&label, &mut [1e6; 30], 0);
-        assert_eq!(metric.no_interval.as_deref(), Some("mean: too few values: 30 of 2000"));
+        assert_eq!(metric.no_interval.as_deref(), Some("mean: not enough values: 30 of 2000"));
     }
 
     #[test]

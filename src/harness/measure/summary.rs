@@ -349,7 +349,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
         Metric::pooled(&label, pool, single)
     };
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
-    let issued = MetricLabel { population: "issued requests, whatever became of them", zero_point: zero, window: FULL };
+    let issued = MetricLabel { population: "issued requests, with any outcome", zero_point: zero, window: FULL };
     let unanswered = scheduled.saturating_sub(requests);
     let mut latency = LatencyMetrics {
         ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct RateBounds {
     /// The first rate that is tried, requests per second.
     pub low: f64,
-    /// No higher one is tried.
+    /// The highest rate that is tried.
     pub high: f64,
     /// Stop when the interval is this share of its lower end, for example 0.02.
     pub precision: f64,

@@ -97,7 +97,7 @@ impl Scenario {
     }
 }
 
-/// The law of arrivals at a rate.
+/// The distribution of arrivals at a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
@@ -227,7 +227,7 @@ impl BenchSpec {
         }
         let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);
         if hears && self.request.sequences() > 1 {
-            return refuse("with num_return_sequences above 1 no answer is the one that a session goes on from");
+            return refuse("with num_return_sequences above 1 it is undefined which answer a session continues");
         }
         if self.pace.stream == StreamMode::Shared {
             if self.protocol != Protocol::Kserve {
@@ -235,7 +235,7 @@ impl BenchSpec {
             }
             if self.request.cancel.is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
                 return refuse(
-                    "cancel.by `rpc` ends the call, and with stream `shared` that is everybody's: use `stop`, or stream `per_request`",
+                    "cancel.by `rpc` ends the call, which all requests share with stream `shared`: use `stop`, or stream `per_request`",
                 );
             }
         }

@@ -96,7 +96,7 @@ pub enum RandomSeed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Words {
-    /// Each word a list of token ids.
+    /// Each entry a list of token ids.
     Ids(Vec<Vec<i32>>),
     Texts(Vec<String>),
 }
@@ -182,7 +182,7 @@ impl Request {
                 ),
                 Words::Texts(words) => (!words.is_empty() && words.iter().all(|word| !word.is_empty()), true),
             };
-            demand(are_full, &format!("{key} has an empty word or none"));
+            demand(are_full, &format!("{key} has an empty entry or none"));
             demand(are_known, &format!("{key} has a token id outside of 0..{vocab_size} (`vocab_size`)"));
             let is_text = matches!(words, Words::Texts(_));
             if let Some(interface) = self.interface {

@@ -44,9 +44,10 @@ impl Accounting {
         if self.has_ended {
             match event {
                 WireEvent::Violation(class, example) => self.violations.add(class, || example),
-                WireEvent::End => self.violations.add(Violation::SecondEnd, || "the end came twice".to_owned()),
+                WireEvent::End => self.violations.add(Violation::SecondEnd, || "the end arrived twice".to_owned()),
                 WireEvent::Role | WireEvent::Chunk(_) | WireEvent::Usage(_) | WireEvent::Finish(_) => {
-                    self.violations.add(Violation::AfterEnd, || "output came after the end of the answer".to_owned());
+                    self.violations
+                        .add(Violation::AfterEnd, || "output arrived after the end of the answer".to_owned());
                 }
             }
             return;
@@ -112,7 +113,7 @@ impl Accounting {
         let resolved = resolve(&kinds, marks);
         if resolved.is_below_chunks {
             let (total, chunks) = (total.unwrap_or(0), kinds.len());
-            let example = || format!("usage.completion_tokens is {total}, and {chunks} chunks came");
+            let example = || format!("usage.completion_tokens is {total}, and {chunks} chunks arrived");
             self.violations.add(Violation::UsageMismatch, example);
         }
         let with_tokens = self.chunks.iter().zip(&resolved.tokens).filter(|(_, tokens)| **tokens > 0);
@@ -133,7 +134,7 @@ impl Accounting {
         };
         let is_exact = by == TokenSource::OutputIds || source == TokenSource::ChunkIds;
         if let Some(limit) = limit.filter(|limit| is_exact && tokens > *limit) {
-            let example = || format!("{tokens} tokens came, and at most {limit} were requested");
+            let example = || format!("{tokens} tokens arrived, and at most {limit} were requested");
             self.violations.add(Violation::AboveRequested, example);
         }
         CountedTokens {

@@ -131,7 +131,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
         let classes: Vec<String> =
             counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
         let text = format!(
-            "{} attempts failed and were sent again, as `retries` asks: {}; latencies count from the first intended time",
+            "{} attempts failed and were sent again, as `retries` requests: {}; latencies count from the first intended time",
             counts.retried,
             classes.join(", ")
         );
@@ -139,7 +139,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     }
     if !counts.conserved {
         let text = format!(
-            "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} lost",
+            "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} not sent",
             counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
         );
         found.add("conservation", ReasonSeverity::InvalidClient, text);
@@ -380,7 +380,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         let each: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
         let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
         let text = format!(
-            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}{why}",
+            "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
         );
         found.add("lengths", ReasonSeverity::Warning, text);
@@ -392,7 +392,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         found.add("unary", ReasonSeverity::Warning, text);
     }
     if tokens.source == TokenCounting::Asked.source() {
-        let text = "output tokens were not counted: an answer is one text, and what was asked for stands in".to_owned();
+        let text = "output tokens were not counted: an answer is one text, so the requested number is used".to_owned();
         found.add("tokens", ReasonSeverity::Warning, text);
     }
     if tokens.source.contains(CHUNKS) {
@@ -402,9 +402,9 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         found.add("tokens", ReasonSeverity::Warning, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let text = format!(
-            "{} of {} answers have several tokens in a chunk, and the server says only how many there are in all: what is per \
-             token between chunks is left out where that matters; `extra: {{stream_options: {{include_usage: true, \
-             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve say it for each chunk",
+            "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
+             token between chunks are left out where that matters; `extra: {{stream_options: {{include_usage: true, \
+             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
         found.add("tokens", ReasonSeverity::Warning, text);
@@ -429,10 +429,11 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         (ask.return_generation_logits, "generation_logits"),
     ];
     for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
-        found.add("outputs", ReasonSeverity::Warning, format!("`{name}` was asked for and never came"));
+        found.add("outputs", ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
-        let text = format!("{} of {} requests came without the server's stamps", server.without, result.counts.ok);
+        let text =
+            format!("{} of {} requests arrived without the server's time stamps", server.without, result.counts.ok);
         found.add("outputs", ReasonSeverity::Warning, text);
     }
 }

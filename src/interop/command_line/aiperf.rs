@@ -34,19 +34,19 @@ static TABLE: &[Opt] = &[
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
     (&["--artifact-directory", "--profile-export-file", "--export-level"], "results are kept with the run: requests.jsonl has every request"),
-    (&["--workers-max", "--record-processors", "--zmq-host", "--zmq-ipc-path"], "one process sends and measures; it says when it cannot keep up"),
-    (&["--ui-type", "--log-level", "--verbose", "--extra-verbose"], "`regatta -v` says more, `-q` less"),
-    (&["--gpu-telemetry", "--server-metrics"], "the GPUs are asked with nvidia-smi or through the servers' own metrics"),
+    (&["--workers-max", "--record-processors", "--zmq-host", "--zmq-ipc-path"], "one process sends and measures; it reports when it cannot keep up"),
+    (&["--ui-type", "--log-level", "--verbose", "--extra-verbose"], "`regatta -v` prints more, `-q` less"),
+    (&["--gpu-telemetry", "--server-metrics"], "GPU readings come from nvidia-smi or from the servers' own metrics"),
     (&["--tokenizer-revision", "--tokenizer-trust-remote-code"], "a tokenizer is a file here, nothing is downloaded or run for it"),
     (&["--model-selection-strategy"], "with one model there is nothing to select"),
-    (&["--use-server-token-count"], "that is what is done here where the server tells"),
+    (&["--use-server-token-count"], "server counts are used wherever the server reports them"),
     (&["--isl-block-size"], "it is for traces with hash ids: `data.block_tokens`"),
     (&["--seq-dist"], "lengths with weights are `input_tokens: { empirical: … }`"),
     (&["--public-dataset"], "nothing is downloaded: give the file, with `--data FILE --data-kind sharegpt`"),
     (&["--fixed-schedule", "--fixed-schedule-auto-offset", "--fixed-schedule-start-offset", "--fixed-schedule-end-offset"], "arrivals at the time stamps of data are `scenario: trace`"),
     (&["--benchmark-grace-period"], "requests under way are waited for; `stall_timeout` gives one up"),
     (&["--conversation-num", "--conversation-turn-mean", "--conversation-turn-stddev", "--conversation-turn-delay-mean", "--conversation-turn-delay-stddev", "--conversation-turn-delay-ratio"], "conversations are `bench.sessions` and `think_time`: write them by hand"),
-    (&["--transport"], "the endpoint type says what is spoken"),
+    (&["--transport"], "the endpoint type selects the protocol"),
 ];
 
 pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
@@ -62,7 +62,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
             "chat" => "openai-chat",
             "completions" => "openai-completions",
             other => {
-                sheet.fault(format!("`--endpoint-type {other}` is not spoken here: there are chat and completions"));
+                sheet.fault(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
                 "openai-chat"
             }
         },
@@ -175,10 +175,10 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
     }
     if !load.has("--requests") && !load.has("--duration") && !load.has("--data") {
         load.put("--requests", "10");
-        sheet.note("neither requests nor a time was said: 10 requests, as AIPerf has it");
+        sheet.note("neither a number of requests nor a duration is given: 10 requests, as AIPerf has it");
     }
     if !load.has("--output-tokens") && !load.has("--data") {
-        sheet.note("no --osl: there the model says how long its answers are; here 128 tokens are asked for");
+        sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {
         load.flag("--no-streaming");

@@ -37,7 +37,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
     load.put("--model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
     load.put("--protocol", "kserve");
     if line.value("--protocol").unwrap_or("http") == "http" {
-        sheet.note("over HTTP it asks KServe v2 (its default); here KServe is asked over gRPC: mind the port");
+        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
     for given in &line.given {
         if !length(&mut load, given) {
@@ -83,9 +83,11 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
             );
         }
         "--op-stats-csv" | "--dump-perfetto-trace" => sheet.leave(given.words(), "requests.jsonl has every request"),
-        "--tokenizer-type" => sheet.leave(given.words(), "a tokenizer.json says what it is"),
-        "--op-tokens-per-word" => sheet.leave(given.words(), "tokens are counted, not estimated from words"),
-        "--verbose" => sheet.leave(given.words(), "`regatta -v` says more"),
+        "--tokenizer-type" => sheet.leave(given.words(), "tokenizer.json names its own type"),
+        "--op-tokens-per-word" => {
+            sheet.leave(given.words(), "tokens are counted, not estimated from the number of words")
+        }
+        "--verbose" => sheet.leave(given.words(), "`regatta -v` prints more"),
         _ => sheet.leave(given.words(), "there is nothing like it here"),
     }
 }

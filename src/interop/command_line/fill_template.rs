@@ -72,7 +72,7 @@ pub(super) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option
     for (name, _) in &values {
         if !PARAMETERS.iter().any(|parameter| parameter.name == name) {
             let hint = did_you_mean(name, PARAMETERS.iter().map(|parameter| parameter.name)).unwrap_or_default();
-            sheet.fault(format!("`{name}` of {model} is no placeholder of the templates that is known here; {hint}"));
+            sheet.fault(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
         }
     }
     for (name, value) in values.iter().filter(|(_, value)| value.contains('$')) {

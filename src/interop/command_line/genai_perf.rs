@@ -38,16 +38,16 @@ const TELLING: [(&str, &str); 9] = [
     ("--checkpoint-dir", "what is measured already is kept with the run"),
     ("--enable-checkpointing", "what is measured already is kept with the run"),
     ("--generate-plots", "the report of a run has its plots"),
-    ("--verbose", "`regatta -v` says more"),
+    ("--verbose", "`regatta -v` prints more"),
     (
         "--server-metrics-urls",
-        "the GPUs are asked with nvidia-smi or through the servers' own metrics, not through a DCGM exporter",
+        "GPU readings come from nvidia-smi or from the servers' own metrics, not through a DCGM exporter",
     ),
     (
         "--stability-percentage",
-        "the run ends with its requests or its duration, and the result says whether it was steady",
+        "the run ends with its requests or its duration, and the result reports whether it was steady",
     ),
-    ("--prompt-source", "made-up prompts are what there is without data"),
+    ("--prompt-source", "without data, prompts are synthetic"),
 ];
 
 pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Result<Translation, Vec<String>> {
@@ -86,7 +86,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         (kind, endpoint) => {
             let word = endpoint.or(kind).unwrap_or_default();
             let why = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
-            sheet.fault(format!("`{word}` is not spoken here: {why}"));
+            sheet.fault(format!("`{word}` is not supported: {why}"));
             "kserve"
         }
     };
@@ -125,7 +125,7 @@ fn option(
         "--streaming" => load.flag("--streaming"),
         // The server's model metadata shows the backend.
         "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}
-        "--backend" => sheet.leave(given.words(), "the server is asked for the model's tensors"),
+        "--backend" => sheet.leave(given.words(), "the model's tensors are read from the server"),
         "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
         "--goodput" => goodput(load, sheet, given),
         // It may contain a key.
@@ -143,7 +143,7 @@ fn option(
         "--request-rate" => load.put("--rate", value),
         "--request-count" => load.put("--requests", value),
         "--measurement-interval" if line.has("--request-count") => {
-            sheet.leave(given.words(), "the number of requests says when the run ends");
+            sheet.leave(given.words(), "the run ends after its number of requests");
         }
         "--measurement-interval" => {
             load.put("--measurement-interval", value);
@@ -155,7 +155,7 @@ fn option(
             if let Ok(rows) = value.parse::<u32>() {
                 load.keys.insert("request".to_owned(), json!({"batch": rows}));
             }
-            sheet.note(format!("{value} prompts in one message: each is a request here, and measured by itself"));
+            sheet.note(format!("{value} prompts in one message: here each is a request and measured separately"));
         }
         "--fixed-schedule" => {
             sheet.leave(given.words(), "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`");
@@ -206,7 +206,7 @@ pub(super) fn header(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut
 fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let file = given.value();
     if file.starts_with("synthetic:") || file.starts_with("payload:") {
-        sheet.leave(given.words(), "it is for other endpoint types; made-up prompts are what there is without data");
+        sheet.leave(given.words(), "it is for other endpoint types; without data, prompts are synthetic");
     } else if std::path::Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("--data", file);
         if line.has("--synthetic-input-tokens-mean") {
@@ -263,10 +263,10 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
     if !line.has("--request-count") && !line.has("--measurement-interval") && !has_data {
         let users = load.get("--concurrency").and_then(|users| users.parse::<u64>().ok()).unwrap_or(1);
         load.put("--requests", users.saturating_mul(2).max(10).to_string());
-        sheet.note("neither requests nor a time was said: 10 requests, or twice the users, as GenAI-Perf has it");
+        sheet.note("neither a number of requests nor a duration is given: 10 requests, or twice the users, as GenAI-Perf has it");
     }
     if !load.has("--output-tokens") && !has_data {
-        sheet.note("no --osl: there the model says how long its answers are; here 128 tokens are asked for");
+        sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {
         load.flag("--no-streaming");

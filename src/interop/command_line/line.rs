@@ -22,7 +22,7 @@ impl Env {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
         sheet.note(format!(
-            "CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` says which may be"
+            "CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` selects them"
         ));
         Some(count)
     }
@@ -105,7 +105,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
-        ) => Err(vec![format!("`genai-perf {other}` measures nothing by its words; a `profile` line does")]),
+        ) => Err(vec![format!("`genai-perf {other}` does not measure; a `profile` line does")]),
         ("genai-perf" | "genai_perf", _) => {
             without_env(&env, genai_perf::tell("genai-perf profile", false, strip(rest, "profile")))
         }
@@ -123,7 +123,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
         }
         _ => {
             let hint = did_you_mean(name, TOOLS).unwrap_or_default();
-            Err(vec![format!("`{name}` is no tool whose lines are known here; {hint}")])
+            Err(vec![format!("command lines of `{name}` cannot be imported; {hint}")])
         }
     }
 }

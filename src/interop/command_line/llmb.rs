@@ -15,13 +15,13 @@ static TABLE: &[Opt] = &[
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
-    (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes that its file says"),
+    (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
     (&["--repeats"], "a result is measured once and kept; `regatta run … --force run_harness` measures again"),
     (&["--profile", "--proxy"], "there is no profile of the GPU's work here"),
     (&["--dump-env"], "`regatta show` prints every value with where it comes from"),
     (&["--force"], "what a manifest allows is allowed"),
     (&["--nice", "--nodelist", "--exclude", "--reservation", "--segment", "--slurm-arg"], "it is for Slurm: give it where the run is handed to Slurm"),
-    (&["--verbose"], "`regatta -v` says more"),
+    (&["--verbose"], "`regatta -v` prints more"),
 ];
 
 pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
@@ -40,7 +40,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
         .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
         for given in line.given.iter().filter(|given| given.name != "--file") {
-            sheet.leave(given.words(), "the file says what is run");
+            sheet.leave(given.words(), "the file lists what is run");
         }
         let bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
         return sheet.told(TOOL, TranslationKind::Commands(vec![bulk]));
@@ -66,7 +66,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
             "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.words())),
             "--scale" => sheet.leave(
                 given.words(),
-                "how many GPUs, of the kind that cluster_config.yaml names, is one word here: `system=gb200-x1`",
+                "how many GPUs, of the kind that cluster_config.yaml names, is one parameter here: `system=gb200-x1`",
             ),
             "--env" => {
                 for pair in &given.values {

@@ -28,10 +28,10 @@ static TABLE: &[Opt] = &[
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
-    (&["--stability-percentage", "-s", "-r"], "the run ends with its requests or its duration; the result says whether it was steady"),
-    (&["--measurement-mode"], "--request-count or a time says when the run ends"),
+    (&["--stability-percentage", "-s", "-r"], "the run ends with its requests or its duration; the result reports whether it was steady"),
+    (&["--measurement-mode"], "--request-count or a duration ends the run"),
     (&["--percentile"], "all percentiles are in the result"),
-    (&["--max-threads", "--sync", "-a"], "every request is sent at its time, whatever others wait for"),
+    (&["--max-threads", "--sync", "-a"], "every request is sent at its scheduled time, independently of others"),
     (&["-l", "--binary-search"], "the highest rate within limits is `bench.search` with `limits`"),
     (&["--periodic-concurrency-range", "--request-period"], "a level that changes is `bench.ramp`"),
     (&["--request-intervals", "--fixed-schedule"], "arrivals at given times are `scenario: trace`, with `data.jsonl`"),
@@ -40,10 +40,10 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--num-of-sequences", "--sequence-length", "--sequence-id-range", "--serial-sequences"], "Triton's sequences are not driven; conversations are `bench.sessions`"),
     (&["--collect-metrics", "--metrics-url", "--metrics-interval"], "the servers' metrics are read by themselves before, during and after"),
     (&["-f", "--profile-export-file", "--verbose-csv"], "results are kept with the run; `regatta export TASK --as perf-analyzer --out DIR` writes that file"),
-    (&["-v", "--extra-verbose", "--log-frequency"], "`regatta -v` says more"),
+    (&["-v", "--extra-verbose", "--log-frequency"], "`regatta -v` prints more"),
     (&["--trace-level", "--trace-rate", "--trace-count"], "traces are set on the server: `serve.triton.trace`, or `regatta triton trace`"),
-    (&["-x"], "the newest version is asked"),
-    (&["--model-repository", "--server-directory", "--bls-composing-models"], "the server is asked over its ports"),
+    (&["-x"], "the newest version is used"),
+    (&["--model-repository", "--server-directory", "--bls-composing-models"], "requests go to the server's ports"),
 ];
 
 pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
@@ -72,7 +72,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
     );
     let is_grpc = line.value("-i").is_some_and(|word| word.eq_ignore_ascii_case("grpc"));
     if !is_openai && !is_grpc {
-        sheet.note("over HTTP it asks KServe v2 (its default); here KServe is asked over gRPC: mind the port");
+        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
     load.target(line.value("-u").unwrap_or(if is_openai { "localhost:8000" } else { "localhost:8001" }));
     for given in &line.given {
@@ -83,7 +83,7 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
     }
     if !load.has("--requests") && !load.has("--measurement-interval") {
         load.put("--measurement-interval", "5000");
-        sheet.note("neither requests nor a time was said: one window of its 5000 ms");
+        sheet.note("neither a number of requests nor a duration is given: one window of its 5000 ms");
     }
     if !line.has("--warmup-request-count") {
         load.put("--warmup", "0");
@@ -114,7 +114,7 @@ fn option(
             load.put("--requests", value);
             sheet.note("--measurement-request-count is the number of all requests; there it is that of one of three windows");
         }
-        "-p" if line.has("--request-count") => sheet.leave(given.words(), "the number of requests says when the run ends"),
+        "-p" if line.has("--request-count") => sheet.leave(given.words(), "the run ends after its number of requests"),
         "-p" => {
             load.put("--measurement-interval", value);
             sheet.note("-p is for how long requests arrive; there it is the length of one of three windows");
@@ -137,13 +137,13 @@ fn option(
         "-H" => super::genai_perf::header(given, load, sheet),
         "--input-data" => sheet.leave(
             given.words(),
-            "tensors in its JSON are not read, and prompts are made up: --data takes JSONL, one `{\"prompt\": …}` a line",
+            "tensors in its JSON are not read, and prompts are synthetic: --data takes JSONL, one `{\"prompt\": …}` a line",
         ),
         name if name.starts_with("--ssl-https-ca") => load.put("--cacert", value),
         name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),
         name if name.starts_with("--ssl-https-private-key-file") => load.put("--key", value),
         name if name.starts_with("--ssl-grpc") => {
-            sheet.leave(given.words(), "gRPC is spoken without TLS; OpenAI's interfaces are asked within it");
+            sheet.leave(given.words(), "gRPC is supported without TLS only; OpenAI's interfaces support TLS");
         }
         name => {
             let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
@@ -173,7 +173,9 @@ pub(super) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut Tr
     }
     for given in &line.given {
         match given.name {
-            "--request-count" if load.has("--requests") => sheet.leave(given.words(), "it was said before `--`"),
+            "--request-count" if load.has("--requests") => {
+                sheet.leave(given.words(), "it is already given before `--`")
+            }
             _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, sheet),
         }
     }

@@ -39,17 +39,17 @@ const TUNING: &[&str] = &[
 /// Fields that have no place, and why.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
-    (&["action"], "the target of make says it"),
+    (&["action"], "it follows from the target of make"),
     (&["device_types", "power_setting", "use_power_meter", "cpu_freq"], "runs with power measurement are not made here"),
-    (&["verbose", "verbose_nvtx", "help", "show_steady_state_progress", "disable_progress_display"], "`regatta -v` says more, `-q` less"),
+    (&["verbose", "verbose_nvtx", "help", "show_steady_state_progress", "disable_progress_display"], "`regatta -v` prints more, `-q` less"),
     (&["data_dir", "preprocessed_data_dir", "tensor_path"], "the data set is an output of the stage `dataset`"),
     (&["log_dir", "results_dir", "logfile_suffix", "logfile_prefix_with_datetime", "log_copy_detail_to_stdout", "capture_server_logs_dir"], "logs and results are kept with the run: `regatta logs`, `latest/`"),
     (&["config_dir"], "a system is a file in the folder of its manifest"),
     (&["profiler", "use_jemalloc", "use_graphs", "server_num_issue_query_threads", "enable_sort"], "it is for the Custom harness"),
     (&["audit_test", "no_audit_verify"], "audits are stages of the manifest"),
     (&["log_enable_trace", "log_mode", "log_mode_async_poll_interval_ms", "mlperf_conf_path", "user_conf_path"], "user.conf is written from `bench.loadgen.user_conf`"),
-    (&["force_build_engines", "force_calibration"], "`--force STAGE` makes a stage run again; what has changed is made again by itself"),
-    (&["llm_quantizer_outdir", "quantizer_lib_path_override", "trtllm_lib_path"], "outputs lie where their keys say"),
+    (&["force_build_engines", "force_calibration"], "`--force STAGE` makes a stage run again; changed stages are rebuilt automatically"),
+    (&["llm_quantizer_outdir", "quantizer_lib_path_override", "trtllm_lib_path"], "the path of an output follows from its key"),
     (&["llm_gen_config_path"], "the generation settings are those of the round's benchmark"),
     (&["use_token_latencies", "enable_ttft_latency_tracker"], "first tokens are always reported to LoadGen"),
     (&["use_triton"], "the backend is a parameter of the manifest"),
@@ -128,12 +128,12 @@ pub(super) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
             }
             None => {
                 let hint = did_you_mean(word, TARGETS).unwrap_or_default();
-                sheet.fault(format!("`make {word}` is no target that is known here; {hint}"));
+                sheet.fault(format!("`make {word}` is not a known target; {hint}"));
             }
         }
     }
     if !has_args && run.manifests.is_empty() {
-        sheet.fault("nothing says which benchmark: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
+        sheet.fault("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
     }
     // A bare `--benchmarks` after `make run_harness` and the like.
     run.until.dedup();
@@ -163,7 +163,7 @@ pub(super) fn bare(words: &[String]) -> Result<Translation, Vec<String>> {
         fields(word, &mut run, &mut sheet);
     }
     if run.manifests.is_empty() && sheet.faults.is_empty() {
-        sheet.fault("nothing says which benchmark: --benchmarks=…");
+        sheet.fault("no benchmark is given: --benchmarks=…");
     }
     by_loadgen(&mut run);
     sheet.told(TOOL, TranslationKind::Run(run))
@@ -266,7 +266,7 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
             ];
             let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
             let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-            sheet.fault(format!("`--{name}` is no field of RUN_ARGS that is known here; {hint}"));
+            sheet.fault(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
         }
     }
 }

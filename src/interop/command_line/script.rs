@@ -85,14 +85,14 @@ impl Script {
                         self.sheet.notes.extend(notes);
                         self.sheet.left.extend(left);
                     }
-                    Ok(told) => self.sheet.leave(place, format!("`{}` is a line by itself", told.tool)),
+                    Ok(told) => self.sheet.leave(place, format!("`{}` is a separate line", told.tool)),
                 }
             }
             "launch_triton_server.py" | "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" => {
-                self.sheet.leave(place, format!("a second `{name}`: one server and one measurement are taken over"));
+                self.sheet.leave(place, format!("a second `{name}`: one server and one measurement are imported"));
             }
             "trtllm-serve" | "trtllm-bench" | "llmb-run" | "make" | "triton" => {
-                self.sheet.leave(place, format!("`{name}`: import that line by itself"));
+                self.sheet.leave(place, format!("`{name}`: import that line separately"));
             }
             "cp" if rest.len() >= 2 => {
                 let plain = |text: &String| text.trim_end_matches(['*', '/']).to_owned();
@@ -118,7 +118,7 @@ impl Script {
                 stage.insert("files".to_owned(), json!(self.copied.remove(at).0));
             }
         } else if tree.is_some() {
-            self.sheet.fault("no line of fill_template.py says `engine_dir`: there is no engine to serve");
+            self.sheet.fault("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
         }
         for (from, to) in &self.copied {
             self.sheet.leave(format!("cp {from} {to}"), "a `shell` stage runs it");

@@ -54,14 +54,14 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
                 let trtllm = service == Some("triton-trtllm");
                 run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
             } else {
-                sheet.note("`service=…` says what answers: there the model repository says it");
+                sheet.note("`service=…` selects the server; there the model repository decides it");
                 sheet.note("a server runs as long as a stage needs it; `regatta run` measures it and ends it");
             }
             for (name, why) in [
                 ("--source", "the checkpoint is a parameter of the manifest"),
                 ("--repo", "a model repository is an output of its stage: `latest/generate_triton_config`"),
-                ("--mode", "`container:` of a stage says where it runs"),
-                ("--image", "`container:` of a stage says where it runs"),
+                ("--mode", "`container:` of a stage sets where it runs"),
+                ("--image", "`container:` of a stage sets where it runs"),
                 ("--server-timeout", "`ready.timeout` of the server"),
                 ("--openai-chat-template-tokenizer", "the server has the one of its model"),
             ] {

@@ -48,7 +48,7 @@ pub(super) fn serve(env: &Env, words: &[String]) -> Result<Translation, Vec<Stri
         }
         words => {
             sheet.fault(format!(
-                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over",
+                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be imported",
                 words.join(" ")
             ));
             String::new()
@@ -134,7 +134,7 @@ pub(super) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
             "CUDA_VISIBLE_DEVICES=…",
-            "as many as the model needs are leased; `regatta run … --gpus` says which may be",
+            "as many as the model needs are leased; `regatta run … --gpus` selects them",
         );
     }
 }
@@ -248,7 +248,7 @@ fn option(
         "--max_input_len" | "--target_input_len" | "--target_output_len" => {
             return sheet.leave(
                 given.words(),
-                "it tunes trtllm-bench's choice of limits; say --max_batch_size and --max_num_tokens",
+                "it tunes trtllm-bench's choice of limits; set --max_batch_size and --max_num_tokens",
             );
         }
         "--workspace" => return sheet.leave(given.words(), "every stage has an output folder of its own"),

@@ -54,10 +54,10 @@ pub(super) fn throughput(
                 keys.insert(name.to_owned(), json!(true));
             }
             "--extra_llm_api_options" => {
-                sheet.leave(given.words(), "what stands in that file goes under `options`, key by key");
+                sheet.leave(given.words(), "the content of that file belongs under `options`, key by key");
             }
             "--report_json" => {
-                sheet.leave(given.words(), "the report is asked for anyway; its numbers are in result.json");
+                sheet.leave(given.words(), "the report is always requested; its numbers are in result.json");
             }
             "--workspace" => sheet.leave(given.words(), "every stage has an output folder of its own"),
             "--log_level" | "--revision" => sheet.leave(given.words(), "`trtllm_bench:` has no such key yet"),

@@ -60,7 +60,7 @@ pub const COLUMNS: [Column; 17] = [
     number("index", "", "place on the schedule", |one| Some(one.index as i64)),
     number("endpoint", "", "which of asked.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
     number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
-    number("asked_tokens", "tokens", "output asked for", |one| Some(i64::from(one.asked_tokens))),
+    number("asked_tokens", "tokens", "requested output", |one| Some(i64::from(one.asked_tokens))),
     number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
     or_null(number("first_tokens", "tokens", "in the first chunk that had any; null where that is not known", |one| {
         one.known_first_tokens().map(i64::from)
@@ -80,7 +80,7 @@ pub const COLUMNS: [Column; 17] = [
         RequestEnd::Failed { class, .. } => Some(class.as_str().to_owned()),
         _ => None,
     }),
-    text("failure", "what the server or the connection said", |one| match &one.ended {
+    text("failure", "error message of the server or of the connection", |one| match &one.ended {
         RequestEnd::Failed { why, .. } => Some(why.clone()),
         _ => None,
     }),

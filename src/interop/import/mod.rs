@@ -145,9 +145,9 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> 
             return Err(format!("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; ")));
         }
     };
-    let tool = numbers
-        .tool
-        .ok_or_else(|| format!("{name} does not say which tool measured, so its words have no meaning here"))?;
+    let tool = numbers.tool.ok_or_else(|| {
+        format!("{name} does not name the tool that measured, so its metrics have no definition here")
+    })?;
     let mut result = result(tool, &numbers, &from);
     if let Some(counted) = recounted {
         result["imported"]["requests_counted"] = json!(counted);

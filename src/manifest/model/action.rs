@@ -41,7 +41,7 @@ impl Action {
         "compare",
     ];
 
-    /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
+    /// Files and folders that it reads, by the key that names them: inputs, declared or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Template(template) => vec![("template.from", template.from.as_str())],
@@ -99,7 +99,7 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ShellScript {
-    /// A text for `/bin/sh -c`, strict unless the stage says `strict: false`.
+    /// A text for `/bin/sh -c`, strict unless the stage sets `strict: false`.
     Text(String),
     /// The program and its arguments, no shell in between.
     Words(Vec<String>),
@@ -118,7 +118,7 @@ pub struct Git {
     /// Fetch LFS files; true needs `git lfs`. Not given: when `git lfs` is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lfs: Option<bool>,
-    /// Commits to apply on top, in order. No git identity of the user's is needed.
+    /// Commits to apply on top, in order. No git identity is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cherry_picks: Vec<CherryPick>,
 }

@@ -11,7 +11,7 @@ use super::{Data, Limits, Loadgen, Prefixes, Ramp, Request, Retries, Sessions, S
 pub struct Bench {
     /// `{{ stages.NAME }}` of a `serve` stage, `host:port,port|host:port`, or URLs with `|` between them.
     pub target: String,
-    /// How the servers are asked. Left out: as the target's URL says, else `kserve`.
+    /// The protocol of requests. Left out: that of the target's URL, else `kserve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. Over OpenAI's interfaces "" is the only one that the server lists.
@@ -20,13 +20,13 @@ pub struct Bench {
     /// Over HTTP: the path, in place of the protocol's usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Over HTTP: fields of every request's body, besides those that follow from the rest; null takes one out.
+    /// Over HTTP: further fields of every request's body; null removes one.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub extra: serde_json::Map<String, serde_json::Value>,
     /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// Over HTTP: whom to trust and who we are. A target of `https://` needs it only where this is not what is usual.
+    /// Over HTTP: TLS settings. A target of `https://` needs them only where the defaults do not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     pub scenario: Scenario,
@@ -36,19 +36,19 @@ pub struct Bench {
     /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of `stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<RateSearch>,
-    /// Concurrency: how many users.
+    /// Concurrency: the number of users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
     /// In place of `rate` or `concurrency`: a level that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
-    /// Trace: how many times as fast as its time stamps say.
+    /// Trace: the speed relative to its time stamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// Of users between an answer and their next request, and between the turns of a session.
+    /// The pause between an answer and the user's next request, and between the turns of a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
     /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait.
@@ -58,10 +58,10 @@ pub struct Bench {
     /// Not needed with `data`: then each record is sent once.
     #[serde(default, skip_serializing_if = "Stop::is_open")]
     pub stop: Stop,
-    /// Prompt length, tokens. Not given: as the data say.
+    /// Prompt length, tokens. Not given: as in the data.
     #[serde(default, skip_serializing_if = "Length::is_data")]
     pub input_tokens: Length,
-    /// Answer length, tokens. Not given: as the data say.
+    /// Answer length, tokens. Not given: as in the data.
     #[serde(default, skip_serializing_if = "Length::is_data")]
     pub output_tokens: Length,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,13 +74,13 @@ pub struct Bench {
     pub distinct_prompts: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// A `tokenizer.json`: made-up texts get exactly the length asked for, and given ones are counted.
+    /// A `tokenizer.json`: synthetic texts get exactly the requested length, and given ones are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
-    /// So many runs of this measurement one after the other, with seeds that count up from `seed`: `compare` judges by how
+    /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare` judges by how
     /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
@@ -92,7 +92,7 @@ pub struct Bench {
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
     pub warmup: u32,
-    /// Go on warming up until so much time has passed.
+    /// Continue the warm-up until so much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<String>,
     /// gRPC connections to each server are `frontends × clients`.
@@ -104,28 +104,28 @@ pub struct Bench {
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: Stream,
-    /// Left out: what failed has failed.
+    /// Left out: failed requests are not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// Give a request up when no token came for this long.
+    /// A request fails when no token arrives for this long.
     #[serde(default = "a_minute")]
     pub stall_timeout: String,
     /// What must hold for the run to be VALID beyond the harness's own checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<Limits>>,
-    /// By MLPerf's rules: its LoadGen says when requests come.
+    /// By MLPerf's rules: its LoadGen schedules the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<Box<Loadgen>>,
-    /// What each single request is promised, for goodput: the requests that kept all of it. Not given: `limits`.
+    /// The SLO of each request, for goodput: the requests that meet all of it. Not given: `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
-    /// Who tells of the servers' GPUs beside the measurement: power, energy, utilization, memory, clocks.
+    /// The source of GPU readings during the measurement: power, energy, utilization, memory, clocks.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub telemetry: Telemetry,
-    /// Whether to try, before the measurement, that this machine can make the load: the same rate, or as many users, for a second or two against a server of Regatta's own that does no work. Not for a `search`, whose probes judge the client themselves.
+    /// Whether to test before the measurement that this machine can generate the load: the same rate, or as many users, for a second or two against Regatta's own server, which does no work. Not for a `search`, whose probes judge the client themselves.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
     /// Vocabulary for synthetic prompts.
@@ -135,12 +135,12 @@ pub struct Bench {
     /// End-of-sequence and padding token ids of the requests.
     #[serde(default = "two")]
     pub end_id: i32,
-    /// What each request asks for besides its prompt and its length.
+    /// What each request contains besides its prompt and its length.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub request: Box<Request>,
 }
 
-/// Nothing is asked for.
+/// Nothing is requested.
 fn is_plain(request: &impl AsRef<Request>) -> bool {
     *request.as_ref() == Request::default()
 }
@@ -168,7 +168,7 @@ fn a_minute() -> String {
     "60s".to_owned()
 }
 
-/// How servers are asked.
+/// The protocol of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -211,24 +211,24 @@ pub enum Arrivals {
     Gamma { cv: f64 },
 }
 
-/// What a task of a repeated measurement does where the runs are tasks of their own: so that variants take turns, A B A B.
+/// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
     /// One of the runs. It is kept with any verdict: all runs are judged together.
     Run,
-    /// Sums the runs up. It asks no server.
+    /// Summarizes the runs. It sends no requests.
     Sum,
 }
 
-/// Who tells of the servers' GPUs. Nothing that goes wrong with it fails a benchmark.
+/// The source of GPU readings. Its errors never fail a benchmark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Telemetry {
-    /// `nvidia-smi`, where it is in PATH and the servers are on this host; else what the servers' metrics say.
+    /// `nvidia-smi`, where it is in PATH and the servers are on this host; else the servers' metrics.
     #[default]
     Auto,
-    /// Nobody.
+    /// No readings.
     Off,
     /// `nvidia-smi`; a notice where it cannot.
     NvidiaSmi,
@@ -236,7 +236,7 @@ pub enum Telemetry {
     Metrics,
 }
 
-/// When to try the load beforehand.
+/// When to run the preflight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preflight {
@@ -270,7 +270,7 @@ impl Stop {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Length {
-    /// As the data say: what it is when the key is not there.
+    /// As in the data: the default.
     #[default]
     #[serde(skip)]
     Data,
@@ -280,9 +280,9 @@ pub enum Length {
     Uniform { min: u32, max: u32 },
     /// Rounded and kept within min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// The same for a law with a long tail; mean and stddev are those of the lengths.
+    /// The same for a distribution with a long tail; mean and stddev are those of the lengths.
     Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// Lengths that were seen, each with how often: `[{ tokens: 128, weight: 3 }]`.
+    /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
     Empirical(Vec<Weighted>),
 }
 
@@ -312,13 +312,13 @@ pub struct Promise {
     pub e2e: Option<String>,
 }
 
-/// Between which rates to search. The answer is an estimate from all probes with a 95 % interval; at most 12 probes are made.
+/// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are made.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSearch {
     /// The lowest rate that is tried, requests per second.
     pub low: f64,
-    /// No higher one is tried.
+    /// The highest rate that is tried.
     pub high: f64,
     /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Left out: `low`. Not with `loadgen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,11 +4,11 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A table of ratios: one row for each measurement, one column for each way to make it, held against the first column. Leaves `table.txt`, `comparison.json` and `comparison.html`.
+/// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column. Leaves `table.txt`, `comparison.json` and `comparison.html`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareResults {
-    /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The first column is what the others are held against.
+    /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The others are compared with the first column.
     pub results: IndexMap<String, ResultPaths>,
     /// What the rows are called, e.g. `"{{ scenarios }}"`. Not given: by the scenario that was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -16,10 +16,10 @@ pub struct CompareResults {
     /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it (`ttft_p99`). [default: output_tokens]
     #[serde(default = "output_tokens")]
     pub metrics: Vec<String>,
-    /// Subtract numbers of unlike loads all the same; in what they differ is said beside them.
+    /// Subtract numbers of different loads anyway; their differences are shown next to them.
     #[serde(default)]
     pub force: bool,
-    /// Rows that somebody else has measured, for comparison.
+    /// Published rows, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedRow>,
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The container that a stage's programs run in. The project and the inputs are mounted read-only at their own paths, the output
-/// folder can be written to; a server of Triton sees its repository and its engines. The image's id is part of the key.
+/// folder can be written to; a Triton server sees its repository and its engines. The image's id is part of the key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Container {
@@ -34,16 +34,16 @@ pub struct Container {
     /// docker, podman; the others always use the host's. [default: host]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// docker, podman: `1000:1000`. [default: who runs this; for `serve: triton` the image's]
+    /// docker, podman: `1000:1000`. [default: the current user; for `serve: triton` the image's user]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Environment inside, beside the stage's `env`, which is passed on.
+    /// Environment inside, in addition to the stage's `env`, which is passed on.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
     /// The container's name; `-<n>` is added for several. [default: made of the run and the task]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Further arguments of the engine, before the image: `--entrypoint=` takes the image's entry point away, which otherwise runs the command.
+    /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which otherwise runs the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }

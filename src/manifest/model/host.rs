@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ssh::SshHost;
 
-/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), `{ slurm: { … } }`, or for `serve`
+/// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
 /// `{ ssh: [HOST, …] }`. No part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
@@ -29,7 +29,7 @@ pub enum HostWord {
 pub enum HostOn {
     /// A job of its own. The project folder must be at the same place on its nodes.
     Slurm(Box<Slurm>),
-    /// For `serve`: each of these machines starts what one would start, and requests are spread over all. The project folder must be
+    /// For `serve`: each of these machines starts the servers of the stage, and requests are spread over all. The project folder must be
     /// at the same place on them.
     Ssh(Vec<SshHost>),
 }
@@ -45,7 +45,7 @@ impl Host {
     }
 }
 
-/// A job of Slurm's. What is not given is what `SBATCH_*` in the environment or the cluster says.
+/// A job of Slurm's. Defaults come from `SBATCH_*` in the environment or from the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slurm {
@@ -74,7 +74,7 @@ pub struct Slurm {
     /// [default: the stage's `gpus`, divided by the nodes]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
-    /// In place of `gpus_per_node`, where a cluster wants it so: `gpu:h100:8`.
+    /// In place of `gpus_per_node`, where a cluster requires it: `gpu:h100:8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gres: Option<String>,
     /// Memory of a node: `200G`; `0` is all of it.
@@ -86,37 +86,37 @@ pub struct Slurm {
     pub nodelist: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
-    /// For `serve`: every node of the job starts what one would start, and requests are spread over all.
+    /// For `serve`: every node of the job starts the servers of the stage, and requests are spread over all.
     #[serde(skip_serializing_if = "is_false")]
     pub each_node: bool,
-    /// Nobody else on its nodes.
+    /// No other jobs on its nodes.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive: bool,
-    /// Further words for `sbatch`.
+    /// Further arguments for `sbatch`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Run the stage's commands in a container through pyxis, where the cluster has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<SlurmContainer>,
-    /// Only these variables of our environment (beside PATH, HOME and their like, and the stage's own) reach the job.
+    /// Only these environment variables (besides PATH, HOME and similar, and the stage's own) reach the job.
     /// [default: all but those of Slurm, MPI and this session]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<Vec<String>>,
-    /// This program on the nodes, where theirs is another: other processors than here, say. [default: the one that is running]
+    /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that is running]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Give up a job that has waited so long for its start. [default: wait]
+    /// Cancel a job that has waited so long for its start. [default: wait]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<String>,
-    /// At most so many of a `foreach` run at the same time. [default: as many as the cluster lets]
+    /// At most so many of a `foreach` run at the same time. [default: the cluster's limit]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub at_once: Option<u32>,
-    /// Say it when a job that has begun has given no sign of life for so long.
+    /// Warn when a running job sends no heartbeat for so long.
     pub silence: String,
-    /// Say that the time limit is near so long before.
+    /// Warn so long before the time limit.
     pub warn: String,
-    /// How often the queue is asked, once for all jobs of the run.
+    /// Interval of queue polls, one for all jobs of the run.
     pub poll: String,
     /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
     pub resubmit: u32,
@@ -169,13 +169,13 @@ pub struct SlurmContainer {
     /// Further mounts: `/from:/to`, `/from:/to:ro`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// Further words for `srun`.
+    /// Further arguments for `srun`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
 
 impl Slurm {
-    /// Flags of `sbatch` that may not stand in `args`: who decides them instead.
+    /// Flags of `sbatch` that `args` may not have: what decides them instead.
     pub const OWN: [(&'static str, &'static str); 17] = [
         ("job-name", "Regatta: the job is found again by it"),
         ("output", "Regatta"),

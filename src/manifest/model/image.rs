@@ -25,7 +25,7 @@ pub struct Image {
     /// `linux/arm64`. [default: this machine's]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// Further arguments of `build` or `pull`, as they stand.
+    /// Further arguments of `build` or `pull`, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub struct ImageBuild {
     /// Build arguments. No secrets: they stay in the image's history.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, String>,
-    /// A name for people. [default: none; it is known by its id]
+    /// A tag for the image. [default: none; stages use its id]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }

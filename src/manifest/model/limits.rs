@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A field for each metric and statistic, so that a misspelt key is found with a suggestion.
 macro_rules! limits {
     ($($key:ident)*) => {
-        /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of failures; goodput. A missed one makes the result INVALID(load).
+        /// Limits: `METRIC_STATISTIC: TIME` for the metrics `ttft`, `tpot`, `itl`, `icl`, `e2e`, `max_stall` and the statistics `mean`, `p50`, `p75`, `p90`, `p95`, `p99`, `max`, each from where the metric counts; a budget of failures; goodput. A missed limit makes the result INVALID(load).
         #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct Limits {

@@ -71,7 +71,7 @@ pub struct Data {
     pub first: Option<u64>,
     #[serde(default)]
     pub order: DataOrder,
-    /// Begin again at the end of the data. Not given, data that end before `stop` is reached are a mistake.
+    /// Begin again at the end of the data. Not given, it is an error if the data end before `stop` is reached.
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.
@@ -90,9 +90,9 @@ pub enum DataOrder {
     /// As in the file.
     #[default]
     Given,
-    /// Each once, in an order of the seed.
+    /// Each once, in an order drawn with the seed.
     Shuffled,
-    /// Any of them, drawn by the seed each time.
+    /// Any of them, drawn with the seed each time.
     Random,
 }
 
@@ -160,7 +160,7 @@ pub struct Sessions {
 pub enum History {
     /// Nothing.
     None,
-    /// The turns before with answers as planned: those in the data, or made-up ones of the length that was asked for.
+    /// The turns before with answers as planned: those in the data, or synthetic ones of the requested length.
     #[default]
     Planned,
     /// The turns before with the answers that came.

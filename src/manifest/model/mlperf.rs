@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One step towards a submission.
+/// One step of a submission.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mlperf {
@@ -12,11 +12,11 @@ pub enum Mlperf {
     Loadgen(LoadgenLibrary),
     /// The data set of a benchmark, as the harness reads it.
     Dataset(MlperfDataset),
-    /// What an accuracy run is worth: `accuracy.txt`.
+    /// The scores of an accuracy run: `accuracy.txt`.
     Score(MlperfScore),
-    /// Whether an audit test holds: `verify_accuracy.txt` and its like.
+    /// The result of an audit test: `verify_accuracy.txt` and similar files.
     Verify(MlperfVerify),
-    /// The result directory of a submission, and the gate before it.
+    /// The result directory of a submission, and its check.
     Package(Box<MlperfPackage>),
 }
 
@@ -49,12 +49,12 @@ fn gxx() -> String {
 #[serde(deny_unknown_fields)]
 pub struct MlperfDataset {
     pub round: String,
-    /// As the round calls it: `llama2-70b-99.9`.
+    /// The name in the round: `llama2-70b-99.9`.
     pub benchmark: String,
     /// The processed data set in the form it is published in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Made up, with its shape and its lengths. Nothing that is measured with it can be submitted.
+    /// Synthetic, with its shape and its lengths. Results with it cannot be submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<Synthetic>,
 }
@@ -100,7 +100,7 @@ pub struct MlperfVerify {
     /// TEST06: token ids that end an answer. Left out: those of the round's table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
-    /// The output of the performance run beside it.
+    /// The output of the performance run with the same settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<String>,
     /// The output of the `dataset` stage.
@@ -131,7 +131,7 @@ pub enum MlperfMode {
     Test09,
 }
 
-/// `bench.loadgen`: MLPerf's LoadGen says when requests come. `rate`, `stop`, `seed` and `data` are its to decide.
+/// `bench.loadgen`: MLPerf's LoadGen schedules the requests and decides `rate`, `stop`, `seed` and `data`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loadgen {
@@ -140,7 +140,7 @@ pub struct Loadgen {
     /// The output of the `dataset` stage.
     pub dataset: String,
     pub round: String,
-    /// As the round calls it: `llama2-70b-99.9`.
+    /// The name in the round: `llama2-70b-99.9`.
     pub benchmark: String,
     #[serde(default)]
     pub division: Division,
@@ -152,23 +152,23 @@ pub struct Loadgen {
     /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub user_conf: IndexMap<String, serde_json::Value>,
-    /// All rules but the durations; what comes out cannot be submitted.
+    /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
     pub rehearse: bool,
 }
 
-/// Everything that the result directory needs and that runs cannot know.
+/// Everything that the result directory needs and that runs do not provide.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfPackage {
     pub round: String,
     #[serde(default)]
     pub division: Division,
-    /// Your organisation, as the round knows it.
+    /// Your organisation, as registered for the round.
     pub submitter: String,
     /// The name of the system: of its file, and of its folder under `results`.
     pub system: String,
-    /// Fields of the system's JSON. What this machine knows by itself need not be written.
+    /// Fields of the system's JSON. Facts that Regatta can detect need not be given.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub system_json: serde_json::Map<String, serde_json::Value>,
     /// Fields of every `measurements.json`.
@@ -181,7 +181,7 @@ pub struct MlperfPackage {
     /// What goes into `documentation/`: a folder (calibration, bandwidth, licences).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
-    /// A clone of mlcommons/inference, whose checker has the last word.
+    /// A clone of mlcommons/inference, whose checker decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checker: Option<String>,
     /// The Python that runs the checker, with numpy, pandas and pyyaml.
@@ -190,7 +190,7 @@ pub struct MlperfPackage {
     /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvidia_smi: Option<String>,
-    /// Pack a rehearsal: everything that makes it one is told, and marked in the package.
+    /// Pack a rehearsal: everything that makes it one is reported, and marked in the package.
     #[serde(default)]
     pub rehearse: bool,
 }

@@ -58,7 +58,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A Regatta manifest: a pipeline from nothing to a benchmark report.
+/// A Regatta manifest: a pipeline that ends with a benchmark report.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestDocument {
@@ -68,19 +68,19 @@ pub struct ManifestDocument {
     /// A short name; lower case, digits, `-`, `_` and `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// One line for `regatta list`.
+    /// A one-line description for `regatta list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Manifests to start from, merged in order; this file wins over them. Paths are relative to this file.
+    /// Manifests to start from, merged in order; this file overrides them. Paths are relative to this file.
     #[serde(default)]
     pub include: Vec<String>,
-    /// What a person may change: `regatta run NAME key=value`.
+    /// Parameters of the manifest: `regatta run NAME key=value`.
     #[serde(default)]
     pub params: IndexMap<String, Param>,
     /// Free values for expressions; they may use params and each other.
     #[serde(default)]
     pub vars: IndexMap<String, serde_json::Value>,
-    /// The stages of the pipeline. Naming `stages.x` in an expression makes the edge.
+    /// The stages of the pipeline. A reference `stages.x` in an expression is a dependency.
     #[serde(default)]
     pub stages: IndexMap<String, Stage>,
 }

@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One parameter. Exactly one of `choice, list, catalog, path, int, number, switch, text` says what it may be.
+/// One parameter. Exactly one of `choice, list, catalog, path, int, number, switch, text` gives its type.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Param {
-    /// One line for `regatta show`.
+    /// A one-line description for `regatta show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The value when nobody gives one; null is no value, for expressions to choose one. Without it the parameter must be given (except `path: optional`, `list` → [], `switch` → false).
+    /// The default value; null is no value, so that an expression can choose one. Without it the parameter must be given (except `path: optional`, `list` → [], `switch` → false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// An environment variable that sets it when the command line does not. A list may have spaces between its values there.
@@ -44,7 +44,7 @@ pub struct Param {
     /// A regular expression for the whole of a `text`, or of each value of a `list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// What such a value looks like, for whoever gives another.
+    /// An example of a valid value, for error messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
@@ -58,7 +58,7 @@ pub const PARAM_KINDS: [&str; 8] = ["choice", "list", "catalog", "path", "int", 
 pub enum ListRule {
     /// The allowed values.
     Of(Vec<Value>),
-    /// `any`: whatever is given.
+    /// `any`: any value.
     Any(String),
 }
 

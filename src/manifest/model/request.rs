@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What each request asks for. Every key is a tensor of the TensorRT-LLM backend unless it says otherwise; a model that
-/// lacks the tensor is refused before the first request. Left out: not sent, so the server's own default holds.
+/// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
+/// lacks the tensor is refused before the first request. Left out: not sent, so the server's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
@@ -67,24 +67,24 @@ pub struct Request {
     /// Adapters, taken in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lora_task_id: Vec<u64>,
-    /// Asks for `cum_log_probs` and `output_log_probs`.
+    /// Requests `cum_log_probs` and `output_log_probs`.
     pub return_log_probs: bool,
-    /// Asks for `context_logits`: prompt tokens × vocabulary numbers for each request.
+    /// Requests `context_logits`: prompt tokens × vocabulary numbers for each request.
     pub return_context_logits: bool,
-    /// Asks for `generation_logits`.
+    /// Requests `generation_logits`.
     pub return_generation_logits: bool,
-    /// Asks for the server's own time stamps and KV cache blocks, which the result shows beside ours.
+    /// Requests the server's own time stamps and KV cache blocks, which the result shows next to the client's.
     pub return_perf_metrics: bool,
     /// Without streaming: leave the prompt out of the answer. Left out: yes, where the model can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_input_in_output: Option<bool>,
-    /// Prompts in one message; each is a request and measured by itself. Needs a decoupled model above 1. Not a tensor.
+    /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
-    /// A request that is not done so long after it was sent is given up and counts as failed: `5s`. Not a tensor.
+    /// A request that is not finished so long after it was sent fails: `5s`. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
@@ -129,28 +129,28 @@ pub enum Interface {
 pub enum RandomSeed {
     /// The same for every request.
     Fixed(u64),
-    /// `true`: one for each request, drawn from the bench's seed and the request's number.
+    /// `true`: one for each request, drawn with the bench's seed and the request's number.
     PerRequest(bool),
 }
 
-/// Words as the interface has them.
+/// Words as token ids or as texts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Words {
-    /// Each word a list of token ids.
+    /// Each entry a list of token ids.
     Ids(Vec<Vec<i32>>),
     /// For text models.
     Texts(Vec<String>),
 }
 
-/// Ends some requests before they are done. They count as withdrawn: neither ok nor failed. Needs streaming.
+/// Cancels some requests before they are finished. They count as withdrawn: neither ok nor failed. Needs streaming.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
     /// When so many tokens have come.
     #[schemars(range(min = 1))]
     pub after_tokens: u32,
-    /// Share of the requests, drawn from the bench's seed.
+    /// Share of the requests, drawn with the bench's seed.
     #[serde(default = "all")]
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,

@@ -35,7 +35,7 @@ pub struct Retries {
 pub enum RetryOn {
     /// There was no connection, or it broke before any answer.
     Connect,
-    /// The server would not take it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
+    /// The server rejected it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
     Refused,
 }
 
@@ -46,17 +46,17 @@ fn half_a_second() -> String {
     "500ms".to_owned()
 }
 
-/// Of servers that are asked over HTTP within TLS. Keys and certificates are files in PEM; what is in them is never shown.
+/// For protocols over HTTP with TLS. Keys and certificates are PEM files; their content is never shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
     /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// Take any certificate: what is sent, keys too, may be read by whoever sits between.
+    /// Accept any certificate: requests, including keys, may be read in transit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
-    /// Our own certificate with its chain, for servers that want one.
+    /// The client certificate with its chain, for servers that require one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cert: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{TritonServer, TrtllmServe};
 use crate::event::Endpoint;
 
-/// Which server. Started when the first stage that needs it starts; stopped for certain afterwards.
+/// Which server. Started when the first stage that needs it starts; always stopped afterwards.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Serve {
@@ -18,12 +18,12 @@ pub enum Serve {
     TrtllmServe(Box<TrtllmServe>),
     /// Any other server.
     Command(CommandServer),
-    /// Servers that are there already.
+    /// Servers that already run.
     Attach(AttachServer),
 }
 
 impl Serve {
-    /// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
+    /// The servers to attach to, if this is not one that is started. NVIDIA's name for it is `triton_skip_server_spawn`.
     pub fn attached(&self) -> Option<AttachServer> {
         match self {
             Self::Attach(attach) => Some(attach.clone()),
@@ -58,7 +58,7 @@ const fn unity() -> f64 {
     1.0
 }
 
-/// Servers that somebody else started: nothing is started or stopped, only waited for.
+/// Running servers: nothing is started or stopped, only waited for.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachServer {
@@ -128,8 +128,8 @@ impl Endpoints {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
-    /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a name that nothing else has. With `mpirun`
-    /// all ranks are stopped and told of; with `docker run --name {name}` or podman's the container is stopped and removed by its name.
+    /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a unique name. With `mpirun`
+    /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and removed by its name.
     pub words: Vec<String>,
     /// A fixed port instead of a free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,7 +145,7 @@ pub struct ReadyWhen {
     /// Give up after this long.
     #[serde(default = "half_an_hour")]
     pub timeout: String,
-    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects, `health` asks `GET /health`; then benchmarks ask over HTTP, too.
+    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
 }

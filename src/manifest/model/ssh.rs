@@ -11,7 +11,7 @@ pub enum SshHost {
     Machine(SshMachine),
 }
 
-/// A machine that is reached over ssh. `~/.ssh/config` holds for it; nothing is ever asked, so a key must be at hand, and the
+/// A machine that is reached over ssh. `~/.ssh/config` applies; ssh never prompts, so a key must be available, and the
 /// host's own key must be known.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -21,23 +21,23 @@ pub struct SshMachine {
     /// Where `ssh` finds it: `user@host`, or a name of its config. [default: `name`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
-    /// [default: what ssh's config says, else 22]
+    /// [default: ssh's config, else 22]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Further words for `ssh`, before all others: `[-i, keys/bench]`.
+    /// Further arguments for `ssh`, before all others: `[-i, keys/bench]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Where requests reach its servers: another network than ssh's, say. [default: the host name that ssh connects to]
+    /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects to]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// This program on it, where it is elsewhere than here. [default: the one that is running]
+    /// The path of this program on it, if it differs. [default: the one that is running]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 
 impl SshHost {
-    /// A name alone is a machine without further words.
+    /// A name alone is a machine without further settings.
     pub fn machine(&self) -> SshMachine {
         match self {
             Self::Machine(machine) => machine.clone(),

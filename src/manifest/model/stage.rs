@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// One line for people.
+    /// A one-line description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// One task for each combination of these lists. Inside, each name stands for its value.
@@ -44,19 +44,19 @@ pub struct Stage {
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
     pub gpus: u32,
-    /// How many of the run's `-j` slots it takes. `bench` takes all unless told otherwise.
+    /// How many of the run's `-j` slots it takes. `bench` takes all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     /// End it after this long: `90s`, `30m`, `2h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Try again when it fails.
+    /// Retry when it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start. [default: true, for such measurements false]
+    /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start time. [default: true, for such measurements false]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<bool>,
-    /// false: what it makes is of use on this machine only; no shared store (`--store`) sees it.
+    /// false: its output is for this machine only and never goes to a shared store (`--store`).
     #[serde(default = "yes")]
     pub share: bool,
     /// Keep unfinished work, so that the next try continues in the same folder.
@@ -65,11 +65,11 @@ pub struct Stage {
     /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
     #[serde(default = "yes")]
     pub strict: bool,
-    /// Run its programs in a container: beside `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton` and `mlperf: package`.
+    /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton` and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
-    /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of words. It runs in its (empty) output folder, `$OUT`.
+    /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellScript>,
     /// Clone a repository at a revision.
@@ -90,7 +90,7 @@ pub struct Stage {
     /// Write Triton model repositories with their config.pbtxt files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
-    /// Start servers and keep them up while any stage that refers to this one runs.
+    /// Start servers and keep them running while any stage that references this one runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<Serve>,
     /// Send requests, measure the answers, give a verdict.
@@ -99,10 +99,10 @@ pub struct Stage {
     /// Run TensorRT-LLM's own benchmark, in process, without a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm_bench: Option<Box<TrtllmBench>>,
-    /// A step towards an MLPerf submission: LoadGen, data set, score, audit, package.
+    /// A step of an MLPerf submission: LoadGen, data set, score, audit, package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlperf: Option<Mlperf>,
-    /// Put results of other stages beside each other, as ratios.
+    /// Compare results of other stages, as ratios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compare: Option<CompareResults>,
 }
@@ -119,7 +119,7 @@ pub enum InputPaths {
     Many(Vec<String>),
 }
 
-/// How often and how soon a failed task is tried again.
+/// How often and how soon a failed task is retried.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
@@ -133,7 +133,7 @@ pub struct Retry {
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,
-    /// With `on: oom`: the number to lower before each further try. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command an option that stands on it. The lowered number is part of the key, and is told in journal, result and report.
+    /// With `on: oom`: the number to lower before each further try. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in journal, result and report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<String>,
     /// By how much each time.

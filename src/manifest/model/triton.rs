@@ -109,7 +109,7 @@ pub struct ModelShape {
     pub max_position_embeddings: u32,
 }
 
-/// The numbers of a GPU that decide the simulator's step time. From data sheets; said to be a model wherever it is shown.
+/// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SystemShape {
@@ -158,7 +158,7 @@ pub struct Repository {
     /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each config.pbtxt is copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
-    /// The runtime flags of NVIDIA's harness, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They do reach config.pbtxt.
+    /// The runtime flags of NVIDIA's harness, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
     #[serde(default)]
     pub runtime_flags: IndexMap<String, Value>,
     /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.

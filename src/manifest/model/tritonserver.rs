@@ -20,7 +20,7 @@ pub struct TritonServer {
     /// The server program. [default: tritonserver]
     #[serde(default = "tritonserver")]
     pub program: String,
-    /// Further arguments of every server process, as they stand.
+    /// Further arguments of every server process, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 
@@ -50,7 +50,7 @@ pub struct TritonServer {
     /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub force: bool,
-    /// The same as `container` beside `serve`.
+    /// The same as `container` next to `serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
@@ -85,7 +85,7 @@ pub struct TritonServer {
     /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in `regatta logs`. [default: the task's log]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_file: Option<String>,
-    /// Seconds that a server lets requests in flight finish when it is asked to end. [Triton's default: 30]
+    /// Seconds that a server lets requests in flight finish when it is stopped. [Triton's default: 30]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_timeout_secs: Option<u32>,
     /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else `tensorrt_llm`]
@@ -94,7 +94,7 @@ pub struct TritonServer {
     /// Bytes of rank 0's CUDA memory pool on GPU 0, for multimodal encoders. [default: Triton's, 67108864]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
-    /// Which models are loaded, by whom; rank 0. [Triton's default: none, which loads all]
+    /// How models are loaded; rank 0. [Triton's default: none, which loads all]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_control_mode: Option<ModelControl>,
     /// Models that rank 0 loads at start; needs `model_control_mode: explicit`.
@@ -152,7 +152,7 @@ pub enum ModelControl {
     None,
     /// As the repository changes.
     Poll,
-    /// Those of `load_model`, and what clients ask for.
+    /// Those of `load_model`, and those that clients load.
     Explicit,
 }
 

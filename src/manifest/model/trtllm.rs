@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::serve::ReadyWhen;
 
-/// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Asked over HTTP: `protocol: openai-completions` or `openai-chat`.
+/// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmServe {
@@ -18,7 +18,7 @@ pub struct TrtllmServe {
     /// The server program. [default: trtllm-serve]
     #[serde(default = "trtllm_serve")]
     pub program: String,
-    /// The Python that has TensorRT-LLM, in place of `program`: `PYTHON -m tensorrt_llm.commands.serve`.
+    /// A Python with TensorRT-LLM, in place of `program`: `PYTHON -m tensorrt_llm.commands.serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
     /// Folder of the tokenizer, where it is not the model's.
@@ -53,7 +53,7 @@ pub struct TrtllmServe {
     /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with `--extra_llm_api_options`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
-    /// Further arguments, as they stand.
+    /// Further arguments, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Servers. Not given: as many as the leased GPUs allow, one without any.

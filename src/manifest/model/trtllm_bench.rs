@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that says whose they are. Names
+/// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as their source. Names
 /// are those of its options.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,13 +59,13 @@ pub struct TrtllmBench {
     /// Token by token; without it there is neither TTFT nor TPOT.
     #[serde(default)]
     pub streaming: bool,
-    /// What goes into the file of `--extra_llm_api_options`, as it stands there; what is null is left out.
+    /// The content of the file of `--extra_llm_api_options`; null values are left out.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
     /// Further options of `throughput`: `name: value`; true is the bare option, false and null are nothing.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub flags: IndexMap<String, Value>,
-    /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` brings up the ranks.
+    /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` starts the ranks.
     #[serde(default = "launcher")]
     pub launcher: Vec<String>,
     /// What its files in the output folder are called: `NAME.out`, `NAME.json`, `NAME.yml`.

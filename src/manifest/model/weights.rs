@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A model's checkpoint: exactly one of `hf, path`. Every file is held against its size and digest; `weights.json` in the
+/// A model's checkpoint: exactly one of `hf, path`. Every file is checked against its size and digest; `weights.json` in the
 /// output folder lists them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -11,7 +11,7 @@ pub struct Weights {
     /// A repository of the Hugging Face hub, `nvidia/Llama-3.3-70B-Instruct-FP4`. `HF_ENDPOINT` names another hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hf: Option<String>,
-    /// A commit, tag or branch of it. Only a commit stays what it is.
+    /// A commit, tag or branch of it. Only a commit is immutable.
     #[serde(default = "main_branch")]
     pub revision: String,
     /// Globs of the files to take. Not given: all.
@@ -23,7 +23,7 @@ pub struct Weights {
     /// A folder that is there already; the output folder has links to its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Who fetches. The files are checked in the same way.
+    /// The downloader. The files are checked in the same way.
     #[serde(default)]
     pub with: Fetcher,
     /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is never
@@ -32,7 +32,7 @@ pub struct Weights {
     pub token_env: String,
 }
 
-/// Who fetches files of a hub.
+/// The downloader of files from a hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fetcher {

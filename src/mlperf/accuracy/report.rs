@@ -130,6 +130,6 @@ impl AccuracyReport {
         if self.verdict == AccuracyVerdict::Missed && self.samples < self.expected {
             said = format!("{said}; {answers}");
         }
-        if self.synthetic { format!("{said} · made-up data, not submittable") } else { said }
+        if self.synthetic { format!("{said} · synthetic data, not submittable") } else { said }
     }
 }

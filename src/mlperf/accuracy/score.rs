@@ -58,7 +58,7 @@ pub enum ScoreError {
     Open { path: String, source: std::io::Error },
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") }, .told.join("\n"))]
+    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "an error".to_owned() } else { format!("{count} errors") }, .told.join("\n"))]
     Answers { count: u64, told: Vec<String> },
 }
 
@@ -90,7 +90,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
     let references = references::read(scoring.dataset).map_err(ScoreError::Dataset)?;
     if references.len() as u64 != told.samples {
         let why = format!(
-            "{} has {} samples, and dataset.json says {}",
+            "{} has {} samples, and dataset.json has {}",
             scoring.dataset.display(),
             references.len(),
             told.samples

@@ -51,7 +51,7 @@ impl AuditOutputs {
                 let told = answer
                     .token_count
                     .map_or_else(|| "no number of tokens".to_owned(), |told| format!("{told} tokens"));
-                outputs.offends(&answer, &format!("{told} were told, and the answer has {}", tokens.len()));
+                outputs.offends(&answer, &format!("{told} were reported, and the answer has {}", tokens.len()));
             }
         }
         Ok(outputs)
@@ -91,11 +91,11 @@ impl AuditOutputs {
 /// Compares the reported first token with the beginning of the answer.
 fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
     match first {
-        None | Some([]) => Some("no first token was told".to_owned()),
+        None | Some([]) => Some("no first token was reported".to_owned()),
         Some(first) if tokens.starts_with(first) => None,
         Some(first) => {
             let begins = &tokens[..tokens.len().min(first.len())];
-            Some(format!("{first:?} was told first, and the answer begins with {begins:?}"))
+            Some(format!("{first:?} was reported first, and the answer begins with {begins:?}"))
         }
     }
 }

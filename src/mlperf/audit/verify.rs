@@ -131,7 +131,7 @@ fn not_in_force(detail: &Detail, found: &ResolvedTest, mode: TestMode) -> Vec<St
     let mut wrong = Vec::new();
     let mut expect = |key: &str, is: Option<String>, should: String| {
         if is.as_deref() != Some(&should) {
-            let is = is.unwrap_or_else(|| "not told".to_owned());
+            let is = is.unwrap_or_else(|| "not reported".to_owned());
             wrong.push(format!("audit.config was not in force: `{key}` is {is}, not {should}"));
         }
     };

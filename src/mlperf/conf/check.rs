@@ -112,15 +112,15 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     }
     if let Some((_, place)) = SAID_ELSEWHERE.iter().find(|(key, _)| *key == name) {
         let hint = format!("write it as `{place}` of `loadgen`");
-        return Some(RuleError::new(&at, "is said elsewhere", "once is enough").of_key().hint(hint));
+        return Some(RuleError::new(&at, "is set elsewhere", "once is enough").of_key().hint(hint));
     }
     if BUILT_IN.contains(&name) {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
-        return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("take it away"));
+        return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("remove it"));
     }
     if ConfKey::named(name).is_none() {
         let hint = did_you_mean(name, KEYS.iter().map(|key| key.name));
-        let rule = "LoadGen would ignore it without a word";
+        let rule = "LoadGen would silently ignore it";
         return Some(RuleError::new(&at, "is not a setting of user.conf", rule).of_key().maybe_hint(hint));
     }
     None
@@ -136,14 +136,12 @@ fn one(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -
     if !key.is_read_in(ask.scenario) {
         let rule = format!("LoadGen does not read it in {}", ask.scenario.title());
         return Some(
-            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule)
-                .of_key()
-                .hint("take it away"),
+            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("remove it"),
         );
     }
     if key.division_in(ask.scenario) == Division::Open && ask.division == Division::Closed {
         let wrong = RuleError::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
-        return Some(wrong.hint("take it away, or `division: open`"));
+        return Some(wrong.hint("remove it, or `division: open`"));
     }
     if let Some(needed) = bad_value(key.kind, value) {
         return Some(RuleError::new(&at, format!("cannot be {value}"), needed));

@@ -66,13 +66,13 @@ pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     for line in &lines {
         if line.model != "*" && !known.contains(&line.model) {
             let hint = did_you_mean(&line.model, known.iter().map(String::as_str));
-            let rule = "LoadGen would pass over the line without a word";
+            let rule = "LoadGen would silently ignore the line";
             let what = format!("`{}` is not a model of LoadGen's", line.model);
             wrong.push((line.line, RuleError::new(&[], what, rule).maybe_hint(hint)));
             continue;
         }
         if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
-            let rule = "LoadGen would pass over the line without a word";
+            let rule = "LoadGen would silently ignore the line";
             let what = format!("`{}` is not a scenario of LoadGen's", line.scenario);
             let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model `…-interactive`";
             wrong.push((line.line, RuleError::new(&[], what, rule).hint(hint)));

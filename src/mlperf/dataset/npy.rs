@@ -75,7 +75,7 @@ impl Array {
         let read = (&mut self.reader).take(bytes as u64).read_to_end(&mut raw);
         read.map_err(|error| format!("{}: {error}", self.name))?;
         if raw.len() < bytes {
-            return Err(format!("{} is cut short: its shape says that there is more", self.name));
+            return Err(format!("{} is truncated: its shape needs more data", self.name));
         }
         let number = |raw: &[u8]| {
             let narrow = raw.first_chunk::<4>().map_or(0, |raw| i32::from_le_bytes(*raw).into());

@@ -46,7 +46,7 @@ pub(super) fn check(
             to.refuse(
                 "torn log",
                 &at,
-                "it ends before all samples were asked",
+                "it ends before all samples were issued",
                 "the run was broken off",
                 "run it again",
             );
@@ -78,11 +78,11 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
     let text = match std::fs::read_to_string(at) {
         Ok(text) if !text.trim().is_empty() => text,
         Ok(_) => {
-            to.refuse("empty file", at, "it is empty", "it says what the accuracy run is worth", fix);
+            to.refuse("empty file", at, "it is empty", "it has the scores of the accuracy run", fix);
             return metrics;
         }
         Err(_) => {
-            to.refuse("missing file", at, "it is missing", "it says what the accuracy run is worth", fix);
+            to.refuse("missing file", at, "it is missing", "it has the scores of the accuracy run", fix);
             return metrics;
         }
     };
@@ -99,7 +99,7 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
             continue;
         }
         let why = "a closed result keeps the reference's accuracy";
-        let better = "look at precision, calibration and at the end token; then run accuracy and performance again";
+        let better = "check precision, calibration and the end token; then run accuracy and performance again";
         if let Some(min) = bounds.min.filter(|min| value < *min) {
             to.refuse("accuracy", at, format!("{name} is {value}, the least is {min}"), why, better);
         }
@@ -130,12 +130,12 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let [hash] = hashes.as_slice() else {
         let what = if hashes.is_empty() { "it has no line `hash=…`" } else { "it has several lines `hash=…`" };
-        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash says of which accuracy log it is", score);
+        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash identifies its accuracy log", score);
         return;
     };
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
         let what = format!("its hash is no SHA-256: {hash:?}");
-        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash says of which accuracy log it is", score);
+        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash identifies its accuracy log", score);
         return;
     }
     let Ok(size) = std::fs::metadata(&at).map(|meta| meta.len()) else {

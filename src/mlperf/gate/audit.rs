@@ -36,7 +36,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
-            to.warn("extra test", &above.join(name), what, "nobody will look at it", "take it out");
+            to.warn("extra test", &above.join(name), what, "it is not examined", "take it out");
         }
     }
 }
@@ -47,10 +47,9 @@ fn audit_folder(entry: &ResultEntry, test: TestMode) -> std::path::PathBuf {
 
 fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {
     let at = folder.join(verdict_file(test));
-    let fix =
-        "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message says for which sample";
+    let fix = "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message names the sample";
     let Ok(text) = std::fs::read_to_string(&at) else {
-        to.refuse("missing file", &at, "it is missing", "it says how the test went", fix);
+        to.refuse("missing file", &at, "it is missing", "it has the result of the test", fix);
         return;
     };
     let has = |line: &str| text.lines().any(|found| found.trim() == line);
@@ -67,6 +66,6 @@ fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: Mlper
     }
     if !failed.is_empty() {
         let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse("test failed", &at, what, "a result stands only with its audit tests", fix);
+        to.refuse("test failed", &at, what, "a result is valid only with its audit tests", fix);
     }
 }

@@ -124,13 +124,13 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
             detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
         let what = format!("LoadGen logged {count} errors: {first}");
-        let why = "a run with errors is not valid, even where LoadGen says VALID";
+        let why = "a run with errors is not valid, even where LoadGen reports VALID";
         let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
         to.refuse("LoadGen errors", path, what, why, fix);
     }
     if detail.warnings > 0 {
         let what = format!("LoadGen logged {} warnings", detail.warnings);
-        to.warn("LoadGen warnings", path, what, "reviewers read them", "look at them at the end of the summary");
+        to.warn("LoadGen warnings", path, what, "reviewers read them", "read them at the end of the summary");
     }
 }
 

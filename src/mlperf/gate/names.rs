@@ -48,7 +48,7 @@ pub(super) fn check(to: &mut GateFindings, root: &Path) {
                     );
                 }
                 if name == "audit.config" {
-                    let why = "LoadGen takes an audit.config that lies where it starts; one in a package makes every repetition an audit";
+                    let why = "LoadGen takes an audit.config in its working folder; one in a package makes every repetition an audit";
                     to.refuse(
                         "audit.config",
                         path,

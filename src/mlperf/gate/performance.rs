@@ -46,21 +46,21 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         let unmet: Vec<&str> =
             unmet.iter().filter(|(key, _)| detail.flag(key) == Some(false)).map(|(_, name)| *name).collect();
         let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
-        let what = format!("LoadGen says {said} about this run{unmet}");
-        let why = "only a run that LoadGen calls VALID is a result; the official checker does not look at this";
+        let what = format!("LoadGen reports {said} for this run{unmet}");
+        let why = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
         to.refuse(
             "not valid",
             &at,
             what,
             why,
-            "lower target_qps or lengthen the run as the summary says, and run again",
+            "lower target_qps or lengthen the run as the summary recommends, and run again",
         );
     }
     let summary = std::fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
     let told = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match told {
         Some(told) if told != said => {
-            let what = format!("it says {told}, the detail log says {said}");
+            let what = format!("it has {told}, the detail log has {said}");
             to.refuse(
                 "logs disagree",
                 &folder.join("mlperf_log_summary.txt"),
@@ -148,7 +148,7 @@ fn samples(
             to.refuse(check, at, what, why, "run with the benchmark's whole data set");
         }
     };
-    let whole = "the sample library holds the whole data set, so that no cache can hold what is asked";
+    let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
     less("sample count", "effective_performance_sample_count", benchmark.performance_samples, whole);
     less("sample count", "qsl_reported_total_count", benchmark.dataset_samples, whole);
     if scenario == MlperfScenario::Offline && closed {
@@ -157,13 +157,13 @@ fn samples(
     }
     if closed && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
         let what = "equal issue (sample_concatenate_permutation) was off";
-        let why = "in performance runs of language models each sample is asked equally often; the official checker does not look";
+        let why = "in performance runs of language models each sample is issued equally often; the official checker does not check it";
         to.refuse(
             "equal issue",
             at,
             what,
             why,
-            "take it out of user.conf; audit tests turn it off by themselves, results may not",
+            "take it out of user.conf; audit tests turn it off themselves, results may not",
         );
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
                 "lock",
                 &at,
                 format!("it cannot be read: {error}"),
-                "it says where the files are from",
+                "it records where the files are from",
                 "pack again",
             );
             return None;
@@ -29,7 +29,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
             "rehearsal",
             &at,
             what,
-            "durations were shortened, or its data is made up",
+            "durations were shortened, or its data is synthetic",
             "take `rehearse` out of the manifest and run again",
         );
     }

@@ -69,7 +69,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
             "missing scenario",
             &found.folder,
             what,
-            "a closed benchmark has one of them beside Offline",
+            "a closed benchmark has one of them in addition to Offline",
             "run one of them",
         );
     }

@@ -49,7 +49,7 @@ pub(super) fn check(
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
         let why = if name == "user.conf" {
-            "it says what LoadGen was asked for"
+            "it has the settings that LoadGen received"
         } else {
             "it has the commands to repeat the result"
         };
@@ -88,8 +88,8 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
     let Some(name) = name else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
         let why = match entry.layout {
-            SubmissionLayout::Single => "since v6.0 it lies in the result's folder",
-            SubmissionLayout::Split => "until v5.1 it lies under measurements/, named after the system",
+            SubmissionLayout::Single => "since v6.0 it is in the result's folder",
+            SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
         };
         to.refuse("missing file", &at, "there is no measurements' JSON", why, "pack again for this round");
         return;
@@ -101,13 +101,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse("unreadable JSON", &at, error, "it tells how the model was made", "make it a JSON object");
+            to.refuse("unreadable JSON", &at, error, "it describes how the model was made", "make it a JSON object");
             return;
         }
     };
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         if !super::system::is_meaningful(fields.get(field)) {
-            let what = if fields.contains_key(field) { "says nothing" } else { "is missing" };
+            let what = if fields.contains_key(field) { "is empty" } else { "is missing" };
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
             to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules ask for {meaning}"), fix);
         }
@@ -147,14 +147,14 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
             let what = format!(
-                "line {}: it says {} = {}, in the run {} was in force",
+                "line {}: it sets {} = {}, but the run used {}",
                 line.line,
                 line.key,
                 line.value,
                 in_force / factor
             );
             let why = "user.conf is what the run was made with";
-            to.refuse("user.conf", at, what, why, "pack the user.conf that lies beside the run's logs");
+            to.refuse("user.conf", at, what, why, "pack the user.conf next to the run's logs");
         }
     }
 }

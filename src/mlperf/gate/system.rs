@@ -52,7 +52,7 @@ fn one(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
         let value = fields.get(field.name);
         let what = match value {
             None => "is missing",
-            Some(_) if field.meaningful && !is_meaningful(value) => "says nothing",
+            Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
             Some(_) => continue,
         };
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);

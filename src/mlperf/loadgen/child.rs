@@ -250,10 +250,10 @@ fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
             let why = told.why.join(" ");
             add(
                 ReasonSeverity::Warning,
-                format!("LoadGen says {result} of an audit, which is not judged by its speed: {why}"),
+                format!("LoadGen reports {result} for an audit, which is not judged by its speed: {why}"),
             );
         }
-        Some(result) => add(ReasonSeverity::InvalidLoad, format!("LoadGen says {result}: {}", told.why.join(" "))),
+        Some(result) => add(ReasonSeverity::InvalidLoad, format!("LoadGen reports {result}: {}", told.why.join(" "))),
         None if mode == TestMode::Accuracy => {}
         None => add(ReasonSeverity::InvalidLoad, "LoadGen gave no result".to_owned()),
     }

@@ -158,7 +158,7 @@ fn name_problems(order: &PackageRequest) -> Vec<String> {
     for (index, entry) in order.results.iter().enumerate() {
         let same = |other: &PackageEntry| other.benchmark == entry.benchmark && other.scenario == entry.scenario;
         if order.results[..index].iter().any(same) {
-            problems.push(format!("{} {} stands twice under `results`", entry.benchmark, entry.scenario.title()));
+            problems.push(format!("{} {} is twice under `results`", entry.benchmark, entry.scenario.title()));
         }
     }
     problems

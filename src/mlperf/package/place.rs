@@ -87,7 +87,7 @@ pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> 
                 let test: Option<TestRecord> =
                     fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
                 match &test {
-                    None => problems.push(format!("{run} has no readable {TEST_FILE}, which says what it was")),
+                    None => problems.push(format!("{run} has no readable {TEST_FILE}, which describes the run")),
                     Some(test) => problems
                         .extend(misplaced(order, entry, mode, test).into_iter().map(|what| format!("{run} {what}"))),
                 }

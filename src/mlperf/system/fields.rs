@@ -51,8 +51,8 @@ pub const FIELDS: [SystemField; 35] = [
     must("accelerator_memory_configuration", "kind of that memory", "HBM3e"),
     may("accelerator_on-chip_memories", "caches and registers of the accelerator", "50 MB L2"),
     must("cooling", "air-cooled, liquid-cooled, passive", "air-cooled"),
-    may("hw_notes", "whatever a reader should know of the hardware", "power limit 700 W"),
-    may("sw_notes", "whatever a reader should know of the software", "-"),
+    may("hw_notes", "anything a reader should know about the hardware", "power limit 700 W"),
+    may("sw_notes", "anything a reader should know about the software", "-"),
     must("host_network_card_count", "network cards of a host", "10"),
     may("system_type_detail", "more on the type", "rack server"),
 ];

@@ -98,7 +98,7 @@ impl fmt::Display for Cost {
         };
         write!(
             f,
-            "searching from {low} to {high} qps to {} %: at most {} short tests of {}, then a whole one of {}: {} of arrivals at most if they agree; each whole one that misses costs another",
+            "searching from {low} to {high} qps to {} %: at most {} short tests of {}, then a full one of {}: {} of arrivals at most if they agree; each whole one that misses costs another",
             precision * 100.0,
             self.short_tests,
             between(self.short_s),
@@ -126,7 +126,7 @@ mod tests {
         let text = told.to_string();
         assert!(text.starts_with("searching from 10 to 80 qps to 5 %: at most 9 short tests of 1 min"), "{text}");
         assert!(
-            text.contains(", then a whole one of ") && text.contains(" of arrivals at most if they agree"),
+            text.contains(", then a full one of ") && text.contains(" of arrivals at most if they agree"),
             "{text}"
         );
         // At 10 qps a whole data set takes 41 minutes, at 80 it is gone through twice in ten.

@@ -31,7 +31,7 @@ impl Look<'_> {
         }
         let Some(container) = &stage.container else { return };
         if let Some(why) = nothing_to_put(stage) {
-            let hint = "`container` stands beside `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton`, `mlperf: package`";
+            let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton`, `mlperf: package`";
             self.say(&["container"], "would have no effect", why, Some(hint.to_owned()));
         } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
             let hint = Some("keep this one, or that of `serve.triton`".to_owned());

@@ -115,26 +115,26 @@ impl Look<'_> {
         }
         for name in ["enable_attention_dp", "torch_compile_config"] {
             if flags.contains_key(name) {
-                self.idle(&build(name), "only the PyTorch backend knows it, and this is an engine", "take it away");
+                self.idle(&build(name), "only the PyTorch backend knows it, and this is an engine", "remove it");
             }
         }
         if let Some(kind) = on(flags, "gemm_swiglu_plugin") {
             let gpu = &engine.system.name;
             if is_hopper(gpu) == Some(false) {
                 let why = format!("the {kind} kernels are for Hopper, and this is {gpu}");
-                self.idle(&build("gemm_swiglu_plugin"), &why, "take it away, or `disable`");
+                self.idle(&build("gemm_swiglu_plugin"), &why, "remove it, or `disable`");
             } else if engine.precision != "fp8" {
                 let why = format!("its weights must be fp8, and `precision` is {}", engine.precision);
-                self.idle(&build("gemm_swiglu_plugin"), &why, "take it away, or `disable`");
+                self.idle(&build("gemm_swiglu_plugin"), &why, "remove it, or `disable`");
             }
         }
         for name in ["gemm_allreduce_plugin", "reduce_fusion", "user_buffer"] {
             if on(flags, name).is_some() && engine.tensor_parallelism == 1 {
-                self.idle(&build(name), "with tensor_parallelism 1 nothing is reduced over GPUs", "take it away");
+                self.idle(&build(name), "with tensor_parallelism 1 nothing is reduced over GPUs", "remove it");
             }
         }
         if on(flags, "pp_reduce_scatter").is_some() && engine.pipeline_parallelism == 1 {
-            self.idle(&build("pp_reduce_scatter"), "pipeline_parallelism is 1", "take it away");
+            self.idle(&build("pp_reduce_scatter"), "pipeline_parallelism is 1", "remove it");
         }
         self.attention(engine);
         self.checkpoint(engine);
@@ -152,7 +152,7 @@ impl Look<'_> {
         // For an existing checkpoint, this manifest does not contain how it was made.
         let is_known = engine.trtllm_checkpoint.is_none();
         if is_known && on(flags, "use_fp8_context_fmha").is_some() && kv.as_deref() != Some("fp8") {
-            let hint = "`checkpoint_flags: { kv_cache_dtype: fp8 }`, or take it away";
+            let hint = "`checkpoint_flags: { kv_cache_dtype: fp8 }`, or remove it";
             self.idle(&build("use_fp8_context_fmha"), "the KV cache is not fp8", hint);
         }
         let paged = on(flags, "kv_cache_type").unwrap_or_else(|| "paged".to_owned());
@@ -187,7 +187,7 @@ impl Look<'_> {
                     "convert_checkpoint.py knows `int8_kv_cache` and `fp8_kv_cache` only",
                     "`fp8_kv_cache: true`, or a `precision` of fp8 or fp4",
                 ),
-                _ if is_calibration => ("nothing is calibrated: weights of 16 bits are converted", "take it away"),
+                _ if is_calibration => ("nothing is calibrated: weights of 16 bits are converted", "remove it"),
                 _ => continue,
             };
             self.idle(&["engine", "checkpoint_flags", name], why, hint);
@@ -201,8 +201,7 @@ impl Look<'_> {
             ("build_flags", &engine.build_flags, Engine::BUILD_DECIDED),
         ] {
             for (flag, by) in decided.iter().filter(|(flag, _)| flags.contains_key(*flag)) {
-                let hint =
-                    if by.contains(' ') { "take it away".to_owned() } else { format!("write `{by}` in its place") };
+                let hint = if by.contains(' ') { "remove it".to_owned() } else { format!("write `{by}` in its place") };
                 self.say(&["engine", key, flag], "may not be given", &format!("{by} decides it"), Some(hint));
             }
         }

@@ -7,12 +7,12 @@ impl Look<'_> {
     /// A stage that runs on another machine.
     pub(super) fn elsewhere(&mut self, stage: &Stage, host: &HostOn) {
         if stage.resume {
-            let label = "an attempt that was cut off may still write into the folder that the next one goes on with";
+            let label = "an attempt that was cut off may still write into the folder that the next one continues in";
             self.say(&["resume"], "cannot be true with `host`", label, Some("take one of them away".to_owned()));
         }
         if matches!(stage.serve, Some(Serve::Attach(_))) {
             let hint = Some("take `host` away".to_owned());
-            self.say(&["host"], "cannot be beside `serve.attach`", "nothing is started", hint);
+            self.say(&["host"], "cannot be combined with `serve.attach`", "nothing is started", hint);
         }
         match host {
             HostOn::Slurm(slurm) => {
@@ -26,14 +26,14 @@ impl Look<'_> {
                 {
                     let label = "each node starts its own ranks";
                     let hint = Some("`launcher: mpi` starts them there; or take `each_node` away".to_owned());
-                    self.say(&["serve", "triton", "launcher"], "cannot be `srun` beside `each_node`", label, hint);
+                    self.say(&["serve", "triton", "launcher"], "cannot be `srun` with `each_node`", label, hint);
                 }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);
                     if slurm.container.is_some() {
                         let label = "its commands start on one node only";
-                        let hint = Some("`container` beside `host` starts them on each".to_owned());
-                        self.say(&["host", "slurm", "container"], "cannot be beside `each_node`", label, hint);
+                        let hint = Some("`container` next to `host` starts them on each".to_owned());
+                        self.say(&["host", "slurm", "container"], "cannot be combined with `each_node`", label, hint);
                     }
                 }
             }
@@ -48,18 +48,23 @@ impl Look<'_> {
     fn many(&mut self, stage: &Stage, at: &[&str]) {
         match &stage.serve {
             None => {
-                let hint = Some("take it away, or put the stage into a Slurm job: `host: slurm`".to_owned());
+                let hint = Some("remove it, or put the stage into a Slurm job: `host: slurm`".to_owned());
                 self.say(at, "is for `serve`", "this stage would do the same work several times", hint);
             }
             Some(Serve::Triton(server)) => {
                 if server.host.is_some() {
-                    let hint = Some("`address` of each host says where requests reach it".to_owned());
+                    let hint = Some("set `address` of each host to where requests reach it".to_owned());
                     self.say(&["serve", "triton", "host"], "cannot be the same for several hosts", "here", hint);
                 }
                 if !server.mpi.hosts.is_empty() {
                     let label = "each host starts a whole server of its own";
                     let hint = Some("take one of them away".to_owned());
-                    self.say(&["serve", "triton", "mpi", "hosts"], "cannot be beside several hosts", label, hint);
+                    self.say(
+                        &["serve", "triton", "mpi", "hosts"],
+                        "cannot be combined with several hosts",
+                        label,
+                        hint,
+                    );
                 }
             }
             Some(_) => {}
@@ -70,7 +75,7 @@ impl Look<'_> {
         let mut names = std::collections::BTreeSet::new();
         if hosts.is_empty() {
             let hint = Some("name the machines: `ssh: [node-a, node-b]`".to_owned());
-            self.say(&["host", "ssh"], "is empty", "nobody would start anything", hint);
+            self.say(&["host", "ssh"], "is empty", "nothing would be started", hint);
         }
         for (index, host) in hosts.iter().enumerate() {
             let machine = host.machine();
@@ -82,7 +87,7 @@ impl Look<'_> {
             let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
             if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
                 let label = "letters, digits, `.`, `_`, `-`, and no `-` in front";
-                self.say(&at, "is no name of a host", label, Some("`ssh` takes what ssh is to be told".to_owned()));
+                self.say(&at, "is no name of a host", label, Some("`ssh` takes ssh's destination".to_owned()));
             }
             if machine.destination().starts_with('-') {
                 self.say(&at, "is no host", "ssh would take it for an option", None);
@@ -109,7 +114,7 @@ impl Look<'_> {
         }
         if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
             let hint = Some("take one of them away".to_owned());
-            self.say(&at("gres"), "cannot be beside `gpus_per_node`", "both ask for GPUs", hint);
+            self.say(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs", hint);
         }
         for (index, word) in slurm.args.iter().enumerate() {
             let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag));
@@ -120,7 +125,7 @@ impl Look<'_> {
                 self.say(&place, &format!("may not hold `--{flag}`"), &format!("decided by {owner}"), None);
             } else if !word.starts_with("--") {
                 let hint = Some("write `--flag=value`".to_owned());
-                self.say(&place, "must be a long flag", "short ones cannot be told from values", hint);
+                self.say(&place, "must be a long flag", "short ones cannot be distinguished from values", hint);
             }
         }
         for (index, name) in slurm.export.iter().flatten().enumerate() {

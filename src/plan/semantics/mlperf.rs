@@ -10,20 +10,20 @@ use super::Look;
 
 /// What LoadGen decides itself, and why it cannot be set beside it.
 const DECIDED: [(&str, &str); 15] = [
-    ("rate", "LoadGen says when requests come: `loadgen.target_qps`"),
-    ("ramp", "LoadGen says when requests come: `loadgen.target_qps`"),
+    ("rate", "LoadGen schedules the requests: `loadgen.target_qps`"),
+    ("ramp", "LoadGen schedules the requests: `loadgen.target_qps`"),
     ("arrivals", "LoadGen's arrivals are Poisson, from the round's seed"),
     ("concurrency", "LoadGen's scenarios have no users"),
     ("think_time", "LoadGen's scenarios have no users"),
     ("sessions", "LoadGen's queries do not follow each other"),
     ("speed", "it is for traces"),
     ("max_in_flight", "what LoadGen issues is sent at once; `user_conf.max_async_queries` is LoadGen's own"),
-    ("stop", "LoadGen says when it ends: `user_conf.min_duration`, `min_query_count`"),
+    ("stop", "LoadGen decides when it ends: `user_conf.min_duration`, `min_query_count`"),
     ("seed", "the round's seeds are built into LoadGen"),
-    ("data", "`loadgen.dataset` says it"),
-    ("distinct_prompts", "`loadgen.dataset` says it"),
-    ("prefixes", "`loadgen.dataset` says it"),
-    ("limits", "the round has its own limits; `slo` is for goodput beside them"),
+    ("data", "`loadgen.dataset` decides it"),
+    ("distinct_prompts", "`loadgen.dataset` decides it"),
+    ("prefixes", "`loadgen.dataset` decides it"),
+    ("limits", "the round has its own limits; `slo` is for goodput in addition to them"),
     ("retries", "a query that failed has failed"),
 ];
 /// Likewise: the benchmark has them.
@@ -32,11 +32,11 @@ const OF_THE_BENCHMARK: [&str; 2] = ["input_tokens", "output_tokens"];
 impl Look<'_> {
     /// A `bench` with `loadgen`.
     pub(super) fn loadgen(&mut self, bench: &Bench) {
-        let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark say it"));
+        let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark decide it"));
         for (key, why) in DECIDED.into_iter().chain(lengths) {
             let is_written = self.node.get("bench").is_some_and(|bench| bench.node.get(key).is_some());
             if is_written {
-                self.at_key(&["bench", key], "cannot be beside `loadgen`", why, Some("take it away".to_owned()));
+                self.at_key(&["bench", key], "cannot be combined with `loadgen`", why, Some("remove it".to_owned()));
             }
         }
         if bench.search.is_some() {
@@ -45,7 +45,7 @@ impl Look<'_> {
         let Some(ask) = ask(bench) else {
             let known = ["offline", "server", "interactive", "single_stream"];
             let hint = Some(format!("LoadGen has {}", list_of(known)));
-            self.say(&["bench", "scenario"], "is none of LoadGen's", "there is `loadgen` beside it", hint);
+            self.say(&["bench", "scenario"], "is none of LoadGen's", "`loadgen` is also given", hint);
             return;
         };
         for wrong in conf::check(&ask) {
@@ -77,10 +77,10 @@ impl Look<'_> {
         }
         if let Some(loadgen) = &bench.loadgen {
             if loadgen.target_qps.is_some() {
-                let hint = Some("take it away".to_owned());
+                let hint = Some("remove it".to_owned());
                 self.say(
                     &["bench", "loadgen", "target_qps"],
-                    "cannot be beside `search`",
+                    "cannot be combined with `search`",
                     "it is what is searched",
                     hint,
                 );

@@ -74,7 +74,7 @@ impl Look<'_> {
             FlagMeaning::Wrong(why) => self.say(&path, "cannot be this", &why, None),
             FlagMeaning::Elsewhere => {
                 let why = "another executor's flag: no config.pbtxt has a place for it";
-                self.idle(&path, why, "take it away, or put it where trtllm-serve or trtllm-bench reads it");
+                self.idle(&path, why, "remove it, or put it where trtllm-serve or trtllm-bench reads it");
             }
             FlagMeaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
                 let hint = Some("put it under `parameters`".to_owned());
@@ -98,7 +98,7 @@ impl Look<'_> {
             if !parameter.models.iter().any(&is_written) {
                 let models = parameter.models.join(" and ");
                 let why = format!("only {models} has it, and this repository is written without");
-                self.idle(&["repository", key, word], &why, "take it away, or add the model");
+                self.idle(&["repository", key, word], &why, "remove it, or add the model");
             }
         }
     }
@@ -114,7 +114,7 @@ impl Look<'_> {
         if value("max_tokens_in_paged_kv_cache").is_some() && value("kv_cache_free_gpu_mem_fraction").is_some() {
             let why =
                 "`max_tokens_in_paged_kv_cache` is there, too: the smaller of both wins, and the other means nothing";
-            say("kv_cache_free_gpu_mem_fraction", why.to_owned(), "say one of them");
+            say("kv_cache_free_gpu_mem_fraction", why.to_owned(), "set one of them");
         }
         for (name, needs, must) in NEEDS {
             let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
@@ -127,7 +127,7 @@ impl Look<'_> {
         }
         if value("batching_strategy") == Some("V1") {
             for name in INFLIGHT.into_iter().filter(|name| value(name).is_some_and(|value| value != "false")) {
-                say(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or take it away");
+                say(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or remove it");
             }
         }
         let given: Vec<&str> = LOOKAHEAD.into_iter().filter(|name| value(name).is_some()).collect();

@@ -14,7 +14,7 @@ impl Look<'_> {
             self.say(&["retry"], "needs `times`", "how often?", hint);
         }
         if let Some(Serve::Attach(_)) = stage.serve {
-            self.say(&["retry"], "has no effect", "these servers are started by somebody else", None);
+            self.say(&["retry"], "has no effect", "the run does not start these servers", None);
         }
         let runs_nothing = stage.git.is_some() || stage.template.is_some() || stage.repository.is_some();
         if retry.on == RetryAfter::Oom && runs_nothing {
@@ -64,7 +64,7 @@ impl Look<'_> {
             Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
             Stage { shell: Some(ShellScript::Words(words)), .. } => lacks(words, knob),
             Stage { shell: Some(ShellScript::Text(_)), .. } => {
-                Some("the command is a text: write it as a list of words")
+                Some("the command is a text: write it as a list of arguments")
             }
             _ => Some("this stage has nothing to lower"),
         };

@@ -50,7 +50,7 @@ impl Look<'_> {
     /// Only a server with a custom command may lack KServe.
     fn asked_by(&mut self, server: &str, ready: &ReadyWhen) {
         if ready.by != "kserve" {
-            self.idle(&["serve", server, "ready", "by"], "this server is asked over KServe", "take it away");
+            self.idle(&["serve", server, "ready", "by"], "this server is used over KServe", "remove it");
         }
     }
 
@@ -67,7 +67,7 @@ impl Look<'_> {
         if server.triton_skip_server_spawn {
             let used = ["triton_skip_server_spawn", "triton_grpc_ports", "ready"];
             for key in given.iter().filter(|key| !used.contains(&key.as_str())) {
-                self.idle(&["serve", "triton", key], "the servers are there already", "take it away");
+                self.idle(&["serve", "triton", key], "the servers are there already", "remove it");
             }
             return;
         }
@@ -80,7 +80,7 @@ impl Look<'_> {
             ("oversubscribe", mpi, "nothing launches the ranks"),
         ] {
             if is_given(key) && !is_read {
-                self.idle(&["serve", "triton", key], why, "take it away, or name the `launcher`");
+                self.idle(&["serve", "triton", key], why, "remove it, or name the `launcher`");
             }
         }
         if is_given("rate_limit_resource") && server.rate_limit != Some(RateLimit::ExecutionCount) {
@@ -141,7 +141,7 @@ impl Look<'_> {
                 "triton_grpc_ports",
                 "names servers that are there already",
                 "but servers are started here",
-                "add `triton_skip_server_spawn: true`, or say `grpc_port` for the port of the first server",
+                "add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server",
             );
         }
         if server.repository.is_none() {
@@ -182,10 +182,10 @@ impl Look<'_> {
         if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
             && mode != LaunchMode::Orchestrator
         {
-            self.wrong("spawn_processes", "is for `mode: orchestrator`", "the mode is another", "take it away");
+            self.wrong("spawn_processes", "is for `mode: orchestrator`", "the mode is another", "remove it");
         }
         if server.mode == Some(LaunchMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
-            self.wrong("world_size", "must be 1 in `mode: plain`", "that mode is one rank", "say `mode: leader`");
+            self.wrong("world_size", "must be 1 in `mode: plain`", "that mode is one rank", "set `mode: leader`");
         }
         if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
             self.wrong("launcher", "cannot be `none`", "the world size is greater than 1", "`mpi` or `srun`");
@@ -221,10 +221,10 @@ impl Look<'_> {
             if let Some((_, key)) = TritonServer::OWN.iter().find(|(own, _)| *own == option) {
                 let message = format!("`{name}` has a key of its own");
                 let found = Diagnostic::error(message).at(place, "not among `options`");
-                self.found.push(found.hint(format!("write `{key}` beside `options`")));
+                self.found.push(found.hint(format!("write `{key}` next to `options`")));
             } else if option == "disable-auto-complete-config" {
                 let found = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
-                self.found.push(found.at(place, "a config means what it says").hint("take it away"));
+                self.found.push(found.at(place, "every config is complete").hint("remove it"));
             } else if !TritonServer::OPTIONS.contains(&option.as_str()) {
                 let known = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
                 let hint = nearest(&option, known).map_or_else(
@@ -242,7 +242,7 @@ impl Look<'_> {
             for (name, value) in settings {
                 let path = ["serve", "triton", "backend_config", backend, name];
                 if backend == "python" && name == "shm-region-prefix-name" {
-                    let hint = Some("take it away".to_owned());
+                    let hint = Some("remove it".to_owned());
                     self.say(&path, "is given by Regatta, another for each rank", "no two servers may share it", hint);
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
                     self.say(&path, "must be a text, a number, true or false", wrong, None);
@@ -258,7 +258,7 @@ fn unwritable(value: &Value) -> Option<&'static str> {
         Value::Null => Some("this is nothing"),
         Value::Object(_) => Some("this is a map"),
         Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object() || item.is_null()) => {
-            Some("a list of other things")
+            Some("a list with nested values")
         }
         _ => None,
     }

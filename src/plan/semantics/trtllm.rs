@@ -41,7 +41,7 @@ impl Look<'_> {
                 self.say(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
             }
             (TrtllmBackend::Pytorch | TrtllmBackend::Autodeploy, Some(_)) => {
-                let hint = Some("take it away, or choose `backend: tensorrt`".to_owned());
+                let hint = Some("remove it, or choose `backend: tensorrt`".to_owned());
                 let label = "this backend builds no engine and reads none";
                 self.say(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
             }

@@ -14,7 +14,12 @@ impl Look<'_> {
                 self.say(&["weights"], "needs `hf` or `path`", "no source", hint);
             }
             (Some(_), Some(_)) => {
-                self.say(&["weights", "path"], "cannot be beside `hf`", "two sources", Some("keep one".to_owned()));
+                self.say(
+                    &["weights", "path"],
+                    "cannot be combined with `hf`",
+                    "two sources",
+                    Some("keep one".to_owned()),
+                );
             }
             (None, Some(_)) => {
                 let is_set = weights.revision != "main" || weights.with != Fetcher::Auto;

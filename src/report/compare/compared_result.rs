@@ -111,7 +111,7 @@ impl ComparedResult {
             return match told.result.pointer("/imported/tool").and_then(Value::as_str) {
                 Some(name) if name == tool.name() => Ok(Self::of(told)),
                 _ => Err(format!(
-                    "{} cannot be told as {}: its requests are not known one by one\n  hint: import the tool's raw records beside its numbers",
+                    "{} cannot be computed as {}: it has no records of single requests\n  hint: import the tool's raw records with its numbers",
                     told.name,
                     tool.name()
                 )),
@@ -142,7 +142,7 @@ impl ComparedResult {
             }
         }
         if sheet.measures.is_empty() {
-            return Err(format!("{} cannot be told as {}: {}", told.name, tool.name(), missing.join("; ")));
+            return Err(format!("{} cannot be computed as {}: {}", told.name, tool.name(), missing.join("; ")));
         }
         Ok(sheet)
     }
@@ -271,7 +271,7 @@ fn counted(told: &MeasuredRun) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
         Some(source) if told.result.get("imported").is_none() => by_whom(source),
         Some(source) => source.to_owned(),
-        None => "nobody".to_owned(),
+        None => "none".to_owned(),
     }
 }
 

@@ -82,7 +82,7 @@ impl FailCondition {
         };
         let Some(percent) = delta.percent else {
             return Err(format!(
-                "`{self}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them all the same, `--as TOOL` tells both with one definition",
+                "`{self}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway, `--as TOOL` computes both with one definition",
                 delta.unlike.join("; ")
             ));
         };

@@ -102,7 +102,7 @@ impl Ratios {
         let mut lines = Vec::new();
         for one in &self.measured {
             let what = one.identity.as_ref().map(RunIdentity::line);
-            let what = what.unwrap_or_else(|| "what was measured is not known: its file does not say".to_owned());
+            let what = what.unwrap_or_else(|| "what was measured is not known: its file does not name it".to_owned());
             lines.push(format!("{}: {what}", one.column));
         }
         for one in &self.measured {

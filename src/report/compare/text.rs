@@ -103,7 +103,7 @@ fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
         let _ = writeln!(out, "{} {}", paint.tone(TextRole::Odd, format!("≠{}", n + 1)), clean(reason));
     }
     if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
-        let hint = "unlike numbers are not subtracted: `--as TOOL` tells both with one definition where requests are known one by one, `--force` subtracts all the same";
+        let hint = "unlike numbers are not subtracted: `--as TOOL` computes both with one definition where both have records of each request, `--force` subtracts anyway";
         let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, hint));
     }
 }

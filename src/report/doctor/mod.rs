@@ -26,12 +26,14 @@ pub fn text(findings: &[DoctorFinding], paint: Styler) -> String {
     let count = |standing: FindingLevel| findings.iter().filter(|finding| finding.standing == standing).count();
     let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
     let _ = match (missing, doubtful, count(FindingLevel::Good)) {
-        (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` says what it needs of them"),
+        (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` checks them against a manifest"),
         (0, 0, good) => {
-            writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} that it needs are there")))
+            writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} requirements are met")))
         }
-        (0, n, _) => writeln!(out, "\n{}", paint.tone(TextRole::Odd, format!("nothing is missing, {n} may not do"))),
-        (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "thing")))),
+        (0, n, _) => {
+            writeln!(out, "\n{}", paint.tone(TextRole::Odd, format!("nothing is missing, {n} may not suffice")))
+        }
+        (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "item")))),
     };
     out
 }

@@ -108,7 +108,7 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
         if same < 2 {
             return;
         }
-        let others = if same < metrics.len() { ", unless it says otherwise below" } else { "" };
+        let others = if same < metrics.len() { ", unless stated otherwise below" } else { "" };
         said.push(format!("{name}: {common}{others}"));
         metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
     };
@@ -144,7 +144,7 @@ const FIRST: [(&str, &str, &str); 9] = [
     ("/counts/scheduled", "requests scheduled", "whether or not they were sent"),
     ("/counts/ok", "ok", "successful requests"),
     ("/counts/failed", "failed", "sent, and ended with an error"),
-    ("/counts/lost", "lost", "never sent, because the run was stopped"),
+    ("/counts/lost", "not sent", "because the run was stopped"),
     ("/tokens/output", "output tokens", "of successful requests"),
 ];
 
@@ -228,7 +228,7 @@ pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> MetricRow {
             why if why.is_empty() => text("population"),
             why => format!("left out: {why}"),
         },
-        zero_point: text("zero_point").replace('_', " "),
+        zero_point: text("zero_point").replace("user_free", "when the user became idle").replace('_', " "),
         token_source: text("token_source"),
         window: text("window"),
         rule: text("percentile_rule"),

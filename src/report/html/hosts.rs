@@ -19,7 +19,10 @@ const COLUMNS: [(&str, &str); 9] = [
 
 pub(super) fn read(result: &Value) -> Option<Block> {
     let hosts = result.get("hosts")?.as_array().filter(|hosts| !hosts.is_empty())?;
-    let from = text(result, "/latency/ttft/zero_point").unwrap_or("schedule").replace('_', " ");
+    let from = text(result, "/latency/ttft/zero_point")
+        .unwrap_or("schedule")
+        .replace("user_free", "when the user became idle")
+        .replace('_', " ");
     let source = text(result, "/tokens/source").unwrap_or("the answers");
     let row = |host: &Value| {
         let name = text(host, "/host").unwrap_or("?").to_owned();

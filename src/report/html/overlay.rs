@@ -53,7 +53,7 @@ pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Opti
         picture.curve(line, &format!("curve {}", colour(curve.place)));
     }
     if end < widest {
-        let said = format!("the tail goes on to {}", number(widest));
+        let said = format!("the tail continues to {}", number(widest));
         picture.text(SIZE.0 - RIGHT, TOP - 8.0, "tick", Anchor::End, &said);
     }
     Some(picture.finish())
@@ -83,10 +83,10 @@ mod tests {
     fn a_long_tail_is_cut_and_said() {
         let mut values: Vec<f64> = (0..1000).map(f64::from).collect();
         let whole = spread("TTFT", "ms", &[(0, values.clone())]).expect("a picture");
-        assert!(!whole.contains("the tail goes on"));
+        assert!(!whole.contains("the tail continues"));
         values.push(90_000.0);
         let cut = spread("TTFT", "ms", &[(0, values)]).expect("a picture");
-        assert!(cut.contains("the tail goes on to 90,000"), "{cut}");
+        assert!(cut.contains("the tail continues to 90,000"), "{cut}");
     }
 
     #[test]

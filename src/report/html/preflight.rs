@@ -14,9 +14,9 @@ pub(super) fn read(result: &Value) -> Option<Block> {
     };
     let tries = if at(told, "/tries").is_some_and(|tries| tries > 1.0) { " The better of two tries." } else { "" };
     let mut block = Block {
-        title: "Preflight: could this machine make the load",
+        title: "Preflight: can this machine generate the load",
         about: format!(
-            "Tried just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server under test was not asked anything.{tries}",
+            "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server under test received no requests.{tries}",
             shown(told, "/seconds").unwrap_or_default(),
             shown(told, "/tokens_per_answer").unwrap_or_default(),
             text(told, "/server").unwrap_or("a server that does no work"),

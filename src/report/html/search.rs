@@ -27,7 +27,7 @@ pub(super) fn read(result: &Value) -> Option<Block> {
         .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(told, limit)?))))
         .collect();
     let about = if told.get("judge").and_then(Value::as_str) == Some("loadgen") {
-        "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen's own word and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
+        "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
     } else {
         "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
     };

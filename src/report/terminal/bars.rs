@@ -119,7 +119,7 @@ fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, p
         bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {wide_msg}"));
         let state = match chapter.state {
             TaskPhase::Up => format!("up {for_long}"),
-            TaskPhase::Retrying => format!("{for_long}, waiting to try again"),
+            TaskPhase::Retrying => format!("{for_long}, waiting for the next attempt"),
             _ if chapter.service => format!("{for_long}, starting"),
             _ => for_long,
         };

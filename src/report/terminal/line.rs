@@ -7,7 +7,7 @@ use crate::report::run_state::RunState;
 use crate::report::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 
 /// The runner's reason for a task without a record.
-const FIRST_TIME: &str = "never finished here";
+const FIRST_TIME: &str = "not in cache";
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -193,8 +193,8 @@ mod tests {
         ✓ repository/server  12 ms
         → triton/server  a dependent runs
         ▲ triton/server  ready after 1.2 s  127.0.0.1:40001
-        → race/server  upstream `repository/server` changed
-        ✓ race/server  1m 02s  VALID  1,204 tok/s  TTFT p99 212 ms
+        → load/server  upstream `repository/server` changed
+        ✓ load/server  1m 02s  VALID  1,204 tok/s  TTFT p99 212 ms
         ▼ triton/server  stopped, was up 1m 06s
         → package  never ran
         ✓ package  400 ms
@@ -202,14 +202,14 @@ mod tests {
         Ran
           ✓  repository/server  12 ms
           ✓  triton/server      1m 06s  service
-          ✓  race/server        1m 02s
+          ✓  load/server        1m 02s
           ✓  package            400 ms
         Cached
           1 task as before
         Skipped
           smoke  `when` is false
         Results
-          race/server  VALID  1,204 tok/s  TTFT p99 212 ms
+          load/server  VALID  1,204 tok/s  TTFT p99 212 ms
                               from schedule
 
         done: 4 ran, 1 cached, 1 skipped in 1m 07s
@@ -226,10 +226,10 @@ mod tests {
         ✓ repository/server  12 ms
         → triton/server  a dependent runs
         ▲ triton/server  ready after 1.2 s  127.0.0.1:40001
-        → race/server  upstream `repository/server` changed
+        → load/server  upstream `repository/server` changed
         ✗ triton/server  12 s  killed by SIGKILL
-        ✗ race/server  10 s  `triton/server` died
-        - package  not started  `race/server` failed
+        ✗ load/server  10 s  `triton/server` died
+        - package  not started  `load/server` failed
 
         Ran
           ✓  repository/server  12 ms
@@ -238,7 +238,7 @@ mod tests {
         Skipped
           smoke  `when` is false
         Not started
-          package  `race/server` failed
+          package  `load/server` failed
 
         ✗ triton/server failed after 12 s: killed by SIGKILL
           command  tritonserver --model-repository=⟦repository⟧
@@ -250,7 +250,7 @@ mod tests {
           │ loading model
           │ CUDA error: out of memory
 
-        ✗ race/server failed after 10 s: `triton/server` died
+        ✗ load/server failed after 10 s: `triton/server` died
 
         failed: 1 ran, 1 cached, 1 skipped, 2 failed, 1 not started in 14 s
           report   report.html

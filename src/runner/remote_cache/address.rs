@@ -45,7 +45,7 @@ impl Address {
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Folder(text.into())) };
         if rest.split('/').next().is_some_and(|host| host.contains('@')) || rest.contains(['?', '#']) {
             return Err(format!(
-                "the address of the shared store holds more than a place\n  hint: credentials belong in the environment \
+                "the address of the shared store has more than a location\n  hint: credentials belong in the environment \
                  (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)\n  hint: {FORMS}"
             ));
         }

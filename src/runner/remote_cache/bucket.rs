@@ -77,7 +77,7 @@ impl Bucket {
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
         let gone = || RemoteCacheError::Damaged {
             object: name.to_owned(),
-            why: "is gone, although a record names it".to_owned(),
+            why: "is missing, although a record names it".to_owned(),
         };
         match self {
             Self::Folder(folder) => folder.get(name, Some(range)).await?.ok_or_else(gone),

@@ -211,7 +211,7 @@ impl RemoteCacheInner {
         }
         if self.closed.set(trouble.clone()).is_ok() {
             let what =
-                format!("the shared store {} cannot be used, and the run goes on without it: {trouble}", self.address);
+                format!("the shared store {} cannot be used; the run continues without it: {trouble}", self.address);
             self.notice(None, with_hint(&what, trouble));
         }
     }

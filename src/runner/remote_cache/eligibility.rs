@@ -15,7 +15,7 @@ pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
     }
     let of_its_kind = match task.kind {
         ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Compare => {
-            Some("measurements, and what is made of them, say something of the machine that they were made on")
+            Some("measurements, and what is made of them, are about the machine that made them")
         }
         ActionKind::Image => Some("an image is in a container program's own store; a registry shares it"),
         ActionKind::Git => Some("a clone's history is no part of its digest; its remote shares it"),

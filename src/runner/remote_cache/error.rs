@@ -35,7 +35,7 @@ impl RemoteCacheError {
                 "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
             }
             Self::Damaged { .. } => {
-                "it is made here and put there again; `regatta cache push MANIFEST --verify` examines and mends the rest"
+                "it is made here and stored there again; `regatta cache push MANIFEST --verify` checks and repairs the rest"
             }
             Self::Here(_) => "",
         }

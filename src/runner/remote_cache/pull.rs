@@ -120,7 +120,7 @@ async fn fill(
         Some((at, digest)) => RemoteCacheError::Damaged {
             object: blob(&digest),
             why: format!(
-                "does not hold what its name says ({} in the output of {})",
+                "does not match the digest in its name ({} in the output of {})",
                 items[*at].path.display(),
                 wanted.task
             ),
@@ -190,8 +190,10 @@ async fn small(
     progress: &Progress,
 ) -> Result<(), RemoteCacheError> {
     let object = blob(&digest);
-    let gone =
-        || RemoteCacheError::Damaged { object: object.clone(), why: "is gone, although a record names it".to_owned() };
+    let gone = || RemoteCacheError::Damaged {
+        object: object.clone(),
+        why: "is missing, although a record names it".to_owned(),
+    };
     let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
     progress.more(bytes.len() as u64);
     let incoming = Arc::clone(incoming);
@@ -224,7 +226,7 @@ async fn large(
         coming.spawn(async move {
             let bytes = inner.bucket.get_range(&object, range.clone()).await?;
             if bytes.len() as u64 != range.end - range.start {
-                let why = "is shorter than its record says".to_owned();
+                let why = "is shorter than in its record".to_owned();
                 return Err(RemoteCacheError::Damaged { object: object.to_string(), why });
             }
             progress.more(bytes.len() as u64);

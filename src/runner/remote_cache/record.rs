@@ -48,7 +48,7 @@ impl SharedOutput {
         let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
         let (json, seal) = text.trim_end().rsplit_once('\n').ok_or_else(|| "has no seal".to_owned())?;
         if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
-            return Err("is not what its seal says".to_owned());
+            return Err("does not match its seal".to_owned());
         }
         let told: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read: {error}"))?;
         if told.version > VERSION {

@@ -68,7 +68,7 @@ impl<W: TaskExecutor> Runner<W> {
                 format!("`{knob}` is a share of the GPU's memory, and it was the host's that ran out")
             }
             _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),
-            _ if self.schedule.carries_a_service(ix) => "another server stands on this one".to_owned(),
+            _ if self.schedule.carries_a_service(ix) => "another server depends on this one".to_owned(),
             (Some(now), None) => format!("`{knob}` is {now}, and may not go lower"),
             (Some(now), Some(to)) => {
                 let lowered = Lowered { knob: knob.clone(), from: first.unwrap_or(now), to };
@@ -109,7 +109,7 @@ impl<W: TaskExecutor> Runner<W> {
             return;
         }
         if self.stop.is_asked() {
-            let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
+            let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
             let attempt = running.map_or(1, |running| running.attempt);
             return self.fail(ix, attempt, failure, 0.0);
         }

@@ -72,7 +72,7 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
             Err(e) => return Err(e).at("link", link),
         },
         Err(_) => {
-            return Err(io::Error::other("something that is not a link of ours is in the way")).at("replace", link);
+            return Err(io::Error::other("something other than a link of Regatta's is in the way")).at("replace", link);
         }
     }
     let temp = link.with_extension(format!("tmp{}", std::process::id()));

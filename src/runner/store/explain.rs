@@ -28,7 +28,7 @@ pub fn explain(old: &TaskKey, new: &TaskKey) -> Vec<String> {
     }
     names(&old.inputs, &new.inputs, &mut why, |name, change| match change {
         Change::Added => format!("input {name} is new"),
-        Change::Gone => format!("input {name} is gone"),
+        Change::Gone => format!("input {name} is missing"),
         Change::Different => format!("input {name} changed"),
     });
     names(&old.upstream, &new.upstream, &mut why, |name, change| match change {

@@ -32,7 +32,7 @@ pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) 
         if kept.contains(folder) || home.jobs().join(folder).exists() {
             continue;
         }
-        let why = if named.contains(folder) { "an older output" } else { "left by a try that did not finish" };
+        let why = if named.contains(folder) { "an older output" } else { "left by an attempt that did not finish" };
         found.push(Garbage { bytes: size(&item.path()), path: item.path(), why: why.to_owned() });
     }
     let all = runs(home);

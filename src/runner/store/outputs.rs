@@ -191,8 +191,8 @@ pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) ->
                 suspicious = true;
                 break;
             }
-            Err(_) if entry.path.as_os_str().is_empty() => return Since::Changed("its output is gone".to_owned()),
-            Err(_) => return Since::Changed(format!("{} is gone from its output", entry.path.display())),
+            Err(_) if entry.path.as_os_str().is_empty() => return Since::Changed("its output is missing".to_owned()),
+            Err(_) => return Since::Changed(format!("{} is missing in its output", entry.path.display())),
         }
     }
     if !suspicious {
@@ -213,7 +213,7 @@ pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) ->
         }
     }
     match (entries.get(now.len()), now.get(entries.len())) {
-        (Some(old), _) => Since::Changed(format!("{} is gone from its output", old.path.display())),
+        (Some(old), _) => Since::Changed(format!("{} is missing in its output", old.path.display())),
         (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
         (None, None) => Since::Touched(now),
     }

@@ -102,7 +102,7 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
             EntryKind::Other => false,
         };
         if !digest_is_right || is_root && item.kind != EntryKind::Folder {
-            return Some(format!("what is said of `{name}` does not fit together"));
+            return Some(format!("the entries of `{name}` contradict each other"));
         }
     }
     items.is_empty().then(|| "it is empty".to_owned())

@@ -284,7 +284,7 @@ impl Core {
 }
 
 fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
-    debug_assert!(request.made < request.osl, "more tokens made than asked for");
+    debug_assert!(request.made < request.osl, "more tokens generated than requested");
     let index = request.made;
     request.made += 1;
     if !request.cancelled {

@@ -114,7 +114,7 @@ pub enum ServeError {
     Thread(#[source] std::io::Error),
     #[error("the transport failed")]
     Transport(#[from] tonic::transport::Error),
-    #[error("died after {0} requests, as it was told to")]
+    #[error("died after {0} requests, as configured")]
     Died(u64),
     #[error("exit timeout: streams were still open {0:?} after the stop")]
     ExitTimeout(Duration),

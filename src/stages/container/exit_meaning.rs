@@ -24,13 +24,13 @@ pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
         },
         How::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => ExitMeaning {
             what: "the container could not be given its limits",
-            cause: Some("this user may not raise its limits as far as `container.ulimits` says".to_owned()),
-            hint: "`ulimits: {}` leaves them as they are, `ulimits: { memlock: 8388608 }` asks for less; or raise the limit in /etc/security/limits.conf",
+            cause: Some("this user may not raise its limits to those of `container.ulimits`".to_owned()),
+            hint: "`ulimits: {}` leaves them unchanged, `ulimits: { memlock: 8388608 }` requests less; or raise the limit in /etc/security/limits.conf",
         },
         How::Code(125) => ExitMeaning {
             what: "the container could not be started",
             cause: cause(),
-            hint: "`regatta doctor` looks at the container program; the command above can be tried by hand",
+            hint: "`regatta doctor` checks the container program; try the command above by hand",
         },
         How::Code(126) => ExitMeaning {
             what: "the program cannot be run in the container",

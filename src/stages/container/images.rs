@@ -59,7 +59,10 @@ pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
     let argv = [program, "image", "inspect", "--format", "{{.Id}} {{json .RepoDigests}}", image];
     match probe(argv, LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => read(&out).ok_or_else(|| {
-            Failure::new(FailureKind::System, format!("`{program} image inspect {image}` said nothing of use: {out}"))
+            Failure::new(
+                FailureKind::System,
+                format!("`{program} image inspect {image}` printed no usable answer: {out}"),
+            )
         }),
         ProbeResult::Answered(ProbeOutput { err, .. }) => Err(absent(program, image, &err)),
         ProbeResult::Missing => Err(no_program(program)),
@@ -67,7 +70,9 @@ pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
             let what = format!("{program} has not answered for {} s", LIMIT.as_secs());
             Err(Failure::new(FailureKind::System, what).hint(format!("does `{program} info` answer?")))
         }
-        ProbeResult::Failed(why) => Err(Failure::new(FailureKind::Spawn, format!("{program} cannot be asked: {why}"))),
+        ProbeResult::Failed(why) => {
+            Err(Failure::new(FailureKind::Spawn, format!("{program} cannot be queried: {why}")))
+        }
     }
 }
 
@@ -107,7 +112,7 @@ fn absent(program: &str, image: &str, said: &str) -> Failure {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))
             .cause(last)
             .hint(
-                "the stage that made it makes it again with `--force STAGE`; of several machines each has images of its own: fetch it there, \
+                "rebuild it with `--force STAGE` of the stage that made it; each machine has images of its own: fetch it there, \
                  too, or take enroot or apptainer, whose images are files",
             )
     } else {

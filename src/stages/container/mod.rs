@@ -216,7 +216,7 @@ pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
 fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
     text.map(serde_json::from_str).transpose().map_err(|error| {
         Failure::new(FailureKind::Refused, format!("its container cannot be read: {error}"))
-            .hint("this is a mistake in Regatta, not in the manifest")
+            .hint("this is a bug in Regatta, not in the manifest")
     })
 }
 

@@ -111,7 +111,7 @@ async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Resu
     let words = [program, "container", "inspect", name].map(str::to_owned);
     match said(order, &words).await {
         Ok(exit) if exit.how.is_success() => {
-            let what = format!("there is a container {name} already, which is not ours");
+            let what = format!("there is already a container {name} that this run did not start");
             Err(Failure::new(FailureKind::System, what)
                 .hint(format!("`{program} rm -f {name}` removes it; or leave `container.name` out")))
         }

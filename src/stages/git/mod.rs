@@ -108,7 +108,7 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
         tag
     } else if has(&branch) {
         ask.context.lease.notice(format!(
-            "`rev: {rev}` is a branch: what it means can change, and a finished clone is not made again because of that; name a commit or a tag"
+            "`rev: {rev}` is a branch: what it means can change, and a finished clone is not repeated then; name a commit or a tag"
         ));
         branch
     } else if has(rev) {
@@ -203,7 +203,7 @@ async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Fai
         }
         if required {
             return Err(Failure::new(FailureKind::Refused, "git lfs is not installed")
-                .hint("install git-lfs, or say `lfs: false` to leave the pointers as they are"));
+                .hint("install git-lfs, or set `lfs: false` to leave the pointers unchanged"));
         }
         ask.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
         return Ok(());

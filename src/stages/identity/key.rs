@@ -29,7 +29,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
         };
         scope.spawn(asking).join().ok().flatten()
     });
-    asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be asked".to_owned())]))
+    asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be queried".to_owned())]))
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.

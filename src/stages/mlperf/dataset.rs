@@ -14,7 +14,7 @@ pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Fail
         (Some(from), None) => read(&wanted, &context.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples),
         _ => {
-            let what = "a data set is either read, `from: PATH`, or made up, `synthetic: {}`";
+            let what = "a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`";
             return Err(Failure::new(FailureKind::Refused, what));
         }
     };
@@ -41,7 +41,7 @@ pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Fail
             told.samples
         ));
     }
-    let kind = if told.synthetic { "made-up samples, not submittable" } else { "samples" };
+    let kind = if told.synthetic { "synthetic samples, not submittable" } else { "samples" };
     let tokens = file.input_tokens;
     let headline = format!(
         "{} {kind}, {:.0} input tokens on average, {} to {}",

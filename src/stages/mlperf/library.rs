@@ -234,5 +234,5 @@ async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryF
     })
     .await?;
     let _ = fs::remove_file(conf);
-    probed.ok_or_else(|| Failure::new(FailureKind::System, "the library said nothing of itself"))
+    probed.ok_or_else(|| Failure::new(FailureKind::System, "the library did not report its version"))
 }

@@ -172,7 +172,7 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
         Unpacked::Incomplete { problems, snippet } => {
             let (what, mut lines) = match problems.as_slice() {
                 [one] => (one.clone(), Vec::new()),
-                several => (format!("{} things keep it from being packed", several.len()), problems.clone()),
+                several => (format!("{} findings prevent packing", several.len()), problems.clone()),
             };
             let failure = Failure::new(FailureKind::Refused, what);
             let Some(snippet) = snippet else { return failure.tail(lines) };
@@ -232,7 +232,7 @@ fn judged(
             format!("{} of {} findings keep it from being submitted{checker}", stopping.len(), examined.findings.len());
         return Err(Failure::new(FailureKind::Refused, what)
             .tail(lines(&stopping))
-            .hint("`regatta mlperf check` on the kept folder tells each with its rule"));
+            .hint("`regatta mlperf check` on the kept folder lists each with its rule"));
     }
     if !step.rehearse && official.is_some_and(|official| !official.passed) {
         return Err(Failure::new(FailureKind::Refused, "the official checker refuses it").tail(lines(&[])));

@@ -82,7 +82,7 @@ pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
         ("Host key verification failed", "its host key is not known here"),
         ("Permission denied", "ssh is not let in"),
         ("Could not resolve hostname", "no such host name is known"),
-        ("Connection refused", "nobody listens on its ssh port"),
+        ("Connection refused", "nothing listens on its ssh port"),
         ("Operation timed out", "it does not answer"),
         ("Connection timed out", "it does not answer"),
         ("No route to host", "it cannot be reached"),
@@ -106,7 +106,7 @@ pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
                 "`ssh -o BatchMode=yes{port} {to} true` must do without a question: is the key there, or in the agent?"
             )
         }
-        "Could not resolve hostname" => "is it spelled right? `ssh: user@host` of the host says where it is".to_owned(),
+        "Could not resolve hostname" => "check its name; `ssh: user@host` of the host sets its address".to_owned(),
         "Connection refused" => "is sshd running there, and is this its port (`port`)?".to_owned(),
         _ => format!("`ssh{port} {to} true` shows whether it is there again"),
     };
@@ -146,7 +146,7 @@ mod tests {
             "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
         );
         assert!(
-            said("ssh: connect to host 10.0.0.2 port 2222: Connection refused").unwrap().contains("nobody listens")
+            said("ssh: connect to host 10.0.0.2 port 2222: Connection refused").unwrap().contains("nothing listens")
         );
         assert!(said("Timeout, server 10.0.0.2 not responding.").unwrap().starts_with("it does not answer any more"));
         assert_eq!(said("tritonserver: something else"), None);

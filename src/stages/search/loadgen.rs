@@ -137,7 +137,7 @@ async fn attempt(
     }
     if let Some(lost) = result.reasons.first().filter(|reason| reason.check == "server") {
         // No lower rate would meet the limits without a server.
-        let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server was lost"));
+        let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server failed"));
         return Err(failure.cause(lost.text.clone()));
     }
     Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?))

@@ -85,7 +85,7 @@ impl StartPoint {
             return Err(refused(format!("`{shown}` is no result of a search"), USE));
         };
         let Ok(earlier_goal) = SearchGoal::deserialize(&value) else {
-            let what = format!("`{shown}` does not say for which model and limits it is");
+            let what = format!("`{shown}` does not name its model and limits");
             return Err(refused(what, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
         };
         if let Some(difference) = goal.difference(&earlier_goal) {
@@ -181,6 +181,6 @@ mod tests {
         assert!(of(&loadgen).contains("LoadGen's rules"));
         let mut old = search("tiny", "TTFT p99 ≤ 400ms");
         old.as_object_mut().unwrap().remove("model");
-        assert!(of(&old).contains("does not say for which model"));
+        assert!(of(&old).contains("does not name its model"));
     }
 }

@@ -127,7 +127,7 @@ async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut To
     };
     match client.is_live().await {
         Ok(true) => {}
-        Ok(false) => return Err(Problem { what: "it says that it is not live".to_owned(), hint: None }),
+        Ok(false) => return Err(Problem { what: "it reports that it is not live".to_owned(), hint: None }),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     }
     // What a simple server does not have is no fault of it: the harness needs none of these answers.
@@ -143,7 +143,7 @@ async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut To
     if optional(client.is_ready().await)? == Some(false) {
         told.problems.push(Problem {
             what: "it is live and not ready".to_owned(),
-            hint: Some("wait until all its models are loaded; `regatta triton status` says how far it is".to_owned()),
+            hint: Some("wait until all its models are loaded; `regatta triton status` shows the progress".to_owned()),
         });
     }
     for model in &expected.models {
@@ -202,9 +202,7 @@ async fn absent(client: &TritonClient, model: &str) -> Problem {
         let state = if known.state.is_empty() { "not loaded" } else { &known.state };
         return Problem {
             what: format!("model `{model}` is not ready: {state}{reason}"),
-            hint: Some(
-                "`regatta triton load` loads it, if the server allows it; its log says what is wrong".to_owned(),
-            ),
+            hint: Some("`regatta triton load` loads it, if the server allows it; its log has the reason".to_owned()),
         };
     }
     let mut names: Vec<&str> = index.iter().map(|known| known.name.as_str()).collect();
@@ -272,7 +270,7 @@ fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Proble
     let (what, hint) = match (expected.streaming?, decoupled) {
         (true, false) => (
             "is not decoupled: it cannot stream, and TTFT and TPOT cannot be measured",
-            "set `decoupled: true` in its config.pbtxt, or say that answers are to come whole: `request: { streaming: false }`",
+            "set `decoupled: true` in its config.pbtxt, or request whole answers: `request: { streaming: false }`",
         ),
         (false, true) => (
             "is decoupled: it answers in a stream only",
@@ -341,7 +339,7 @@ fn notices(endpoints: &[Endpoint], told: &[Told]) -> Vec<String> {
     let mut notices = Vec::new();
     for (endpoint, told) in endpoints.iter().zip(told) {
         let Some(server) = &told.server else {
-            notices.push(format!("{endpoint} tells nothing of itself"));
+            notices.push(format!("{endpoint} reports no metadata"));
             continue;
         };
         let mut line = format!("{endpoint} is {} {}", server.name, server.version);

@@ -34,7 +34,7 @@ pub fn died_of(context: &TaskContext, server: &PlannedServer, what: String, how:
         }
     } else {
         if matches!(server.world, StopTarget::Mpi { .. }) {
-            failure.what = format!("{}; each rank has its own log beside the whole one", failure.what);
+            failure.what = format!("{}; each rank has its own log next to the complete one", failure.what);
         }
         failure.tail = last(context, &far);
     }

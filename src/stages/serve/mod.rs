@@ -142,7 +142,7 @@ impl Servers<'_> {
                 let PlannedServer { name, argv, .. } = &planned[left.server];
                 let grace = stop::grace(argv).as_secs();
                 self.context.lease.notice(format!(
-                    "{name} did not end when it was asked to (it has {grace} s while it answers), and was killed"
+                    "{name} did not exit on request (it has {grace} s while it answers), and was killed"
                 ));
             }
         }

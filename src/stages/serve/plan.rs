@@ -122,7 +122,7 @@ fn simulators(
 ) -> Result<Vec<PlannedServer>, Failure> {
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
-        .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
+        .map_err(|error| Failure::new(FailureKind::System, format!("the regatta program cannot be found: {error}")))?;
     let repositories = lowered::repositories(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
@@ -270,7 +270,7 @@ fn alone(server: &TritonServer) -> Result<(), Failure> {
     }
     let what = format!("`force: false`, and {name} runs already: process {}", pids.join(", "));
     Err(Failure::new(FailureKind::Service, what)
-        .hint(format!("`kill {}` ends it; `force: true` starts beside it", pids.join(" "))))
+        .hint(format!("`kill {}` ends it; `force: true` starts next to it", pids.join(" "))))
 }
 
 /// Fixed ports must be free here, unless the servers are elsewhere.
@@ -404,9 +404,9 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
                 Some(owner) => failure
                     .cause(format!("process {} listens there: {}", owner.pid, owner.command))
                     .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
-                None => {
-                    failure.hint(format!("`ss -ltnp` names who listens there; or leave `{key}` out to get a free one"))
-                }
+                None => failure.hint(format!(
+                    "`ss -ltnp` shows the process that listens there; or leave `{key}` out to get a free one"
+                )),
             })
         }
     }

@@ -147,7 +147,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     };
     match timeout(PATIENCE, client.is_live()).await {
         Ok(Ok(true)) => {}
-        Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it says that it is not".to_owned()), None)),
+        Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it reports that it is not".to_owned()), None)),
         Ok(Err(error)) => return Ok((Step::NotLive(at(), strange(&error)), None)),
         Err(_) => return Ok((Step::NotLive(at(), late()), None)),
     }
@@ -165,7 +165,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
         .map(|model| format!("{}: {}", model.name, model.reason))
         .collect();
     if !failed.is_empty() {
-        let says = if ready { "says that it is ready, and is without" } else { "is up without" };
+        let says = if ready { "reports ready, but without" } else { "is up without" };
         return Err(Hopeless(format!("{} {says} {}", server.name, failed.join("; "))));
     }
     let models: Vec<String> =
@@ -183,7 +183,9 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     for model in &models {
         match timeout(PATIENCE, client.is_model_ready(model, "")).await {
             Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return Ok((Step::Ready(at(), format!("{model} is READY and says that it is not")), None)),
+            Ok(Ok(false)) => {
+                return Ok((Step::Ready(at(), format!("{model} is READY in the index and reports not ready")), None));
+            }
             Ok(Err(error)) => return Ok((Step::Ready(at(), format!("{model}: {}", error.why)), None)),
             Err(_) => return Ok((Step::Ready(at(), format!("{model}: no answer")), None)),
         }
@@ -248,7 +250,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         }
         let quiet = board.loading.grew.elapsed().as_secs();
         if quiet > 0 {
-            what = format!("{what}; its log has said nothing for {quiet} s");
+            what = format!("{what}; its log is unchanged for {quiet} s");
         }
         match first {
             None => first = Some((server, what)),
@@ -262,9 +264,5 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         what = format!("{what} (neither were {})", others.join(", "));
     }
     let failure = died(context, server, what, How::Code(1));
-    if failure.hint.is_some() {
-        failure
-    } else {
-        failure.hint("`ready.timeout` may be longer; its log says how far it got")
-    }
+    if failure.hint.is_some() { failure } else { failure.hint("raise `ready.timeout`; its log shows how far it got") }
 }

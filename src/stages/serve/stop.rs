@@ -75,7 +75,8 @@ pub async fn refuse_taken_name(context: &TaskContext, server: &PlannedServer) ->
     if !exit.how.is_success() {
         return Ok(());
     }
-    let failure = Failure::new(FailureKind::Service, format!("there is a container {name} already, which is not ours"));
+    let failure =
+        Failure::new(FailureKind::Service, format!("there is already a container {name} that this run did not start"));
     Err(failure.hint(format!("`{program} rm -f {name}` removes it; or give this one another name")))
 }
 

@@ -72,7 +72,7 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), String> {
     if expected == size {
         return Ok(());
     }
-    Err(format!("{name} has {size} bytes, and its header says {expected}: it is cut off, or something was added"))
+    Err(format!("{name} has {size} bytes, and {expected} by its header: it is truncated, or data was appended"))
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(
             is_cut_off(&path),
-            Err("m.safetensors has 64 bytes, and its header says 65: it is cut off, or something was added".to_owned())
+            Err("m.safetensors has 64 bytes, and 65 by its header: it is truncated, or data was appended".to_owned())
         );
         fs::write(&path, "x").unwrap();
         assert!(is_cut_off(&path).is_err());

@@ -130,7 +130,7 @@ impl Fetching {
                             self.one.path, self.one.size
                         );
                         return Err(Failure::new(FailureKind::System, what)
-                            .hint("what is there stays; run it again, and it goes on from there"));
+                            .hint("downloaded parts are kept; run it again to continue"));
                     }
                     tokio::time::sleep(FIRST_PAUSE * 2_u32.pow(vain)).await;
                 }
@@ -167,7 +167,7 @@ impl Fetching {
         while let Some(bytes) = response.chunk().await.map_err(|error| FetchError::Broken(chain(&error)))? {
             let room = (self.one.size - *have) as usize;
             if bytes.len() > room {
-                let what = format!("{} is longer than the {} bytes that the hub says", self.one.path, self.one.size);
+                let what = format!("{} is longer than the {} bytes that the hub reports", self.one.path, self.one.size);
                 return Err(FetchError::Final(Box::new(Failure::new(FailureKind::Files, what))));
             }
             file.write_all(&bytes).map_err(|error| lost(&self.path, &error))?;

@@ -73,7 +73,7 @@ impl Hub {
         };
         let answer = answer.await.map_err(|lost| match lost {
             FetchError::Broken(why) => {
-                Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
+                Failure::new(FailureKind::System, format!("{} cannot be queried: {why}", self.endpoint))
                     .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder")
             }
             FetchError::Final(failure) => *failure,
@@ -127,7 +127,7 @@ impl Hub {
                     .hint(format!("accept the licence at {page} with that account; it may take a while until it is granted"))
             }
             (_, "GatedRepo") | (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) if self.token.is_none() => {
-                failure("the hub wants to know who asks, and there is no token".to_owned()).hint(format!(
+                failure("the hub requires authentication, and there is no token".to_owned()).hint(format!(
                     "accept the licence at {page}, make a token at {endpoint}/settings/tokens, and set HF_TOKEN; is the name spelled right?"
                 ))
             }
@@ -136,7 +136,7 @@ impl Hub {
             )),
             (StatusCode::NOT_FOUND, "RevisionNotFound") => failure(format!("there is no {what}")),
             (StatusCode::NOT_FOUND, _) => {
-                failure(format!("not found ({what})")).hint(format!("look at {page}: owner/name, as it stands there"))
+                failure(format!("not found ({what})")).hint(format!("check {page}: owner/name, as shown there"))
             }
             _ => failure(format!("{what}: the hub answers {status}")),
         }

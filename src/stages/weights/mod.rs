@@ -190,7 +190,7 @@ async fn check_all(
 
 /// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
 fn differs(one: &ExpectedFile, found: &file_digest::FileDigest) -> Failure {
-    let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
+    let what = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
         .cause("it was damaged on the way, or on the disk")
         .hint("the file was taken away; run it again, and only this file is fetched")
@@ -227,7 +227,7 @@ fn refused(what: impl Into<String>) -> Failure {
 }
 
 fn stopped() -> Failure {
-    Failure::new(FailureKind::Interrupted, "stopped; what is fetched stays, and the next run goes on from there")
+    Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
 }
 
 fn system(path: &Path, error: &std::io::Error) -> Failure {

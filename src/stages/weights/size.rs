@@ -15,7 +15,7 @@ use crate::manifest::model::Weights;
 pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, Failure> {
     let Some(name) = &weights.hf else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| refused(format!("the hub cannot be asked: {error}")))?;
+    let runtime = runtime.map_err(|error| refused(format!("the hub cannot be queried: {error}")))?;
     runtime.block_on(async {
         let hub = Hub::new(name, token::find(&weights.token_env))?;
         let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;

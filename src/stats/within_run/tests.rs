@@ -70,12 +70,12 @@ fn waits_in_a_queue_have_intervals_that_hold_or_none() {
 fn a_short_run_says_why_it_has_no_interval() {
     let short = RunSeries::new((0..300).map(f64::from));
     assert_eq!(short.mean_interval(), Err(NoInterval::TooFewValues { n: 300 }));
-    assert_eq!(short.percentile_interval(0.99).unwrap_err().to_string(), "too few values: 300 of 2000");
+    assert_eq!(short.percentile_interval(0.99).unwrap_err().to_string(), "not enough values: 300 of 2000");
     let queue = SimulatedQueue::new(8, ServiceTime::Fixed, 0.9);
     let busy = RunSeries::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
     let why = busy.mean_interval().unwrap_err().to_string();
     assert!(
-        why.starts_with("too few independent values: neighbours are alike, so that 3000 are worth about "),
+        why.starts_with("not enough independent values: neighbours are correlated, so that 3000 are worth about "),
         "{why}"
     );
 }

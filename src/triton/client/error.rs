@@ -63,15 +63,15 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         let hint = match &self.why {
             ClientErrorKind::Connect(text) if text.contains("refused") => {
-                "is the server up, and is that its port? Triton opens its ports only when all models are loaded; \
-                 gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port say otherwise"
+                "check that the server runs and that this is its port; Triton opens its ports only when all models are loaded; \
+                 gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port set others"
             }
             ClientErrorKind::Connect(text) if text.contains("lookup") || text.contains("resolve") => {
-                "the host's name is not known here; try its address"
+                "the host's name cannot be resolved; use its address"
             }
-            ClientErrorKind::Connect(_) => "the connection broke: the server may have died; its log says why",
+            ClientErrorKind::Connect(_) => "the connection broke: the server may have died; its log has the reason",
             ClientErrorKind::Late(_) => {
-                "a server can be ready while what is behind it is dead; look at its log, or give a longer deadline"
+                "a server can be ready while its model process is dead; read its log, or give a longer deadline"
             }
             ClientErrorKind::Refused { code, message } => return refused(*code, message).map(str::to_owned),
             ClientErrorKind::Http { status, message } => return refused(code_of(*status), message).map(str::to_owned),
@@ -99,9 +99,9 @@ fn refused(code: Code, message: &str) -> Option<&'static str> {
     } else if message.contains("explicit model load / unload is not allowed") {
         "the server was not started with --model-control-mode=explicit"
     } else if message.contains("has no available versions") {
-        "the model is unloaded or failed to load; `regatta triton status` says why, `regatta triton load` loads it"
+        "the model is unloaded or failed to load; `regatta triton status` shows why, `regatta triton load` loads it"
     } else if message.contains("is not healthy") {
-        "the Python stub of the model is dead while the server still says that it is ready; restart the server"
+        "the Python stub of the model is dead while the server still reports ready; restart the server"
     } else if message.contains("exactly 1 response") {
         "use generate_stream, or leave `stream` out"
     } else if code == Code::Unavailable {

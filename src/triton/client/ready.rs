@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum AwaitError {
     #[error("{endpoint} was not ready after {:.1} s: {last}", after.as_secs_f64())]
     Timeout { endpoint: Endpoint, after: Duration, last: String },
-    #[error("asked to stop while waiting for {endpoint}")]
+    #[error("stopped while waiting for {endpoint}")]
     Stopped { endpoint: Endpoint },
     #[error(transparent)]
     Address(#[from] ClientError),
@@ -38,7 +38,7 @@ pub async fn await_ready(
 ) -> Result<(), AwaitError> {
     let begun = Instant::now();
     let address = address(endpoint)?.connect_timeout(PATIENCE);
-    let mut last = "not asked yet".to_owned();
+    let mut last = "not queried yet".to_owned();
     let waiting = async {
         loop {
             match ask(&address, endpoint).await {

@@ -101,7 +101,7 @@ impl One<'_> {
         if spec.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
             self.say(
                 format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
-                "take it away, or say `mode: orchestrator`",
+                "remove it, or set `mode: orchestrator`",
             );
         }
         let launcher = self.launcher(mode, spawns, world_size);
@@ -110,7 +110,7 @@ impl One<'_> {
         if !unknown.is_empty() && spec.world_size.is_none() {
             let names = unknown.join(", ");
             self.notes.push(format!(
-                "the engine of {names} cannot be read here: one rank is assumed; `world_size` says otherwise"
+                "the engine of {names} cannot be read here: one rank is assumed; `world_size` overrides it"
             ));
         }
         Decided { mode, launcher, spawns, world_size, gpus }
@@ -172,7 +172,7 @@ impl One<'_> {
         if !self.spec.mpi.hosts.is_empty() && launcher != Launcher::Mpi {
             self.say(
                 "`mpi.hosts` is for the launcher mpi".to_owned(),
-                "`srun.nodes` says over how many nodes Slurm spreads a server",
+                "`srun.nodes` sets the number of nodes of a server",
             );
         }
         launcher

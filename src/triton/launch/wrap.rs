@@ -32,7 +32,7 @@ pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<S
     let srun = decided.iter().any(|one| one.launcher == Launcher::Srun);
     if srun && container.engine.is_detached() {
         problems.push(problem(
-            format!("ranks that srun starts cannot find each other inside {word}: PMIx does not reach into it"),
+            format!("ranks that srun starts cannot find each other inside {word}: PMIx does not work inside it"),
             "use enroot or apptainer, or pyxis: `srun: { args: [--container-image=…] }` without `container`",
         ));
     }
@@ -44,7 +44,7 @@ pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<S
     }
     if container.network.as_deref().is_some_and(|network| network != "host") {
         notes.push(format!(
-            "container network `{}`: ports are published by nobody; `container.args` can (`--publish=…`)",
+            "container network `{}`: no ports are published; use `container.args` (`--publish=…`)",
             container.network.as_deref().unwrap_or_default()
         ));
     }

@@ -155,7 +155,7 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
         }
         match (fit.free, fit.free_after_loading()) {
             (Some(free), _) => {
-                let _ = write!(line, "; the log says {} were free after loading", gb(free));
+                let _ = write!(line, "; the log reports that {} were free after loading", gb(free));
             }
             (None, Some(free)) => {
                 let _ = write!(line, " = {} free after loading", gb(free));
@@ -164,7 +164,7 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
         }
         say.push(line);
     } else if let Some(free) = fit.free {
-        say.push(format!("the log says {} were free after loading", gb(free)));
+        say.push(format!("the log reports that {} were free after loading", gb(free)));
     }
     if let (Some(fraction), Some(base)) = (fit.fraction, fit.base().filter(|base| *base > 0.0)) {
         let pool = match fit.share {
@@ -174,7 +174,7 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
         let tokens = fit.shape.as_ref().map(|shape| (pool / shape.kv_of_token(), shape.kv_of_token()));
         let tokens = tokens.map_or_else(String::new, |(n, each)| format!(", {n:.0} tokens of {}", bytes(each)));
         let left = (1.0 - fraction) * base;
-        say.push(format!("KV cache with fraction {fraction}: {}{tokens}; beside it {} are left", gb(pool), gb(left)));
+        say.push(format!("KV cache with fraction {fraction}: {}{tokens}; in addition {} are left", gb(pool), gb(left)));
     }
     if let (Some(all), Some(requests)) = (fit.buffers(), fit.max_batch_size) {
         let each = bytes(all / requests);

@@ -210,7 +210,7 @@ fn sort(known: &FieldDescriptor) -> String {
         Kind::Message(_) => "a message in braces".to_owned(),
         Kind::String | Kind::Bytes => "a text in quotes".to_owned(),
         Kind::Bool => "true or false".to_owned(),
-        Kind::Enum(words) => format!("a word of {}", words.name()),
+        Kind::Enum(words) => format!("a value of {}", words.name()),
         Kind::Float | Kind::Double => "a number".to_owned(),
         Kind::Uint32 | Kind::Uint64 | Kind::Fixed32 | Kind::Fixed64 => "a whole number from 0 on".to_owned(),
         _ => "a whole number".to_owned(),

@@ -90,7 +90,7 @@ impl Parser<'_> {
             match (&self.word, opened) {
                 (PbtxtToken::End, None) => return Ok(fields),
                 (PbtxtToken::End, Some((_, at))) => {
-                    let hint = "close it, or take it away".to_owned();
+                    let hint = "close it, or remove it".to_owned();
                     return Err(PbtxtError::new(
                         self.text,
                         at.clone(),
@@ -104,7 +104,7 @@ impl Parser<'_> {
                     return Err(self.wrong(format!("{} closes nothing that is open here", self.found()), None));
                 }
                 (PbtxtToken::Placeholder(name), _) => {
-                    return Err(self.wrong(format!("the placeholder `{name}` stands where a field should begin"), None));
+                    return Err(self.wrong(format!("the placeholder `{name}` is where a field should begin"), None));
                 }
                 _ => return Err(self.wrong(format!("a field's name should stand here, not {}", self.found()), None)),
             }

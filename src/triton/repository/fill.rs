@@ -113,7 +113,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
             FlagMeaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
             FlagMeaning::Elsewhere => problems.push(problem(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),
-                Some("take it away".to_owned()),
+                Some("remove it".to_owned()),
             )),
             FlagMeaning::Unknown if find(flag).is_some() => problems.push(problem(
                 format!("`{flag}` is a template parameter, not a runtime flag"),
@@ -139,7 +139,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
             Err(message) => problems.push(problem(format!("{by}: {message}"), None)),
             Ok(text) => match values.get(name) {
                 Some((other, before)) if *before != text => {
-                    problems.push(problem(format!("{other} says {before} and {by} says {text} for `{name}`"), None));
+                    problems.push(problem(format!("{other} sets {before} and {by} sets {text} for `{name}`"), None));
                 }
                 _ => {
                     values.insert(name, (by, text));

@@ -115,7 +115,7 @@ pub const PARAMETERS: &[Parameter] = &[
     text("multimodal_encoders_name", ParameterKind::Text, None, BLS, "multimodal_encoders_name", "none", "the model that encodes images"),
     // tensorrt_llm.
     text("triton_backend", ParameterKind::Word(&["tensorrtllm", "python"]), Some("tensorrtllm"), LLM, "", "", "the C++ backend or the Python one"),
-    text("batching_strategy", ParameterKind::Word(STRATEGIES), Some("inflight_fused_batching"), LLM, "gpt_model_type", "", "V1 is static batching; the backend fails at any other word"),
+    text("batching_strategy", ParameterKind::Word(STRATEGIES), Some("inflight_fused_batching"), LLM, "gpt_model_type", "", "V1 is static batching; the backend fails at any other value"),
     text("engine_dir", ParameterKind::Text, None, ENGINE, "gpt_model_path", "", "folder of the engine"),
     text("encoder_engine_dir", ParameterKind::Text, None, LLM, "encoder_model_path", "none", "engine of the encoder"),
     bare("encoder_input_features_data_type", FLOATS, Some("TYPE_FP16"), LLM, "type of the encoder's input features"),
@@ -128,7 +128,7 @@ pub const PARAMETERS: &[Parameter] = &[
     text("enable_kv_cache_reuse", ParameterKind::Switch, Some("false"), LLM, "enable_kv_cache_reuse", "true", "whether requests share blocks of equal prompts"),
     text("max_attention_window_size", ParameterKind::Counts, None, LLM, "max_attention_window_size", "max_seq_len", "sliding window in tokens, for each layer if several"),
     text("sink_token_length", ParameterKind::Count(0), None, LLM, "sink_token_length", "none", "tokens that are always attended to"),
-    text("batch_scheduler_policy", ParameterKind::Word(POLICIES), Some("guaranteed_no_evict"), LLM, "batch_scheduler_policy", "guaranteed_no_evict", "the backend takes its default for any other word"),
+    text("batch_scheduler_policy", ParameterKind::Word(POLICIES), Some("guaranteed_no_evict"), LLM, "batch_scheduler_policy", "guaranteed_no_evict", "the backend takes its default for any other value"),
     text("context_chunking_policy", ParameterKind::Word(CHUNKING), None, LLM, "context_chunking_policy", "first_come_first_served", "which context is cut first"),
     text("enable_chunked_context", ParameterKind::Switch, Some("false"), LLM, "enable_chunked_context", "false", "long prompts in parts; needs paged context FMHA"),
     text("max_num_tokens", ParameterKind::Count(1), None, LLM, "max_num_tokens", "the engine's", "tokens of one step"),

@@ -41,7 +41,7 @@ fn a_flipped_bit_is_seen_named_made_good_and_put_back() {
     assert_eq!(status.code, 1);
     status.says("damaged  large").says(&name);
     let second = run(&two, "s3://bucket");
-    second.says("does not hold what its name says (large in the output of large)").says(&name);
+    second.says("does not match the digest in its name (large in the output of large)").says(&name);
     assert_eq!(ran(&two), ["large"], "the rest was whole");
     assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")));
     assert!(fs::read(&blob).unwrap() == whole, "who made it again has mended it");
@@ -73,7 +73,7 @@ fn a_damaged_record_and_a_lost_file_are_replaced() {
         .unwrap();
     flip(&record);
     let second = run(&two, &url);
-    second.says("is not what its seal says").says("is gone, although a record names it");
+    second.says("does not match its seal").says("is missing, although a record names it");
     assert_eq!(ran(&two), ["large", "source"]);
     run(&three, &url);
     assert!(ran(&three).is_empty());
@@ -86,7 +86,7 @@ fn wrong_credentials_are_one_warning_and_no_secret_is_written_anywhere() {
     let mut world = on(line.address);
     world.env("AWS_SECRET_ACCESS_KEY", "not-the-secret-0815");
     let ended = run(&world, "s3://bucket");
-    ended.says("cannot be used, and the run goes on without it").says("403 Forbidden").says("AWS_ACCESS_KEY_ID");
+    ended.says("cannot be used; the run continues without it").says("403 Forbidden").says("AWS_ACCESS_KEY_ID");
     assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
     assert_eq!(ran(&world), ["large", "last", "source"]);
     assert!(line.connections() <= 4, "{} connections", line.connections());
@@ -104,7 +104,7 @@ fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
     // Nobody listens on the discard port of loopback.
     let world = on("127.0.0.1:9".parse().unwrap());
     let ended = run(&world, "s3://bucket");
-    assert_eq!(ended.stdout.matches("cannot be used, and the run goes on without it").count(), 1, "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
     ended.says("Connection refused").says("is the store's machine up");
     ended.says("3 outputs of this run are not in s3://bucket; `regatta cache push m` puts them there");
     assert_eq!(ran(&world), ["large", "last", "source"]);
@@ -123,7 +123,7 @@ fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
     line.cut_after(20_000_000);
     let ended = run(&two, "s3://bucket");
     assert!(line.has_happened());
-    assert_eq!(ended.stdout.matches("cannot be used, and the run goes on without it").count(), 1, "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
     assert_eq!(ran(&two), ["large", "last"], "source came before the cut");
     assert_eq!(tree(&two.path("latest/last")), tree(&one.path("latest/last")));
 }
@@ -135,7 +135,7 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     let [one, two] = [on(line.address), on(s3.address)];
     line.cut_after(20_000_000);
     let ended = run(&one, "s3://bucket");
-    ended.says("cannot be used, and the run goes on without it").says("`regatta cache push m` puts them there");
+    ended.says("cannot be used; the run continues without it").says("`regatta cache push m` puts them there");
     let records = objects(&s3.bucket(), "/records/");
     assert!(!records.iter().any(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\"")), "{records:?}");
     run(&two, "s3://bucket");

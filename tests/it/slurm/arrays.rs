@@ -162,7 +162,7 @@ pub fn submitter_of_an_array_killed() -> Row {
     run.kill().unwrap();
     run.wait().unwrap();
     let again = world.start(&["run", "m"]);
-    patiently("the second run to find them", || newest_journal(&world).matches("goes on with job").count() == 8);
+    patiently("the second run to find them", || newest_journal(&world).matches("continues job").count() == 8);
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -187,7 +187,7 @@ fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
         world.file("gate", "");
         world.good(&["run", "m"])
     };
-    ended.says("goes on with job");
+    ended.says("continues job");
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
 }
 
@@ -239,7 +239,7 @@ fn what_slurm_will_not_take_is_the_failure_of_each() {
     let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, partition: gpuu"));
     let ended = world.regatta(&["run", "m", "--keep-going"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("Slurm does not take its array: invalid partition specified: gpuu").says("--array=0-7").says("8 failed");
+    ended.says("Slurm rejects its array: invalid partition specified: gpuu").says("--array=0-7").says("8 failed");
     assert_eq!(cluster.calls("sbatch"), 1);
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
     assert!(!world.path(".regatta/arrays").read_dir().unwrap().any(|_| true));
@@ -263,7 +263,7 @@ fn elements_that_nobody_wants_any_more_are_cancelled_and_the_others_stay() {
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("of many/0, which an earlier run left behind").says("goes on with job");
+    ended.says("of many/0, which an earlier run left behind").says("continues job");
     assert_eq!((world.read("latest/many/3/out").trim(), world.read("latest/many/4/out").trim()), ("3!", "4"));
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (12, 2));
 }

@@ -101,11 +101,11 @@ pub fn submitter_killed() -> Row {
     run.kill().unwrap();
     run.wait().unwrap();
     let again = world.start(&["run", "m"]);
-    patiently("the second run to find the job", || newest_journal(&world).contains("goes on with job"));
+    patiently("the second run to find the job", || newest_journal(&world).contains("continues job"));
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("goes on with job");
+    ended.says("continues job");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!(world.count("nodes"), 1, "it ran once");
     assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (1, 1));

@@ -68,9 +68,9 @@ pub fn silent() -> Row {
     let jobs = world.path(".regatta/jobs");
     let program = program_of(&world);
     signal_pid(program, "STOP");
-    patiently("its silence to be told", || newest_journal(&world).contains("no sign of life"));
+    patiently("its silence to be told", || newest_journal(&world).contains("no heartbeat"));
     signal_pid(program, "CONT");
-    patiently("its voice to be told", || newest_journal(&world).contains("is heard of again"));
+    patiently("its voice to be told", || newest_journal(&world).contains("heartbeats from its job resumed"));
     assert!(jobs.read_dir().unwrap().any(|_| true), "it was not given up");
     world.file("gate", "");
     let ended = end(run);

@@ -237,5 +237,5 @@ fn a_folder_is_checked_and_held_against_another() {
     world.file("empty/x", "");
     let none = world.regatta(&["mlperf", "check", "empty"]);
     assert_eq!(none.code, 2);
-    none.says("of which round it is cannot be told");
+    none.says("its round is unknown");
 }

@@ -47,17 +47,17 @@ pub(in crate::app) fn hold(
     let found = current::foreseen(&section, project, plan, options, &keys);
     let stops = found.iter().filter(|one| strictness.stops(one)).count();
     if stops > 0 {
-        let things = if stops == 1 { "1 thing is".to_owned() } else { format!("{stops} things are") };
+        let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
         let table = shown::differences(&found, ["locked", "now"], paint) + &shown::advice(&found, paint);
-        let rest = "without --locked it is run as it is now, and the lock is written anew";
+        let rest = "without --locked it runs as it is now, and rewrites the lock";
         return Err(Trouble::Differs(format!(
-            "error: {things} not what {shown} says of `{run}`; nothing was started\n{table}  hint: {rest}\n"
+            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}  hint: {rest}\n"
         )));
     }
     let mut holding = LockReport::default();
     for one in &found {
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
-        holding.told.push((None, format!("not what {shown} says: {place}{}", shown::line(one))));
+        holding.told.push((None, format!("differs from {shown}: {place}{}", shown::line(one))));
     }
     pins(plan, options, &section, keys, &shelf, &mut holding);
     options.gate = gate(section, strictness, shown);
@@ -107,7 +107,7 @@ fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGat
         let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
-            None => Ok(told.iter().map(|one| format!("not what {file} says: {}", shown::line(one))).collect()),
+            None => Ok(told.iter().map(|one| format!("differs from {file}: {}", shown::line(one))).collect()),
             Some(first) => Err(failure(entry, first, &stops, &file)),
         }
     })
@@ -115,8 +115,8 @@ fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGat
 
 fn failure(entry: &LockEntry, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
     let lines: Vec<String> = stops.iter().map(shown::line).collect();
-    let what = format!("it is not what {file} says: {}", lines.join("; "));
+    let what = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
     Failure::new(FailureKind::Differs, what)
-        .hint(format!("{} ({kind}); or `--locked=warn`, which tells it and goes on", first.advice()))
+        .hint(format!("{} ({kind}); or `--locked=warn`, which reports it and continues", first.advice()))
 }

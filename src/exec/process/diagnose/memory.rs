@@ -13,9 +13,9 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     let mut cause = "the GPU has too little memory for this".to_owned();
     match (needed, free) {
         (Some(needed), Some(free)) => {
-            cause = format!("{cause}: it asked for {needed:.1} GiB, and {free:.1} GiB are free");
+            cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");
         }
-        (Some(needed), None) => cause = format!("{cause}: it asked for {needed:.1} GiB"),
+        (Some(needed), None) => cause = format!("{cause}: it requested {needed:.1} GiB"),
         (None, _) => {}
     }
     if let Some(engine) = weights {
@@ -36,11 +36,11 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
             let (needed, free) = (needed.unwrap_or_default(), free.unwrap_or_default());
             let times = (needed / free.max(0.1)).ceil().max(2.0) as u32;
             format!(
-                "{missing:.1} GiB are missing: multiply tensor_parallelism by {}, lower max_batch_size and max_num_tokens and build again, or look at `nvidia-smi` for another process on the GPU",
+                "{missing:.1} GiB are missing: multiply tensor_parallelism by {}, lower max_batch_size and max_num_tokens and build again, or check `nvidia-smi` for another process on the GPU",
                 times.next_power_of_two()
             )
         }
-        _ => "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or look at `nvidia-smi` for another process on the GPU".to_owned(),
+        _ => "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or check `nvidia-smi` for another process on the GPU".to_owned(),
     };
     Diagnosis { cause, hint }
 }
@@ -59,7 +59,7 @@ pub fn host(_: &Log<'_>, line: &str) -> Diagnosis {
     };
     Diagnosis::new(
         cause,
-        "ask for more (`--mem` under Slurm, the limit of the container or pod), or take less: weights are loaded once by each worker and rank at the same time, so lower `workers`, `-j` or the ranks of one host; `dmesg` names whom the kernel killed",
+        "request more (`--mem` under Slurm, the limit of the container or pod), or take less: weights are loaded once by each worker and rank at the same time, so lower `workers`, `-j` or the ranks of one host; `dmesg` shows which process the kernel killed",
     )
 }
 
@@ -99,6 +99,6 @@ pub fn shared_memory(_: &Log<'_>, line: &str) -> Diagnosis {
         size.map_or_else(String::new, |size| format!(", {:.0} MiB for this one", (size / 1024.0 / 1024.0).ceil()));
     Diagnosis::new(
         format!("/dev/shm is too small{each}"),
-        "every instance of a Python model takes 1 MiB and more, NCCL about 10 MiB for each GPU: give the container `--shm-size=2g` or `--ipc=host`, and remove regions that nobody uses (`ls -l /dev/shm`)",
+        "every instance of a Python model takes 1 MiB and more, NCCL about 10 MiB for each GPU: give the container `--shm-size=2g` or `--ipc=host`, and remove unused regions (`ls -l /dev/shm`)",
     )
 }

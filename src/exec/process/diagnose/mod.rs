@@ -46,14 +46,14 @@ const TABLE: &[(Sign, Usual)] = &[
         Sign::Text(shortage::GPU),
         Usual {
             cause: "the GPU has too little memory for this",
-            hint: "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or look at `nvidia-smi` for another process on the GPU",
+            hint: "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or check `nvidia-smi` for another process on the GPU",
         },
     ),
     (
         Sign::Text(shortage::KILLED),
         Usual {
             cause: "it was ended because it took too much of the host's memory",
-            hint: "ask for more (`--mem` under Slurm, the limit of the container or pod), or lower `workers`, `-j` or the size of the job; `dmesg` names whom the kernel killed",
+            hint: "request more (`--mem` under Slurm, the limit of the container or pod), or lower `workers`, `-j` or the size of the job; `dmesg` shows which process the kernel killed",
         },
     ),
     (
@@ -74,7 +74,7 @@ const TABLE: &[(Sign, Usual)] = &[
         Sign::Text(&["could not resolve host", "name or service not known", "temporary failure in name resolution"]),
         Usual {
             cause: "a host name could not be resolved",
-            hint: "look at the network, the proxy variables and the spelling of the host",
+            hint: "check the network, the proxy variables and the spelling of the host",
         },
     ),
     (
@@ -87,7 +87,7 @@ const TABLE: &[(Sign, Usual)] = &[
         ]),
         Usual {
             cause: "the git server wants credentials",
-            hint: "set up a credential helper or an ssh key for this user; nothing is asked for while a run goes on",
+            hint: "set up a credential helper or an ssh key for this user; a run never prompts for credentials",
         },
     ),
     (
@@ -153,7 +153,7 @@ const TABLE: &[(Sign, Usual)] = &[
         Sign::Text(&["permission denied", "operation not permitted"]),
         Usual {
             cause: "something is not allowed for this user",
-            hint: "look at the owner and the mode of the file that is named above",
+            hint: "check the owner and the mode of the file above",
         },
     ),
     (
@@ -173,14 +173,14 @@ const TABLE: &[(Sign, Usual)] = &[
         Sign::Text(&["killed", "out of memory"]),
         Usual {
             cause: "the machine has too little memory for this",
-            hint: "`dmesg` names whom the kernel killed; lower `-j`, or the size of the job",
+            hint: "`dmesg` shows which process the kernel killed; lower `-j`, or the size of the job",
         },
     ),
     (
         Sign::Signal(9),
         Usual {
-            cause: "somebody killed it, most often the kernel for want of memory",
-            hint: "`dmesg` names whom the kernel killed; lower `-j`, or the size of the job",
+            cause: "it was killed, most often by the kernel's out-of-memory killer",
+            hint: "`dmesg` shows which process the kernel killed; lower `-j`, or the size of the job",
         },
     ),
     (
@@ -190,7 +190,7 @@ const TABLE: &[(Sign, Usual)] = &[
             hint: "often a library of another version, or a GPU architecture that the binary was not built for",
         },
     ),
-    (Sign::Signal(6), Usual { cause: "it gave up by itself (abort)", hint: "its last lines say why" }),
+    (Sign::Signal(6), Usual { cause: "it aborted (SIGABRT)", hint: "its last lines have the reason" }),
 ];
 
 /// The likely cause of an end, from how it ended and its last lines. `None` for a success and for unknown causes.

@@ -39,8 +39,8 @@ pub const TABLE: &[Row] = &[
     }),
     (&["not enough slots available"], |_, _| {
         Diagnosis::new(
-            "mpirun was asked for more ranks than this machine has cores",
-            "`--oversubscribe`, or say how many fit: `-H HOST:SLOTS`",
+            "mpirun was given more ranks than this machine has cores",
+            "`--oversubscribe`, or set the number of slots: `-H HOST:SLOTS`",
         )
     }),
     (&["attempt to run as root", "run as root is strongly discouraged"], |_, _| {
@@ -67,7 +67,7 @@ pub const TABLE: &[Row] = &[
     (&["is not healthy"], |_, _| {
         Diagnosis::new(
             "the process of a Python model died while it was loaded",
-            "its own words are further up in the log; `python3` on PATH must have what model.py imports, because PYTHONPATH is ignored",
+            "its own error message is further up in the log; `python3` on PATH must have what model.py imports, because PYTHONPATH is ignored",
         )
     }),
 ];
@@ -110,7 +110,7 @@ fn world_size(log: &Log<'_>, _: &str) -> Diagnosis {
     let have = have.map_or_else(|| "another number".to_owned(), |ranks| ranks.to_string());
     Diagnosis::new(
         format!("the engine wants tensor_parallelism × pipeline_parallelism ranks, and {have} were started"),
-        "start as many ranks as `mapping.world_size` in the engine's config.json says; without MPI around it a server is one rank",
+        "start as many ranks as `mapping.world_size` in the engine's config.json; without MPI a server has one rank",
     )
 }
 
@@ -149,7 +149,7 @@ fn port(_: &Log<'_>, line: &str) -> Diagnosis {
     };
     Diagnosis::new(
         cause,
-        "end it or choose another port; under MPI only rank 0 may open ports. A server tells of this only after all its models are loaded",
+        "end it or choose another port; under MPI only rank 0 may open ports. A server reports this only after all its models are loaded",
     )
 }
 

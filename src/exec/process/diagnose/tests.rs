@@ -66,7 +66,7 @@ fn a_kv_cache_that_leaves_no_room_is_lowered_by_what_is_missing() {
             "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 61.20 GiB for max tokens in paged KV cache (501248).",
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.10 GiB is free.",
         ],
-        "the GPU has too little memory for this: it asked for 2.0 GiB, and 1.1 GiB are free",
+        "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free",
         "the KV cache took 61.2 of 68.0 GiB (kvcache_free_gpu_mem_frac 0.90): set it to 0.88 or less, or lower max_num_tokens or max_batch_size",
     );
 }
@@ -78,8 +78,8 @@ fn weights_that_do_not_fit_ask_for_more_gpus() {
             "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 14.80 GiB, available: 12.10 GiB",
             "[TensorRT-LLM][ERROR] Requested amount of GPU memory (17394617548 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.",
         ],
-        "the GPU has too little memory for this: it asked for 16.2 GiB, and 12.1 GiB are free",
-        "4.1 GiB are missing: multiply tensor_parallelism by 2, lower max_batch_size and max_num_tokens and build again, or look at `nvidia-smi` for another process on the GPU",
+        "the GPU has too little memory for this: it requested 16.2 GiB, and 12.1 GiB are free",
+        "4.1 GiB are missing: multiply tensor_parallelism by 2, lower max_batch_size and max_num_tokens and build again, or check `nvidia-smi` for another process on the GPU",
     );
 }
 
@@ -89,7 +89,7 @@ fn an_older_pytorch_says_what_is_free_in_another_place() {
         &[
             "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB (GPU 0; 79.15 GiB total capacity; 76.00 GiB already allocated; 1.10 GiB free; 76.50 GiB reserved in total by PyTorch)",
         ],
-        "the GPU has too little memory for this: it asked for 6.0 GiB, and 1.1 GiB are free",
+        "the GPU has too little memory for this: it requested 6.0 GiB, and 1.1 GiB are free",
         "4.9 GiB are missing: multiply tensor_parallelism by 8,",
     );
 }
@@ -231,7 +231,7 @@ fn mpi_and_nccl_that_could_not_begin_are_told_apart() {
     );
     begins(
         &["There are not enough slots available in the system to satisfy the 8 slots"],
-        "mpirun was asked for more ranks than this machine has cores",
+        "mpirun was given more ranks than this machine has cores",
         "`--oversubscribe`",
     );
     begins(
@@ -300,7 +300,7 @@ fn a_machine_without_what_the_server_needs_is_told_what_is_missing() {
             "E0101 00:00:00.000000 1 backend_model.cc:694] \"ERROR: Failed to create instance: Stub process 'preprocessing_0_0' is not healthy.\"",
         ],
         "the process of a Python model died while it was loaded",
-        "its own words are further up",
+        "its own error message is further up",
     );
 }
 

@@ -194,7 +194,7 @@ impl<'a> ResponseReader<'a> {
         }
         if let Some(wrong) = seen.misshapen {
             let example = format!(
-                "`{}` has a shape of {} elements, and {} came ({} bytes)",
+                "`{}` has a shape of {} elements, and {} arrived ({} bytes)",
                 self.form.look().answer,
                 wrong.shape,
                 wrong.elements,

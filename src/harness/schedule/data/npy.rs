@@ -135,7 +135,7 @@ impl<'a> Array<'a> {
         let read = (&mut self.reader).take(bytes as u64).read_to_end(&mut raw);
         read.map_err(|error| fault(self.file, error.to_string()))?;
         if raw.len() < bytes {
-            return Err(fault(self.file, "it is cut short: its shape says that there is more"));
+            return Err(fault(self.file, "it is truncated: its shape needs more data"));
         }
         let number = |raw: &[u8]| {
             let mut wide = [0u8; 8];

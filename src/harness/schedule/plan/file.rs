@@ -178,7 +178,7 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
         let why = format!(
-            "it was changed: line 1 tells of {} requests with digest {}, and there are {} with {}",
+            "it was changed: line 1 records {} requests with digest {}, and there are {} with {}",
             head.requests,
             head.digest.short(),
             schedule.requests.len(),

@@ -92,7 +92,7 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     };
     end.hold(ended, requests.len() as u64, spec)?;
     if requests.is_empty() {
-        return Err(HarnessError::Spec("no request arrives before the duration is over".to_owned()));
+        return Err(HarnessError::Spec("no request arrives before the duration ends".to_owned()));
     }
     let data = drawer.told();
     let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, ink };
@@ -177,10 +177,10 @@ impl End {
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, Scenario::Trace { .. }) => Ok(()),
             Ended::Data if is_short => Err(HarnessError::Spec(format!(
-                "the data end after {drawn} requests, before `stop` is reached: take them again with `repeat: true`, or ask for less"
+                "the data end after {drawn} requests, before `stop` is reached: repeat them with `repeat: true`, or request less"
             ))),
             Ended::Rate if drawn < asked => Err(HarnessError::Spec(format!(
-                "the rate falls to 0 after {drawn} requests, and `stop` asks for {asked}"
+                "the rate falls to 0 after {drawn} requests, and `stop` requires {asked}"
             ))),
             Ended::Data | Ended::Rate => Ok(()),
         }

@@ -114,7 +114,7 @@ impl HttpRequestTemplate {
         sheet.asked("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
         match &ask.stop_words {
             Some(Words::Texts(texts)) => sheet.asked("stop_words", &["stop", "stop_words"], Some(json!(texts))),
-            Some(Words::Ids(_)) => sheet.faults.push("request.stop_words: over HTTP words are `texts`".to_owned()),
+            Some(Words::Ids(_)) => sheet.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
             None => {}
         }
         let mut seed_key = None;

@@ -99,7 +99,7 @@ impl Frames {
 fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
     let Some(([flag, length @ ..], _)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return Ok(None) };
     if *flag != 0 {
-        return Err(Malformed("a message is compressed, and none was asked for"));
+        return Err(Malformed("a message is compressed, although compression was not requested"));
     }
     let len = u32::from_be_bytes(*length);
     if u64::from(len) > limit {

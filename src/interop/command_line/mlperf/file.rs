@@ -49,7 +49,7 @@ impl ConfigFile {
                 What::Other(word) => {
                     sheet.leave(
                         place,
-                        format!("`{word}` …: only running the file would tell what comes of it, and it is not run"),
+                        format!("`{word}` …: its value is known only by running the file, which is not done"),
                     );
                 }
             }
@@ -129,7 +129,7 @@ impl ConfigFile {
         // `sys.path.insert(…)` is in every file.
         let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
         if !is_path {
-            sheet.leave(place, "a call: only running the file would tell what comes of it");
+            sheet.leave(place, "a call: its value is known only by running the file");
         }
     }
 
@@ -170,7 +170,7 @@ impl ConfigFile {
                     Err(why) => sheet.leave(here(), format!("{why}: only running the file would tell")),
                 },
                 What::Nothing => {}
-                _ => sheet.leave(here(), "only running the file would tell what comes of it, and it is not run"),
+                _ => sheet.leave(here(), "its value is known only by running the file, which is not done"),
             }
         }
         self.names.classes.insert(name.to_owned(), own.clone());

@@ -63,11 +63,11 @@ pub fn read_config(
         ));
     }
     let bench = bench.unwrap_or_else(|| {
-        sheet.fault(format!("{place}: neither its path nor its fields say which benchmark"));
+        sheet.fault(format!("{place}: neither its path nor its fields name the benchmark"));
         "llama2-70b"
     });
     let scenario = scenario.unwrap_or_else(|| {
-        sheet.fault(format!("{place}: neither its path nor its fields say which scenario"));
+        sheet.fault(format!("{place}: neither its path nor its fields name the scenario"));
         "offline"
     });
     let is_interactive = place.contains("llama2-70b-interactive");
@@ -93,7 +93,7 @@ pub fn read_config(
         sheet.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
     }
     if read.has_classes {
-        sheet.note("along a chain of classes mappings are put over each other, as v5.0 does it; v4.1 replaces them");
+        sheet.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
         sheet.note("v4.1 has no rules here: the round is v5.0");
     }
     let round = if read.has_classes { "v5.0" } else { "v5.1" };

@@ -11,7 +11,7 @@ fn block(result: &Value, title: &str) -> Block {
 #[test]
 fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
     let adjusted = json!({ "n": 100, "unanswered": 10, "p50": 51.0, "p90": null, "p95": null, "p99": null });
-    let told = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "With failures counted");
+    let told = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "Percentiles with failures counted");
     assert_eq!(told.rows, [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]);
     let all = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
     assert!(read(&json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
@@ -21,7 +21,7 @@ fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
 fn promises_say_what_was_promised_and_of_how_many() {
     let goodput = json!({ "slo": { "ttft_ms": 450.0, "tpot_ms": null, "e2e_ms": 9000.0 }, "good": 95, "of": 100,
         "attainment": 0.95, "requests": 9.5, "output_tokens": 950.0 });
-    let told = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "Promises kept");
+    let told = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "SLO attainment");
     assert!(told.about.contains("TTFT ≤ 450 ms, E2E ≤ 9,000 ms"), "{}", told.about);
     assert_eq!(told.facts[0], ["SLO attainment", "95 %", "95 of 100 scheduled requests"]);
     assert!(told.facts[2][2].contains("tokens from output_ids"));
@@ -33,7 +33,7 @@ fn the_steady_part_stands_beside_the_full_window() {
         "drift": { "first_half_ms": 20.0, "second_half_ms": 25.0, "standard_errors": 1.5 } });
     let result =
         json!({ "steady": steady, "rates": { "requests_full": 10.0 }, "latency": { "ttft": { "p50": 25.0 } } });
-    let told = block(&result, "The steady part beside the full window");
+    let told = block(&result, "Steady part and full window");
     assert_eq!(told.rows[0], ["requests per second", "10", "11", "+10.0 %"]);
     assert_eq!(told.rows[1], ["TTFT p50", "25", "20", "-20.0 %"]);
     assert_eq!(told.facts[0][1], "20 → 25 ms");
@@ -69,11 +69,11 @@ fn stamps_withdrawals_outputs_sessions_and_the_load_are_told_with_what_was_count
             "sessions": { "count": 4, "turns_mean": 2.5, "turns_max": 3, "ttft_first": metric, "ttft_later": metric } },
         "tokens": { "source": "usage", "input_source": "words", "input": 90, "input_server": 99, "output": 50 },
     });
-    assert_eq!(block(&result, "As the server stamps").metrics.len(), 2);
-    assert!(block(&result, "Withdrawn requests").about.contains("by rpc, after 3 tokens; 50 % of the requests"));
+    assert_eq!(block(&result, "Server time stamps").metrics.len(), 2);
+    assert!(block(&result, "Cancelled requests").about.contains("by rpc, after 3 tokens; 50 % of the requests"));
     assert_eq!(block(&result, "Other outputs").rows, [["context_logits", "9", "4,096", "2", "[1, 2]"]]);
     assert_eq!(block(&result, "Sessions").facts[1][1], "2.5");
-    let facts = block(&result, "The load as it could be sent").facts;
+    let facts = block(&result, "Load delivery").facts;
     assert!(facts.iter().any(|fact| fact[1] == "7" && fact[2].contains("because 16 requests")), "{facts:?}");
     assert!(facts.iter().any(|fact| fact[1] == "uniform, 10 to 20 ms"), "{facts:?}");
     let facts = block(&result, "Tokens").facts;

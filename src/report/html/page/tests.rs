@@ -18,7 +18,7 @@ fn metric(zero: &str, scale: f64) -> Value {
         "unit": "ms", "n": 3000, "population": "successful requests", "excluded": 0, "zero_point": zero,
         "token_source": "output_ids", "window": "whole run", "percentile_rule": "nearest rank, sorted element floor(N·p)",
         "mean": 80.0 * scale, "p50": 61.25 * scale, "p90": 150.0 * scale, "p95": 180.5 * scale, "p99": 212.4 * scale,
-        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": null, "no_interval": "mean: too few values: 300 of 2000",
+        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": null, "no_interval": "mean: not enough values: 300 of 2000",
     })
 }
 
@@ -76,13 +76,13 @@ fn page(name: &str, events: &[crate::event::Event], results: &[(TaskId, Value)])
 
 #[test]
 fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
-    let page = page("valid.html", &sample::valid(), &[(TaskId::new("race/server"), result())]);
+    let page = page("valid.html", &sample::valid(), &[(TaskId::new("load/server"), result())]);
     for wanted in [
         "VALID WITH WARNINGS",
         "drift: the second half",
         "from schedule",
         "sorted element floor(N·p)",
-        "no 95 % interval from this run alone: mean: too few values: 300 of 2000",
+        "no 95 % interval from this run alone: mean: not enough values: 300 of 2000",
         "TTFT: % of requests",
         "Output tokens in each second",
         "1,204",
@@ -110,7 +110,7 @@ fn a_page_of_a_failed_run_says_what_to_do() {
 
 #[test]
 fn a_page_loads_nothing_and_runs_nothing() {
-    let page = page("plain.html", &sample::valid(), &[(TaskId::new("race/server"), result())]);
+    let page = page("plain.html", &sample::valid(), &[(TaskId::new("load/server"), result())]);
     let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
     for unwanted in ["<script", "http://", "https://", "<img", "<link", "@import", "url("] {
         assert!(!without_namespace.contains(unwanted), "{unwanted}");

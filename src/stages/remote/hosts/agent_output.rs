@@ -44,7 +44,7 @@ pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     }
     if lost.how == Some(How::Code(NO_PROGRAM)) {
         let what = last.unwrap_or_else(|| "this program is not there".to_owned());
-        return HostProblem::new(what, "`program` of the host says where this program is there");
+        return HostProblem::new(what, "`program` of the host sets the path of this program there");
     }
     if let Some((what, hint)) = place.ssh().and_then(|ssh| complaint(ssh, &said)) {
         let last = last.map(|last| format!(": {last}")).unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failu
     let known = place.ssh().and_then(|ssh| complaint(ssh, &said));
     let since = lost.heard.strftime("%H:%M:%S UTC");
     let what = format!(
-        "host {} was lost {when}: last heard of at {since}, {:.1} s ago",
+        "connection to host {} was lost {when}: last message at {since}, {:.1} s ago",
         place.name,
         lost.since.elapsed().as_secs_f64()
     );
@@ -74,7 +74,7 @@ pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failu
     failure = match (&known, last) {
         (Some((what, _)), Some(last)) => failure.cause(format!("{what}: {}", last.trim())),
         (None, Some(last)) => failure.cause(last.trim().to_owned()),
-        (_, None) => failure.cause("its link was cut, or the machine is gone: nothing comes from it any more"),
+        (_, None) => failure.cause("its connection broke, or the machine is down: no messages arrive any more"),
     };
     match known {
         Some((_, hint)) => failure.hint(hint),

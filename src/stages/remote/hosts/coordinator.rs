@@ -300,7 +300,7 @@ impl<'a> Coordinator<'a> {
                 format!("{name}: reached once more; nothing of this stage is left running there")
             } else {
                 format!(
-                    "{name}: cannot be reached, so nobody here knows whether its servers run; if the machine does, they end by themselves {seconds} s after it has heard the last of us"
+                    "{name}: unreachable, so the state of its servers is unknown; if the machine runs, they exit {seconds} s after the last message from this run"
                 )
             };
             self.context.lease.notice(text);

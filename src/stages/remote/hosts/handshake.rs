@@ -1,4 +1,4 @@
-//! What a host must have: looked at by the guard, before anything starts anywhere.
+//! Requirements of a host: looked at by the guard, before anything starts anywhere.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn problems(orders: &AgentOrders) -> Vec<HostProblem> {
     let test = orders.out.join(".writable");
     if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {
         let what = format!("{} cannot be written: {error}", orders.out.display());
-        problems.push(HostProblem::new(what, "who logs in there must be allowed to write into the project folder"));
+        problems.push(HostProblem::new(what, "the user of the ssh login needs write permission in the project folder"));
     }
     for program in &orders.programs {
         let mut look = ProcessCommand::new([program.clone()], &orders.out, &orders.log);

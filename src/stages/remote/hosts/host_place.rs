@@ -82,7 +82,7 @@ fn ssh(machine: &SshMachine) -> Ssh {
 
 fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
-        .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))
+        .map_err(|error| Failure::new(FailureKind::System, format!("the regatta program cannot be found: {error}")))
 }
 
 /// The nodes of the allocation, as Slurm counts them.
@@ -94,7 +94,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
     let Some(names) = asked.ok().and_then(process::ProbeResult::good) else {
-        let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());
+        let what = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };
     let mut names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();

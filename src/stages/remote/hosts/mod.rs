@@ -50,7 +50,7 @@ const DESERTED: Duration = Duration::from_secs(8);
 pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
     host.map(serde_json::from_str).transpose().map_err(|error| {
         Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
-            .hint("this is a mistake in Regatta, not in the manifest")
+            .hint("this is a bug in Regatta, not in the manifest")
     })
 }
 

@@ -137,7 +137,7 @@ async fn end_elements(
     cluster.queue.hurry();
     let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= asked))).await;
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
-        return Err("the queue could not be asked".to_owned());
+        return Err("the queue could not be queried".to_owned());
     };
     let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| living(seen.of(&spec.job()))).collect();
     cluster.cancelling.cancel(&numbers, false, env).await

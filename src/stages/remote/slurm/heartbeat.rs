@@ -42,7 +42,7 @@ impl JobHeartbeat {
                 let is_news = quiet >= self.silence && !std::mem::replace(&mut self.is_silent, quiet >= self.silence);
                 is_news.then(|| {
                     format!(
-                        "its job has given no sign of life for {} s: its node, or the filesystem between us, may be gone or hang; Slurm says whether it is lost",
+                        "no heartbeat from its job for {} s: its node, or the shared filesystem, may be down or hang; Slurm reports whether the node is lost",
                         quiet.as_secs()
                     )
                 })
@@ -51,7 +51,9 @@ impl JobHeartbeat {
                 let quiet = last.as_ref().map(|(_, since)| now.saturating_duration_since(*since));
                 self.last = Some((life, now));
                 let again = std::mem::take(&mut self.is_silent);
-                again.then(|| format!("its job is heard of again, after {} s", quiet.unwrap_or_default().as_secs()))
+                again.then(|| {
+                    format!("heartbeats from its job resumed, after {} s", quiet.unwrap_or_default().as_secs())
+                })
             }
         }
     }
@@ -72,9 +74,9 @@ mod tests {
         assert_eq!(look(100, None), None, "a job that waits is not silent");
         assert_eq!(look(101, Some("1")), None);
         assert_eq!(look(130, Some("1")), None);
-        assert!(look(131, Some("1")).is_some_and(|text| text.contains("no sign of life for 30 s")));
+        assert!(look(131, Some("1")).is_some_and(|text| text.contains("no heartbeat from its job for 30 s")));
         assert_eq!(look(150, Some("1")), None, "once");
-        assert_eq!(look(151, Some("2")).as_deref(), Some("its job is heard of again, after 50 s"));
+        assert_eq!(look(151, Some("2")).as_deref(), Some("heartbeats from its job resumed, after 50 s"));
         assert_eq!(look(180, Some("2")), None);
         assert!(look(181, Some("2")).is_some());
     }

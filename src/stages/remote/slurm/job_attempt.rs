@@ -118,7 +118,7 @@ impl JobAttempt<'_> {
         if begun {
             drop(seat);
             let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
-            self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
+            self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {
                 array::until_submitted(self, seat, known).await?
@@ -257,7 +257,7 @@ impl JobAttempt<'_> {
             }
             Err(why) => {
                 self.lease.notice(format!(
-                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (its name: {})",
+                    "the cancellation of its job could not be confirmed ({why}); the job exits once it reads the stop request, and the next run checks it (its name: {})",
                     self.spec.job()
                 ));
                 Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")

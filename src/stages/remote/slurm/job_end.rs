@@ -58,7 +58,7 @@ impl JobAttempt<'_> {
                 judge.failure(&job)
             }
             _ if failure.kind == FailureKind::Interrupted => {
-                Failure::new(FailureKind::Signal(15), "its job was asked to end, and nobody says by whom")
+                Failure::new(FailureKind::Signal(15), "its job received SIGTERM from an unknown sender")
             }
             _ => return Failure { log: Some(self.lease.log.clone()), ..failure },
         };

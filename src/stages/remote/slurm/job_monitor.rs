@@ -68,7 +68,7 @@ impl JobMonitor {
     pub fn look(&mut self, view: &QueueView, of: &SlurmJob, claimant: Option<&str>, now: Instant) -> QueueObservation {
         if view.silent >= SILENT {
             let text = format!(
-                "Slurm's controller does not answer ({}); its jobs go on without it, and it is asked again",
+                "Slurm's controller does not answer ({}); its jobs continue without it, and it is queried again",
                 view.complaint
             );
             return self.once("silent", text);
@@ -120,8 +120,8 @@ impl JobMonitor {
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
         lost(
-            format!("the queue does not know {job} any more, and it left no word of how it ended"),
-            "a node that died, or a job that was ended before it could write",
+            format!("the queue does not know {job} any more, and it left no exit record"),
+            "the node failed, or the job was ended before it could write",
         )
     }
 
@@ -165,7 +165,7 @@ impl JobMonitor {
             _ => CUT_OFF,
         };
         if now - *self.ended.get_or_insert(now) < patience {
-            return QueueObservation::Wait(format!("job {} has ended; its word of how is awaited", job.number));
+            return QueueObservation::Wait(format!("job {} has ended; waiting for its exit record", job.number));
         }
         QueueObservation::Over(Box::new(self.failure(job)))
     }
@@ -196,7 +196,7 @@ impl JobMonitor {
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
                 let what = format!("its job {number}{on} ended, and could not write down how");
                 fail(FailureKind::Signal(9), what)
-                    .cause("it was killed: by the kernel for want of memory, or by somebody on the node")
+                    .cause("it was killed: by the kernel's out-of-memory killer, or by another process on the node")
             }
             state => fail(
                 FailureKind::Spawn,
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(kind, FailureKind::Refused);
         assert_eq!(
             what,
-            "its job 7 will never start: it asks for more time than its partition allows (PartitionTimeLimit)"
+            "its job 7 will never start: it requests more time than its partition allows (PartitionTimeLimit)"
         );
     }
 

@@ -26,7 +26,7 @@ const DESERTED: Duration = Duration::from_mins(2);
 /// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDone {
-    #[error("{0}: nobody waits for this job any more")]
+    #[error("{0}: no run waits for this job any more")]
     NobodyWaits(String),
     #[error("this attempt is already worked on by job {0}")]
     Taken(String),

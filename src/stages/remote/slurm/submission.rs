@@ -55,7 +55,7 @@ fn around(program: &Path, folder: &str, comment: &str) -> String {
     let mut text = "#!/bin/sh\n".to_owned();
     let _ = writeln!(text, "# {}", comment.replace('\n', " "));
     text.push_str(
-        "# The warning that the time limit is near may come before there is anybody to take it.\n\
+        "# The warning that the time limit is near may come before a handler is installed.\n\
          trap '' USR2\n\
          # Defaults for sbatch, which what runs here must not inherit.\n\
          for name in $(env | sed -n 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n",
@@ -111,7 +111,7 @@ mod tests {
         insta::assert_snapshot!(script(Path::new("/opt/it's/regatta"), Path::new("/p/.regatta/jobs/k-0"), "build of p"), @r#"
         #!/bin/sh
         # build of p
-        # The warning that the time limit is near may come before there is anybody to take it.
+        # The warning that the time limit is near may come before a handler is installed.
         trap '' USR2
         # Defaults for sbatch, which what runs here must not inherit.
         for name in $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done

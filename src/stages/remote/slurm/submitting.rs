@@ -91,8 +91,8 @@ pub async fn until_submitted(
 
 /// It will never be taken like this. `what`: a job, or an array.
 pub fn refused(why: &str, what: &str) -> Failure {
-    Failure::new(FailureKind::Refused, format!("Slurm does not take its {what}: {why}"))
-        .hint("look at `host.slurm`, and at `SBATCH_*` in the environment")
+    Failure::new(FailureKind::Refused, format!("Slurm rejects its {what}: {why}"))
+        .hint("check `host.slurm`, and `SBATCH_*` in the environment")
 }
 
 /// There is no Slurm here.

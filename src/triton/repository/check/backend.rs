@@ -61,7 +61,7 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
     let Some(known) = by_key(role, key) else {
         let names: Vec<&str> = of(role).map(|parameter| parameter.key).collect();
         let hint = nearest(key, names).map(|name| format!("did you mean `{name}`?"));
-        look.warn(&[way[0], way[1]], format!("`{key}` is no parameter of {role}: nobody reads it"), hint);
+        look.warn(&[way[0], way[1]], format!("`{key}` is not a parameter of {role}: it has no effect"), hint);
         return;
     };
     if let Some(name) = placeholder(value) {
@@ -102,7 +102,7 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
         let fate = match key {
             "gpt_model_type" => "the backend fails to load with it".to_owned(),
             _ if known.unset.is_empty() => "the backend cannot use it".to_owned(),
-            _ => format!("the backend takes its default ({}) and says so in its log only", known.unset),
+            _ => format!("the backend takes its default ({}) and reports it in its log only", known.unset),
         };
         let hint = match known.kind.words() {
             [] => Some(format!("it is {}", known.kind)),
@@ -139,7 +139,7 @@ fn engine(look: &mut Look<'_>, given: Option<&EngineConfig>) {
                 &loaded
             }
             Err(error) => {
-                let hint = "where the engine is elsewhere on this machine, say `--engine DIR`".to_owned();
+                let hint = "if the engine is elsewhere on this machine, set `--engine DIR`".to_owned();
                 look.error(&path, error.to_string(), Some(hint));
                 return;
             }

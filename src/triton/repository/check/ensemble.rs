@@ -58,13 +58,13 @@ fn frame(look: &mut Look<'_>) {
     ];
     let is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     for (name, _) in set.into_iter().filter(|(_, set)| *set) {
-        look.error(&[PbtxtStep::Name(name)], format!("an ensemble has no `{name}`"), Some("take it away".to_owned()));
+        look.error(&[PbtxtStep::Name(name)], format!("an ensemble has no `{name}`"), Some("remove it".to_owned()));
     }
     if is_decoupled {
-        let hint = "an ensemble streams when one of its members is decoupled; take it away".to_owned();
+        let hint = "an ensemble streams when one of its members is decoupled; remove it".to_owned();
         look.warn(
             &[PbtxtStep::Name("model_transaction_policy")],
-            "`decoupled` says nothing on an ensemble",
+            "`decoupled` has no effect on an ensemble",
             Some(hint),
         );
     }
@@ -206,7 +206,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
                 (format!("`{tensor}` is never ready: the steps wait for each other"), None)
             } else {
                 let known: Vec<&str> = given.iter().copied().chain(written.keys().copied()).collect();
-                (format!("nobody writes `{tensor}`"), did_you_mean(tensor, known))
+                (format!("no step writes `{tensor}`"), did_you_mean(tensor, known))
             };
             look.error(&at, what, hint);
         }

@@ -136,7 +136,7 @@ fn policy(look: &mut Look<'_>) {
     {
         for version in these.versions {
             if !u64::try_from(version).is_ok_and(|version| look.model.versions.contains(&version)) {
-                look.warn(&way, format!("version {version} is not there; the server goes on without it"), None);
+                look.warn(&way, format!("version {version} is missing; the server continues without it"), None);
             }
         }
     }

@@ -13,7 +13,7 @@ pub(super) fn check(look: &mut Look<'_>, machine: Option<u32>) {
     for (index, group) in model.config.instance_group.iter().enumerate() {
         let way = |field: &'static str| [own, PbtxtStep::Nth(index), PbtxtStep::Name(field)];
         if group.count < 0 {
-            let hint = "1 or more; the server takes 1 for it without a word".to_owned();
+            let hint = "1 or more; the server silently takes 1 for it".to_owned();
             look.error(&way("count"), format!("an instance group of {} instances", group.count), Some(hint));
         }
         if group.kind() == Kind::Cpu && !group.gpus.is_empty() {

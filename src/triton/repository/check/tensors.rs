@@ -124,8 +124,8 @@ fn twice(look: &mut Look<'_>, first: &Tensor<'_>, second: &Tensor<'_>) {
     let (list, name) = (second.list, second.name);
     if name.is_empty() {
     } else if first.data_type == second.data_type && first.dims == second.dims {
-        look.warn(&way, format!("{list} `{name}` stands here twice"), None);
+        look.warn(&way, format!("{list} `{name}` is here twice"), None);
     } else {
-        look.error(&way, format!("{list} `{name}` stands here twice, and differently"), None);
+        look.error(&way, format!("{list} `{name}` is here twice, with different values"), None);
     }
 }

@@ -57,27 +57,25 @@ fn certificate_fault(fault: &CertificateError, host: &str) -> String {
     };
     match fault {
         CertificateError::Expired => {
-            format!("the certificate of {host} has expired: renew it on the server (and look at this machine's clock)")
+            format!("the certificate of {host} has expired: renew it on the server (and check this machine's clock)")
         }
         CertificateError::ExpiredContext { not_after, .. } => format!(
-            "the certificate of {host} expired at {}: renew it on the server (and look at this machine's clock)",
+            "the certificate of {host} expired at {}: renew it on the server (and check this machine's clock)",
             date(not_after)
         ),
         CertificateError::NotValidYet => {
-            format!("the certificate of {host} is not valid yet: look at this machine's clock")
+            format!("the certificate of {host} is not valid yet: check this machine's clock")
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
-            format!("the certificate of {host} is valid only from {}: look at this machine's clock", date(not_before))
+            format!("the certificate of {host} is valid only from {}: check this machine's clock", date(not_before))
         }
         CertificateError::NotValidForName => {
-            format!("the certificate is not for {host}: ask the server by a name that is in its certificate")
+            format!("the certificate is not for {host}: use a name that is in the server's certificate")
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: Vec<String> = presented.iter().map(|name| plain(name)).collect();
             let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
-            format!(
-                "the certificate is for {names}, not for {host}: ask the server by a name that is in its certificate"
-            )
+            format!("the certificate is for {names}, not for {host}: use a name that is in the server's certificate")
         }
         CertificateError::UnknownIssuer => format!(
             "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"

@@ -104,10 +104,10 @@ impl<'a> InputBuilder<'a> {
             }
             (Words::Texts(words), Interface::Text) => (vec![words.len() as i64], texts(words), "BYTES"),
             (Words::Ids(_), Interface::Text) => {
-                return self.faults.push(format!("request.{key}: this model takes text, so words must be `texts`"));
+                return self.faults.push(format!("request.{key}: this model takes text, so `texts` are required"));
             }
             (Words::Texts(_), Interface::TokenIds) => {
-                return self.faults.push(format!("request.{key}: this model takes token ids, so words must be `ids`"));
+                return self.faults.push(format!("request.{key}: this model takes token ids, so `ids` are required"));
             }
         };
         if let Some((name, datatype)) = self.find(key, &[name], datatype) {

@@ -65,7 +65,7 @@ impl TokenCounting {
             Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
             Self::Responses { .. } => "responses, each counted as one token".to_owned(),
             Self::Usage => "usage.completion_tokens".to_owned(),
-            Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
+            Self::Asked => "requested max_tokens, since the answer is one text".to_owned(),
         }
     }
 }
@@ -129,7 +129,7 @@ impl InferRequestTemplate {
             );
         }
         if spec.pace.stream == StreamMode::Shared && call == CallKind::Unary {
-            faults.push("stream `shared`: the model is not decoupled, so it is asked by unary calls".to_owned());
+            faults.push("stream `shared`: the model is not decoupled, so requests are unary calls".to_owned());
         }
         let beams = ask.beam_width.unwrap_or(1);
         if ask.cancel.is_some() && !streams && ask.streaming.is_none() {

@@ -143,7 +143,7 @@ fn what_the_model_lacks_is_told_all_at_once() {
     request.batch is 3, and the model's max_batch_size is 2
     request.temperature needs the input `temperature`, which the model does not have
     request.random_seed needs the input `random_seed`, which the model does not have
-    request.bad_words: this model takes token ids, so words must be `ids`
+    request.bad_words: this model takes token ids, so `ids` are required
     request.return_perf_metrics needs the input `return_perf_metrics`, which the model does not have
     the model's inputs are input_ids, input_lengths, request_output_len
     the model has no output `kv_cache_alloc_new_blocks`, `kv_cache_reused_blocks`, `kv_cache_alloc_total_blocks`, `arrival_time_ns`, `first_scheduled_time_ns`, `first_token_time_ns`, `last_token_time_ns`, `batch_index`; it has output_ids

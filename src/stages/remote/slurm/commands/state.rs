@@ -68,25 +68,25 @@ impl PendingReason {
         let word = reason.split([',', ' ']).next().unwrap_or_default();
         match word {
             "PartitionTimeLimit" => Self::Never(
-                "it asks for more time than its partition allows",
+                "it requests more time than its partition allows",
                 "a smaller `time`, or another `partition`",
             ),
             "PartitionNodeLimit" => {
-                Self::Never("it asks for more nodes than its partition allows", "fewer `nodes`, or another `partition`")
+                Self::Never("it requests more nodes than its partition allows", "fewer `nodes`, or another `partition`")
             }
             "DependencyNeverSatisfied" => Self::Never(
                 "a job that it depends on did not end as it must",
-                "look at `args`: a `--dependency` is in them",
+                "check `args`: a `--dependency` is in them",
             ),
-            "BadConstraints" => Self::Never("no node is like this", "look at `constraint`, `gres` and `gpus_per_node`"),
+            "BadConstraints" => Self::Never("no node is like this", "check `constraint`, `gres` and `gpus_per_node`"),
             "InvalidAccount" | "AccountNotAllowed" => {
-                Self::Never("its account may not be used there", "look at `account` and `partition`")
+                Self::Never("its account may not be used there", "check `account` and `partition`")
             }
             "InvalidQOS" | "QOSNotAllowed" => {
-                Self::Never("its quality of service may not be used there", "look at `qos` and `partition`")
+                Self::Never("its quality of service may not be used there", "check `qos` and `partition`")
             }
             "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
-                Self::Never("it asks for more time than its account or quality of service allows", "a smaller `time`")
+                Self::Never("it requests more time than its account or quality of service allows", "a smaller `time`")
             }
             "AssocGrpGRES"
             | "QOSMaxGRESPerJob"
@@ -94,14 +94,14 @@ impl PendingReason {
             | "AssocMaxNodePerJobLimit"
             | "QOSMaxCpuPerJobLimit"
             | "AssocMaxCpuPerJobLimit" => Self::Never(
-                "it asks for more than its account or quality of service allows for one job",
-                "ask for less, or for another `account` or `qos`",
+                "it requests more than its account or quality of service allows for one job",
+                "request less, or another `account` or `qos`",
             ),
             "PartitionDown" | "PartitionInactive" => Self::Person("its partition takes no jobs at the moment"),
             "ReqNodeNotAvail" => Self::Person("a node that it needs is down, drained or reserved"),
             "Nodes" => Self::Person("nodes that it needs are down, drained or reserved for others"),
             "JobHeldAdmin" => Self::Person("an administrator holds it"),
-            "JobHeldUser" => Self::Person("somebody holds it; `scontrol release` lets it go"),
+            "JobHeldUser" => Self::Person("it is held; `scontrol release` releases it"),
             "launch" => Self::Person("it could not be started on its node and was put back on hold"),
             "Reservation" => Self::Person("it waits for its reservation to begin"),
             "Licenses" => Self::Person("it waits for licences"),
