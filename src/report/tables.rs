@@ -138,7 +138,7 @@ mod tests {
           failed     triton/server      12 s   killed by SIGKILL: out of GPU memory
           failed     load/server        10 s   `triton/server` died
           cancelled  package                   `load/server` failed
-          6 of 6 tasks over
+          6 of 6 tasks finished
         ");
     }
 

@@ -118,7 +118,7 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
     npy(&path("ids.npy"), "<f4", "(2, 4)", &ids);
     assert!(why(&spec).contains("`<f4`"));
     npy(&path("ids.npy"), "<i4", "(2, 4000000000)", &ids);
-    assert!(why(&spec).contains("cut short"));
+    assert!(why(&spec).contains("truncated"));
 }
 
 /// Two hundred words of one token each, with a pre-tokenizer like that of Llama 3.

@@ -217,7 +217,7 @@ fn a_benchmark_without_its_numbers_has_failed_and_other_counts_are_told() {
     world.file("bin/trtllm-llmapi-launch", "#!/bin/sh\necho nothing to say\n");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128", "max_batch_size=1"]);
     assert_eq!(ended.code, 1);
-    ended.says("there is no PERFORMANCE OVERVIEW").says("nothing to say");
+    ended.says("no PERFORMANCE OVERVIEW").says("nothing to say");
     world.file(
         "bin/trtllm-llmapi-launch",
         "#!/bin/sh\necho 'torch.OutOfMemoryError: CUDA out of memory. Tried'; exit 1\n",

@@ -153,7 +153,7 @@ fn a_host_loses_its_power_and_is_named() {
     lab.does("crash", 1);
     let told = ended(&world, run, "a host lost its power");
     let lost = format!("host {} was lost while it was needed: last message at ", lab.host(1));
-    told.code(1).says(&lost).says("INVALID(server)").says("cannot be reached");
+    told.code(1).says(&lost).says("INVALID(server)").says("unreachable");
     kept_as_invalid(&world, &lab.host(1));
     assert_eq!(lab.running(2), [""; 0]);
     lab.does("boot", 1);

@@ -133,6 +133,6 @@ fn a_benchmark_keeps_what_its_servers_said() {
     assert_eq!(read("server-metrics.jsonl").lines().count() as u64, polls);
     if ended.code == 0 {
         let page = world.read("latest/report.html");
-        assert!(page.contains("As the server counts") && page.contains("nv_inference_request_success"), "no metrics");
+        assert!(page.contains("Server metrics") && page.contains("nv_inference_request_success"), "no metrics");
     }
 }

@@ -92,7 +92,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
         .good(&["run", "m"])
         .says("30 synthetic samples, not submittable")
         .says("accuracy MISSED: ROUGE1")
-        .says("made-up data");
+        .says("synthetic data");
 
     let set: DatasetFile = serde_json::from_str(&world.read("latest/set/dataset.json")).unwrap();
     assert_eq!((set.told.synthetic, set.told.samples, set.form), (true, 30, DatasetFormat::MadeUp));
@@ -430,7 +430,7 @@ fn a_log_that_cannot_be_scored_says_where() {
 {"seq_id":3,"qsl_idx":9,"data":"","token_count":0}]"#;
     let all = why(wide);
     for expected in [
-        "3 mistakes",
+        "3 errors",
         "byte 69: sample 1 has no reference",
         "byte 137: the data set has no sample 7",
         "no sample 9; it has 2",

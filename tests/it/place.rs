@@ -48,7 +48,7 @@ fn a_stage_runs_in_its_container_and_leaves_its_output_here() {
     secrets: [SECRET]
     shell: |
       cp \"$INPUT_WORDS\" copied; cp \"$INPUT_FAR\" far
-      echo \"$MODE $SECRET $PATH $PWD\" > version.txt; echo \"is $SECRET\"
+      echo \"$MODE $SECRET $PATH $PWD\" > said; echo \"is $SECRET\"
       touch \"$INPUT_WORDS\" 2>/dev/null || echo read-only > project
       ls /bin > programs
 ",

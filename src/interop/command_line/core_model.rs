@@ -85,7 +85,7 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
         "--op-stats-csv" | "--dump-perfetto-trace" => sheet.leave(given.words(), "requests.jsonl has every request"),
         "--tokenizer-type" => sheet.leave(given.words(), "tokenizer.json names its own type"),
         "--op-tokens-per-word" => {
-            sheet.leave(given.words(), "tokens are counted, not estimated from the number of words")
+            sheet.leave(given.words(), "tokens are counted, not estimated from the number of words");
         }
         "--verbose" => sheet.leave(given.words(), "`regatta -v` prints more"),
         _ => sheet.leave(given.words(), "there is nothing like it here"),

@@ -174,7 +174,7 @@ pub(super) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut Tr
     for given in &line.given {
         match given.name {
             "--request-count" if load.has("--requests") => {
-                sheet.leave(given.words(), "it is already given before `--`")
+                sheet.leave(given.words(), "it is already given before `--`");
             }
             _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, sheet),
         }

@@ -193,12 +193,12 @@ fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: 
             let all = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
             (number != all).then(|| {
                 let rule = "closed: accuracy is that of the whole data set";
-                RuleError::new(&at, format!("must be {all}"), rule).hint("take it away: LoadGen has it built in")
+                RuleError::new(&at, format!("must be {all}"), rule).hint("remove it: LoadGen has it built in")
             })
         }
         "sample_concatenate_permutation" if number != 1 && ask.is_measured() => {
             let rule = "closed: answers differ in length, so every sample is issued equally often";
-            Some(RuleError::new(&at, "must be 1", rule).hint("take it away: LoadGen has it built in"))
+            Some(RuleError::new(&at, "must be 1", rule).hint("remove it: LoadGen has it built in"))
         }
         _ => None,
     }

@@ -128,12 +128,12 @@ fn every_mistake_is_told_at_once() {
             "user_conf.min_duraton: is not a setting of user.conf (LoadGen would silently ignore it) [did you mean `min_duration`?]",
             "user_conf.min_duration: must be at least 600000 (closed: a run lasts ten minutes or more) [`min_duration: 600000`; `rehearse: true` allows less, and cannot be submitted]",
             "user_conf.ttft_latency: may be set in the open division only (closed: as the round has it) [remove it, or `division: open`]",
-            "user_conf.qsl_rng_seed: cannot be set (LoadGen reads it from its own mlperf.conf and ignores it in user.conf) [take it away]",
+            "user_conf.qsl_rng_seed: cannot be set (LoadGen reads it from its own mlperf.conf and ignores it in user.conf) [remove it]",
             "user_conf.mode: is set elsewhere (once is enough) [write it as `mode` of `loadgen`]",
             "user_conf.llama2-70b-99.9.Server.max_duration: names a model or a scenario (model and scenario are put before it; LoadGen knows this model as `llama2-70b`) [write `max_duration`]",
             "user_conf.coalesce_queries: cannot be 3 (0 or 1)",
-            "user_conf.samples_per_query: means nothing in Server (LoadGen does not read it in Server) [take it away]",
-            "user_conf.sample_concatenate_permutation: must be 1 (closed: answers differ in length, so every sample is issued equally often) [take it away: LoadGen has it built in]",
+            "user_conf.samples_per_query: means nothing in Server (LoadGen does not read it in Server) [remove it]",
+            "user_conf.sample_concatenate_permutation: must be 1 (closed: answers differ in length, so every sample is issued equally often) [remove it: LoadGen has it built in]",
         ]
     );
 }
@@ -145,7 +145,7 @@ fn names_that_the_round_does_not_have() {
     let old = says(TestRequest { benchmark: "llama2-70b-99", ..ask(&none) });
     assert!(old.contains("it is in `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
     let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..ask(&none) });
-    assert!(loadgens.contains("[say which: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
+    assert!(loadgens.contains("[name it: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
     let typed = says(TestRequest { benchmark: "deepseek-r2", ..ask(&none) });
     assert!(typed.contains("did you mean `deepseek-r1`?"), "{typed}");
     let round = says(TestRequest { round: "v6.2", target_qps: None, ..ask(&none) });

@@ -109,7 +109,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
         if !super::system::is_meaningful(fields.get(field)) {
             let what = if fields.contains_key(field) { "is empty" } else { "is missing" };
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
-            to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules ask for {meaning}"), fix);
+            to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules require {meaning}"), fix);
         }
     }
 }

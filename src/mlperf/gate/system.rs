@@ -60,7 +60,7 @@ fn one(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
             "system fields",
             at,
             format!("`{}` {what}", field.name),
-            format!("the rules ask for {}", field.meaning),
+            format!("the rules require {}", field.meaning),
             fix,
         );
     }

@@ -164,8 +164,8 @@ mod tests {
         says(&[link("l", "/etc")], "link out of it");
         says(&[link("a/l", "../../x")], "link out of it");
         says(&[link("l", "a/../../x")], "link out of it");
-        says(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "does not fit");
-        says(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "does not fit");
+        says(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
+        says(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
         assert!(unfit(&[item("", EntryKind::File)]).is_some());
     }

@@ -146,7 +146,7 @@ fn every_mistake_is_told_at_once_with_a_suggestion() {
     insta::assert_snapshot!(problems(&wrong).join("\n"), @r"
     unknown model `ensembel` (did you mean `ensemble`?)
     unknown runtime flag `batch_scheduler_polici` (did you mean `batch_scheduler_policy`?)
-    runtime flag `moe_backend` belongs to another executor; no config.pbtxt has a place for it (take it away)
+    runtime flag `moe_backend` belongs to another executor; no config.pbtxt has a place for it (remove it)
     unknown parameter `max_queu_size` (did you mean `max_queue_size`?)
     parameter `kv_cache_free_gpu_mem_fraction`: `1.5` is not a number from 0 to 1
     `triton_max_batch_size` is 65, and the engine was built with max_batch_size 64 (lower it, or build the engine with a larger max_batch_size)

@@ -331,7 +331,7 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
             (3, Value::Varint(dim)) => found.shape = found.shape.saturating_mul(dim),
             (3, Value::Bytes(mut dims)) => {
                 while dims.has_remaining() {
-                    let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is cut short"))?;
+                    let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is truncated"))?;
                     found.shape = found.shape.saturating_mul(dim);
                 }
             }
@@ -367,7 +367,7 @@ fn each_field<'a>(
     mut message: &'a [u8],
     mut visit: impl FnMut(u32, Value<'a>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {
-    let broken = |_| Malformed("a field is cut short");
+    let broken = |_| Malformed("a field is truncated");
     while message.has_remaining() {
         // A key and a length of one byte each: most of a response is made of these.
         if let [key @ 0x08..=0x7f, len @ 0..=0x7f, rest @ ..] = message
