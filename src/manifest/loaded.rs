@@ -1,45 +1,17 @@
 //! The loaded manifest: what `plan` expands, `regatta show` prints and `regatta list` lists.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::given::GivenValues;
 use super::library::ManifestLibrary;
 use super::node::{Map, Node, Tree, shown};
 use super::param::Chosen;
 use super::{load, read};
-use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
+use crate::diag::{Diagnostic, Diagnostics, SourceText};
 use crate::event::Digest;
-
-/// What the user gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
-/// and the environment.
-#[derive(Clone, Debug, Default)]
-pub struct GivenValues {
-    pub params: Vec<(String, String)>,
-    pub env: BTreeMap<String, String>,
-}
-
-/// Where a value came from.
-#[derive(Clone, Debug)]
-pub enum ValueOrigin {
-    CommandLine,
-    Environment(String),
-    Default(Span),
-    File(Span),
-}
-
-impl fmt::Display for ValueOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CommandLine => f.write_str("command line"),
-            Self::Environment(name) => write!(f, "environment {name}"),
-            Self::Default(span) => write!(f, "default, {span}"),
-            Self::File(span) => span.fmt(f),
-        }
-    }
-}
 
 /// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
 #[derive(Clone, Debug)]

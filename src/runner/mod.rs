@@ -1,4 +1,4 @@
-//! Decides what may start and what must stop: a pure schedule and one async loop. Owns `trait Work`.
+//! Decides what may start and what must stop: a pure schedule and one async loop. Owns `trait TaskExecutor`.
 //!
 //! The runner does not know what a shell, a clone or a server is; it knows steps, services, slots, GPUs, keys and
 //! outcomes.
@@ -6,7 +6,7 @@
 //! ```text
 //!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it in the cache?
 //!             ↑                                   │ no
-//!             └── Over ←── attempt: folder, perform, check, hash, accept ←┘
+//!             └── Finished ←── attempt: folder, perform, check, hash, accept ←┘
 //! ```
 //!
 //! `predict` takes the same decisions without doing anything; it is what `regatta plan` prints.

@@ -223,7 +223,7 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn take_keyed(&mut self, ix: Ix, keyed: Result<Keyed, Failure>) {
-        if self.schedule.state(ix) != ScheduleState::Keying {
+        if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
         let keyed = match keyed {
@@ -251,7 +251,7 @@ impl<W: TaskExecutor> Runner<W> {
             }
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
-                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Over(_)) {
+                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Finished(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }
                 if !self.ask(ix, &keyed) {

@@ -1,8 +1,8 @@
 //! What may start and what must stop: a pure state machine. No clock, no I/O, no async.
 //!
-//! A step goes `Waiting → Keying → Wanting → Running → Over`, or from `Keying` straight to `Over` when the store has its output.
-//! A service goes `Waiting → Keying → Known → Starting → Up → Stopping → Over`; it starts only when a step that needs it has to
-//! run, and ends when its last dependent has finished. `Known` is enough for dependents to be looked up in the store, so a
+//! A step goes `Waiting → ComputingKey → Ready → Running → Finished`, or from `ComputingKey` straight to `Finished` when the store has its output.
+//! A service goes `Waiting → ComputingKey → Keyed → Starting → Serving → Stopping → Finished`; it starts only when a step that needs it has to
+//! run, and ends when its last dependent has finished. `Keyed` is enough for dependents to be looked up in the store, so a
 //! service whose dependents are all cached is never started.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,16 +13,16 @@ pub type Ix = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleState {
     Waiting,
-    Keying,
+    ComputingKey,
     /// A service with a known key that no step has needed yet.
-    Known,
+    Keyed,
     /// A step that has to run.
-    Wanting,
+    Ready,
     Starting,
-    Up,
+    Serving,
     Running,
     Stopping,
-    Over(TaskEnd),
+    Finished(TaskEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,31 +171,31 @@ impl TaskSchedule {
     /// A service's key is known.
     pub fn known(&mut self, ix: Ix) {
         debug_assert!(self.nodes[ix as usize].item.service, "only services are known");
-        if self.state(ix) != ScheduleState::Keying {
+        if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
-        self.set(ix, ScheduleState::Known);
+        self.set(ix, ScheduleState::Keyed);
         self.settle_dependents(ix);
         self.stop_if_unneeded(ix);
     }
 
     /// A step's output is not in the store: it has to run.
     pub fn missed(&mut self, ix: Ix) {
-        if self.state(ix) != ScheduleState::Keying {
+        if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
         if self.halted {
             self.over(ix, TaskEnd::Cancelled);
             return;
         }
-        self.set(ix, ScheduleState::Wanting);
+        self.set(ix, ScheduleState::Ready);
         self.wanting.insert(ix);
         self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// Another task is about to make the same output: this one is looked up again when that one has finished.
     pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
-        if self.state(ix) != ScheduleState::Keying {
+        if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
         self.set(ix, ScheduleState::Waiting);
@@ -210,13 +210,13 @@ impl TaskSchedule {
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: Ix) {
         self.release(ix);
-        self.set(ix, ScheduleState::Keying);
+        self.set(ix, ScheduleState::ComputingKey);
         self.to_key.insert(ix);
     }
 
     /// A service that was up has ended, and will be started again: no step may rely on it meanwhile.
     pub fn down(&mut self, ix: Ix) {
-        if self.state(ix) == ScheduleState::Up {
+        if self.state(ix) == ScheduleState::Serving {
             self.set(ix, ScheduleState::Starting);
         }
     }
@@ -224,15 +224,15 @@ impl TaskSchedule {
     /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
     /// decides what happens to those that were running.
     pub fn relaunch(&mut self, ix: Ix) {
-        if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Up) {
+        if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Serving) {
             return;
         }
         self.release(ix);
-        self.set(ix, ScheduleState::Known);
+        self.set(ix, ScheduleState::Keyed);
         for dependent in self.nodes[ix as usize].dependents.clone() {
-            if self.state(dependent) == ScheduleState::Wanting {
+            if self.state(dependent) == ScheduleState::Ready {
                 self.wanting.remove(&dependent);
-                self.set(dependent, ScheduleState::Keying);
+                self.set(dependent, ScheduleState::ComputingKey);
                 self.to_key.insert(dependent);
             }
         }
@@ -275,7 +275,7 @@ impl TaskSchedule {
             let mut to_start = None;
             for need in &node.item.needs {
                 if self.nodes[*need as usize].item.service {
-                    all_up &= matches!(self.state(*need), ScheduleState::Up | ScheduleState::Over(_));
+                    all_up &= matches!(self.state(*need), ScheduleState::Serving | ScheduleState::Finished(_));
                     to_start = to_start.or_else(|| self.startable(*need));
                 }
             }
@@ -310,11 +310,11 @@ impl TaskSchedule {
     /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
     fn startable(&self, ix: Ix) -> Option<Ix> {
         let node = &self.nodes[ix as usize];
-        if node.state != ScheduleState::Known {
+        if node.state != ScheduleState::Keyed {
             return None;
         }
         let below = || node.item.needs.iter().copied().filter(|n| self.nodes[*n as usize].item.service);
-        if below().all(|n| matches!(self.state(n), ScheduleState::Up | ScheduleState::Over(_))) {
+        if below().all(|n| matches!(self.state(n), ScheduleState::Serving | ScheduleState::Finished(_))) {
             return (node.item.gpus as usize <= self.free_gpus.len()).then_some(ix);
         }
         below().find_map(|n| self.startable(n))
@@ -323,7 +323,7 @@ impl TaskSchedule {
     /// A service is ready.
     pub fn up(&mut self, ix: Ix) {
         if self.state(ix) == ScheduleState::Starting {
-            self.set(ix, ScheduleState::Up);
+            self.set(ix, ScheduleState::Serving);
             self.stop_if_unneeded(ix);
         }
     }
@@ -332,20 +332,20 @@ impl TaskSchedule {
     pub fn over(&mut self, ix: Ix, how: TaskEnd) {
         let mut work = vec![(ix, how)];
         while let Some((at, how)) = work.pop() {
-            if matches!(self.state(at), ScheduleState::Over(_)) {
+            if matches!(self.state(at), ScheduleState::Finished(_)) {
                 continue;
             }
             self.release(at);
             let was_settled = self.nodes[at as usize].item.service
                 && matches!(
                     self.state(at),
-                    ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping
+                    ScheduleState::Keyed | ScheduleState::Starting | ScheduleState::Serving | ScheduleState::Stopping
                 );
             self.to_key.remove(&at);
             if self.wanting.remove(&at) {
                 self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
             }
-            self.set(at, ScheduleState::Over(how));
+            self.set(at, ScheduleState::Finished(how));
             self.open -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
                 self.nodes[need as usize].open -= 1;
@@ -359,10 +359,10 @@ impl TaskSchedule {
             }
             for dependent in self.nodes[at as usize].dependents.clone() {
                 // Running dependents of a dead server end by themselves; the loop stops them.
-                if matches!(self.state(dependent), ScheduleState::Running | ScheduleState::Over(_)) {
+                if matches!(self.state(dependent), ScheduleState::Running | ScheduleState::Finished(_)) {
                     continue;
                 }
-                if matches!(self.state(dependent), ScheduleState::Starting | ScheduleState::Up) {
+                if matches!(self.state(dependent), ScheduleState::Starting | ScheduleState::Serving) {
                     self.begin_stop(dependent);
                     continue;
                 }
@@ -377,8 +377,8 @@ impl TaskSchedule {
         self.halted = true;
         for ix in 0..self.nodes.len() as Ix {
             match self.state(ix) {
-                ScheduleState::Waiting | ScheduleState::Wanting | ScheduleState::Keying | ScheduleState::Known => {
-                    if self.state(ix) == ScheduleState::Known {
+                ScheduleState::Waiting | ScheduleState::Ready | ScheduleState::ComputingKey | ScheduleState::Keyed => {
+                    if self.state(ix) == ScheduleState::Keyed {
                         self.over(ix, TaskEnd::NotNeeded);
                     } else {
                         self.cancelled.push((ix, ix));
@@ -433,7 +433,10 @@ impl TaskSchedule {
         let moves = |s: ScheduleState| {
             matches!(
                 s,
-                ScheduleState::Running | ScheduleState::Starting | ScheduleState::Stopping | ScheduleState::Keying
+                ScheduleState::Running
+                    | ScheduleState::Starting
+                    | ScheduleState::Stopping
+                    | ScheduleState::ComputingKey
             )
         };
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
@@ -441,8 +444,8 @@ impl TaskSchedule {
         self.moving -= u32::from(moves(was));
         if let Some(group) = self.nodes[ix as usize].item.group {
             let keying = self.keying.entry(group).or_default();
-            *keying += u32::from(state == ScheduleState::Keying);
-            *keying -= u32::from(was == ScheduleState::Keying);
+            *keying += u32::from(state == ScheduleState::ComputingKey);
+            *keying -= u32::from(was == ScheduleState::ComputingKey);
         }
     }
 
@@ -471,7 +474,7 @@ impl TaskSchedule {
         if self.nodes[ix as usize].item.skipped {
             self.over(ix, TaskEnd::Skipped);
         } else {
-            self.set(ix, ScheduleState::Keying);
+            self.set(ix, ScheduleState::ComputingKey);
             self.to_key.insert(ix);
         }
     }
@@ -482,8 +485,8 @@ impl TaskSchedule {
             return;
         }
         match node.state {
-            ScheduleState::Known => self.over(ix, TaskEnd::NotNeeded),
-            ScheduleState::Starting | ScheduleState::Up => self.begin_stop(ix),
+            ScheduleState::Keyed => self.over(ix, TaskEnd::NotNeeded),
+            ScheduleState::Starting | ScheduleState::Serving => self.begin_stop(ix),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use crate::plan::Task;
 use super::batches::BatchSlot;
 use super::origins::Upstream;
 
-/// What performs tasks. One implementation in the product (`stage::StageExecutor`), fakes in tests.
+/// What performs tasks. One implementation in the product (`stages::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
     /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.

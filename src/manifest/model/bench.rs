@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::length::Length;
+use super::scenario::Scenario;
 use super::{Data, Limits, Loadgen, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime, Tls};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
@@ -152,18 +154,23 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 fn tensorrt_llm() -> String {
     "tensorrt_llm".to_owned()
 }
+
 const fn one() -> u32 {
     1
 }
+
 fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
     *number == T::from(1)
 }
+
 const fn two() -> i32 {
     2
 }
+
 const fn llama_vocabulary() -> u32 {
     32_000
 }
+
 fn a_minute() -> String {
     "60s".to_owned()
 }
@@ -180,23 +187,6 @@ pub enum Protocol {
     OpenaiChat,
     /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
     OpenaiCompletions,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Scenario {
-    /// All requests at once; metric tokens/s.
-    Offline,
-    /// Arrivals at a rate; latency from the intended time.
-    Server,
-    /// Arrivals at the time stamps of `data`; latency from the intended time.
-    Trace,
-    /// So many users, each sending its next request when its last one has ended; latency from then.
-    Concurrency,
-    /// With `loadgen`: Server with the round's tighter limits.
-    Interactive,
-    /// With `loadgen`: one request after the other.
-    SingleStream,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -263,40 +253,6 @@ pub struct Stop {
 impl Stop {
     fn is_open(&self) -> bool {
         self.requests.is_none() && self.duration.is_none()
-    }
-}
-
-/// A length in tokens.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Length {
-    /// As in the data: the default.
-    #[default]
-    #[serde(skip)]
-    Data,
-    /// Always the same.
-    Fixed(u32),
-    /// Evenly between the two, both included.
-    Uniform { min: u32, max: u32 },
-    /// Rounded and kept within min and max.
-    Normal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// The same for a distribution with a long tail; mean and stddev are those of the lengths.
-    Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
-    Empirical(Vec<Weighted>),
-}
-
-/// A length and how often it comes, in any unit.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Weighted {
-    pub tokens: u32,
-    pub weight: f64,
-}
-
-impl Length {
-    const fn is_data(&self) -> bool {
-        matches!(self, Self::Data)
     }
 }
 

@@ -10,11 +10,14 @@ mod compare;
 mod container;
 mod host;
 mod image;
+mod length;
 mod limits;
 mod load;
 mod mlperf;
 mod param;
+mod ready_when;
 mod request;
+mod scenario;
 mod sending;
 mod serve;
 mod ssh;
@@ -25,15 +28,17 @@ mod trtllm;
 mod trtllm_bench;
 mod weights;
 
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{
-    Arrivals, Bench, Length, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry, Turn,
-    Weighted,
-};
+pub use bench::{Arrivals, Bench, Preflight, Promise, Protocol, RateSearch, Stop as BenchStop, Telemetry, Turn};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
+pub use length::{Length, Weighted};
 pub use limits::{LeastGoodput, Limits};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
@@ -41,9 +46,11 @@ pub use mlperf::{
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
+pub use ready_when::ReadyWhen;
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
+pub use scenario::Scenario;
 pub use sending::{Retries, RetryOn, Stream, Tls};
-pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
+pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
@@ -54,11 +61,7 @@ pub use trtllm::TrtllmServe;
 pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
 pub use weights::{Fetcher, Weights};
 
-use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// A Regatta manifest: a pipeline that ends with a benchmark report.
+/// A Regatta manifest: a pipeline from nothing to a benchmark report.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestDocument {

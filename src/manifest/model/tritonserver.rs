@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::container::Container;
-use super::serve::ReadyWhen;
+use super::ready_when::ReadyWhen;
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch` prints the exact commands.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::serve::ReadyWhen;
+use super::ready_when::ReadyWhen;
 
 /// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP: `protocol: openai-completions` or `openai-chat`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]

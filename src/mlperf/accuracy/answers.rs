@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::sentences::{is_space, stripped};
+use super::characters::{is_space, stripped};
 
 /// A pattern that is right, because a test uses it.
 fn pattern(text: &str) -> Regex {

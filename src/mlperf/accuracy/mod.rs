@@ -9,6 +9,7 @@
 //! those scripts gave.
 
 mod answers;
+mod characters;
 mod errors;
 mod numbers;
 mod porter;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::sentences::is_end;
+use super::characters::is_end;
 use super::word::{SentenceWord, words};
 
 /// The files of a model, in the order in which they are digested.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use super::characters::stripped;
 use super::errors::AnswerErrors;
 use super::punkt::{ModelError, PunktModel};
 use super::recipe::Recipe;
@@ -11,7 +12,7 @@ use super::references::{self, ReferenceAnswer};
 use super::report::{AccuracyLogSummary, AccuracyReport, AccuracyVerdict};
 use super::rouge::Lexicon;
 use super::score_sum::{ScoreSum, ScoredAnswer};
-use super::sentences::{lined, stripped};
+use super::sentences::lined;
 use super::tokens::Speller;
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};

@@ -3,6 +3,8 @@
 //! T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection" (2006). The method needs a trained
 //! model ([`PunktModel`]). Positions are counted in characters.
 
+use super::characters::is_space;
+use super::characters::{is_end, is_outside_words};
 use super::punkt::PunktModel;
 
 /// The sentences of a text, one a line: the reference scripts pass this form to ROUGE and count its length.
@@ -16,16 +18,6 @@ pub fn lined(model: &PunktModel, text: &str) -> String {
         lined.extend(&text[start..end]);
     }
     lined
-}
-
-/// A text without the spaces at its ends, as Python takes them off.
-pub fn stripped(text: &str) -> &str {
-    text.trim_matches(is_space)
-}
-
-/// Python's `str.isspace`.
-pub fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
 /// A mark that may end a sentence.
@@ -123,12 +115,4 @@ fn closing(text: &[char]) -> Option<(usize, usize)> {
     }
     let spaces = rest.iter().take_while(|c| is_space(**c)).count();
     (spaces > 0).then_some((closers, closers + spaces))
-}
-
-pub(super) fn is_end(c: char) -> bool {
-    matches!(c, '.' | '?' | '!')
-}
-
-pub(super) fn is_outside_words(c: char) -> bool {
-    matches!(c, ')' | '"' | ';' | '}' | ']' | '*' | ':' | '@' | '\'' | '(' | '{' | '[' | '?' | '!')
 }

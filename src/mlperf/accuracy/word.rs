@@ -1,6 +1,6 @@
 //! Words as [`super::sentences`] sees them: punctuation apart, periods not.
 
-use super::sentences::{is_outside_words, is_space};
+use super::characters::{is_outside_words, is_space};
 
 /// A word, and what has been decided about it.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::columns::Columns;
+use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
-use super::write::RowSink;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {

@@ -9,6 +9,7 @@
 
 mod columns;
 mod description;
+mod error;
 mod json;
 mod npy;
 mod parquet;
@@ -18,5 +19,6 @@ mod write;
 mod writer;
 
 pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
+pub use error::DatasetError;
 pub use synthetic::LengthDistribution;
-pub use write::{DatasetError, DatasetRequest, make, read};
+pub use write::{DatasetRequest, make, read};

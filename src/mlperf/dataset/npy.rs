@@ -6,7 +6,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::row::DatasetRow;
-use super::write::RowSink;
+use super::row::RowSink;
 
 /// Rows of padded ids, and the length of each.
 pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];

@@ -10,8 +10,8 @@ use parquet::record::{Field, ListAccessor};
 use parquet::schema::types::Type;
 
 use super::columns::Columns;
+use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
-use super::write::RowSink;
 
 /// Gives each row to `sink`. Err: what is wrong.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {

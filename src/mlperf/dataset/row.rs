@@ -13,6 +13,9 @@ pub struct DatasetRow {
     ranks: [Option<usize>; 4],
 }
 
+/// What takes the rows of a data set.
+pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
+
 /// A value of a row.
 pub enum RowValue {
     Ids(Vec<i64>),

@@ -1,10 +1,11 @@
 //! From a data set's own form, or from none, to the files of a stage.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::columns::Columns;
 use super::description::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec};
+use super::error::DatasetError;
 use super::row::DatasetRow;
 use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
@@ -13,9 +14,6 @@ use crate::mlperf::accuracy::Recipe;
 use crate::mlperf::sha256::{self, Sha256Of};
 use crate::mlperf::{Benchmark, DatasetRecord, Round};
 
-/// What takes the rows of a data set.
-pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
-
 /// Which data set is wanted, and where it goes.
 #[derive(Clone, Copy, Debug)]
 pub struct DatasetRequest<'a> {
@@ -23,23 +21,6 @@ pub struct DatasetRequest<'a> {
     pub benchmark: &'a str,
     /// A folder that exists.
     pub out: &'a Path,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum DatasetError {
-    #[error("round {round} has no benchmark `{benchmark}` whose data set is read here{why}; it has {known}")]
-    Unknown { round: String, benchmark: String, why: String, known: String },
-    /// With the command that converts it.
-    #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
-    Pickle { path: PathBuf, command: String },
-    #[error("{0}")]
-    Read(String),
-    #[error("{}", .told.join("\n"))]
-    Rows { told: Vec<String> },
-    #[error("{path} has {found} samples, and the {benchmark} of round {round} has {expected}", path = path.display())]
-    Count { path: PathBuf, found: u64, expected: String, round: String, benchmark: String },
-    #[error("{}: {source}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
 }
 
 /// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `npy::FILES`.

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::columns::Columns;
 use super::description::{LengthSpread, SAMPLES_FILE};
+use super::error::DatasetError;
 use super::row::DatasetRow;
-use super::write::DatasetError;
 use crate::mlperf::sha256::Sha256Of;
 
 /// How many errors are reported one by one.

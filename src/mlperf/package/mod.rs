@@ -3,56 +3,17 @@
 mod place;
 mod readme;
 mod record;
+mod request;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::gate::MEASUREMENT_FIELDS;
-use super::system::{self, Accelerator};
-use super::{
-    Division, LOCK_FILE, MlperfScenario, PackageProvenance, ProvenanceStage, Round, SubmissionLayout, TestMode,
-};
+use super::system::{self};
+use super::{Division, LOCK_FILE, PackageProvenance, ProvenanceStage, SubmissionLayout};
 pub use record::FinishedTask;
-
-/// What is to be packed.
-#[derive(Clone, Debug)]
-pub struct PackageRequest {
-    pub round: Round,
-    pub division: Division,
-    pub submitter: String,
-    pub system: String,
-    /// The user's description of the system; it takes precedence over the machine's facts.
-    pub system_json: Map<String, Value>,
-    pub measurements: Map<String, Value>,
-    /// The machine's root folder, `/`.
-    pub machine: PathBuf,
-    pub gpus: Vec<Accelerator>,
-    pub results: Vec<PackageEntry>,
-    pub source: Option<PathBuf>,
-    pub documentation: Option<PathBuf>,
-    pub rehearse: bool,
-    /// The version of Regatta.
-    pub version: String,
-    /// The command that makes it all again: `regatta run … a=b`.
-    pub command: String,
-    /// Everything that the results were made from.
-    pub made: Vec<FinishedTask>,
-}
-
-/// One benchmark in one scenario: outputs of its stages.
-#[derive(Clone, Debug)]
-pub struct PackageEntry {
-    pub benchmark: String,
-    pub scenario: MlperfScenario,
-    pub performance: PathBuf,
-    pub accuracy: PathBuf,
-    pub score: PathBuf,
-    pub audits: IndexMap<TestMode, PathBuf>,
-    pub verified: IndexMap<TestMode, PathBuf>,
-}
+pub use request::{PackageEntry, PackageRequest, Unpacked};
 
 /// A package that was written.
 #[derive(Clone, Debug)]
@@ -60,19 +21,6 @@ pub struct Packed {
     pub lock: PackageProvenance,
     /// `closed/<submitter>`, below the output.
     pub submitter: PathBuf,
-}
-
-/// Why nothing was packed: all of it at once.
-#[derive(Debug, thiserror::Error)]
-pub enum Unpacked {
-    #[error("{}", .problems.join("\n"))]
-    Incomplete {
-        problems: Vec<String>,
-        /// What the user must add, as a part of a manifest.
-        snippet: Option<String>,
-    },
-    #[error("{0}: {1}")]
-    Io(PathBuf, #[source] io::Error),
 }
 
 /// Writes the package into `out`.

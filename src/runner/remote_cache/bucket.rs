@@ -2,18 +2,19 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::address::Address;
 use super::error::RemoteCacheError;
 use super::folder::{self, Folder};
+use super::listed_object::ListedObject;
 use super::objects::{self, Objects};
 use crate::event::Digest;
 
 /// The layout, with its version: another one begins beside it.
 const ROOT: &str = "regatta-1";
+
 /// Larger files travel in parts of this size; as many are in memory as there are lanes.
 pub(super) const PART: u64 = 16 << 20;
 
@@ -21,15 +22,6 @@ pub(super) const PART: u64 = 16 << 20;
 pub(super) enum Bucket {
     Folder(Arc<Folder>),
     Objects(Arc<Objects>),
-}
-
-/// One object, as a listing has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ListedObject {
-    pub name: String,
-    pub size: u64,
-    /// Since it was written.
-    pub age: Duration,
 }
 
 /// The object of a file's bytes.
@@ -45,9 +37,8 @@ pub(super) fn record(name: &Digest) -> String {
 }
 
 pub(super) const BLOBS: &str = "regatta-1/blobs";
+
 pub(super) const RECORDS: &str = "regatta-1/records";
-/// In a folder only: what is being written.
-pub(super) const TEMPORARY: &str = "regatta-1/tmp";
 
 impl Bucket {
     pub(super) fn open(address: &Address) -> Result<Self, RemoteCacheError> {

@@ -1,8 +1,8 @@
 //! One store, for one run: what is requested, what is offered, and what happens to it when the store goes away.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -15,14 +15,16 @@ use super::error::RemoteCacheError;
 use super::machine::{Machine, name};
 use super::pull::pull;
 use super::push::{Pushed, push};
+use super::run_state::{Of, RemoteCacheInner, lock};
 use super::scan::Needles;
-use crate::event::{Digest, Event, Stop, TaskId, size};
+use crate::event::{Stop, TaskId, size};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
 use crate::runner::{Emit, OutputRequest, PendingFetch, RemoteOutputs};
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
 pub(super) const LANES: usize = 8;
+
 /// Outputs that are sent at once.
 const SENDERS: usize = 2;
 
@@ -37,43 +39,6 @@ pub struct RemoteCache {
 struct Queue {
     send: mpsc::UnboundedSender<Arc<TaskRecord>>,
     worker: JoinHandle<()>,
-}
-
-pub(super) struct RemoteCacheInner {
-    pub bucket: Bucket,
-    pub shelf: Arc<OutputCache>,
-    /// The name for the user.
-    pub address: String,
-    pub lanes: Arc<Semaphore>,
-    /// Large files that are sent at once: each has several parts in memory.
-    pub large: Semaphore,
-    pub emit: Emit,
-    tasks: HashMap<TaskId, Of>,
-    /// Why no more requests are sent.
-    closed: OnceLock<RemoteCacheError>,
-    /// Damaged objects: the next task that has the right bytes puts them there.
-    pub damaged: Mutex<HashSet<String>>,
-    /// Keys that are being fetched: two tasks with one key must not fill one folder.
-    fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
-    /// Offered and not settled: outputs, and what they hold.
-    left: AtomicU64,
-    unsent: AtomicU64,
-    pub sent_bytes: AtomicU64,
-}
-
-impl std::fmt::Debug for RemoteCacheInner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Share").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// What is known of a task beforehand.
-#[derive(Debug)]
-pub(super) enum Of {
-    /// What kind of machine its output is good for; what must not be in it.
-    Shareable { machine: BTreeMap<String, String>, needles: Arc<Needles> },
-    /// Why not, where the user would expect it to be.
-    Unclear(String),
 }
 
 /// Outputs that were made here and are not in the store.
@@ -195,49 +160,6 @@ impl RemoteOutputs for RemoteCache {
     }
 }
 
-impl RemoteCacheInner {
-    pub(super) fn of(&self, task: &TaskId) -> Option<&Of> {
-        self.tasks.get(task)
-    }
-
-    pub(super) fn notice(&self, task: Option<&TaskId>, text: String) {
-        (self.emit)(Event::Notice { task: task.cloned(), text });
-    }
-
-    /// Once for what is wrong with the store, each time for what is wrong with one output.
-    pub(super) fn tell(&self, task: Option<&TaskId>, trouble: &RemoteCacheError) {
-        if !trouble.is_of_the_store() {
-            return self.notice(task, with_hint(&trouble.to_string(), trouble));
-        }
-        if self.closed.set(trouble.clone()).is_ok() {
-            let what =
-                format!("the shared store {} cannot be used; the run continues without it: {trouble}", self.address);
-            self.notice(None, with_hint(&what, trouble));
-        }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.get().is_some()
-    }
-
-    pub(super) fn is_damaged(&self, object: &str) -> bool {
-        lock(&self.damaged).contains(object)
-    }
-
-    pub(super) fn note_damage(&self, trouble: &RemoteCacheError) {
-        if let RemoteCacheError::Damaged { object, .. } = trouble {
-            lock(&self.damaged).insert(object.clone());
-        }
-    }
-}
-
-fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
-    match trouble.hint() {
-        "" => what.to_owned(),
-        hint => format!("{what}; {hint}"),
-    }
-}
-
 /// Sends what comes, some at once, until no sender is left.
 async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
     let senders = Arc::new(Semaphore::new(SENDERS));
@@ -267,8 +189,4 @@ async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
             inner.tell(Some(&record.task), &trouble);
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

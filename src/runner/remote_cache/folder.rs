@@ -18,8 +18,8 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
-use super::bucket::{ListedObject, TEMPORARY};
 use super::error::RemoteCacheError;
+use super::listed_object::{ListedObject, TEMPORARY};
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;

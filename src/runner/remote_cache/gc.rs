@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::address::Address;
-use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob};
+use super::bucket::{BLOBS, Bucket, RECORDS, blob};
 use super::error::RemoteCacheError;
+use super::listed_object::{ListedObject, TEMPORARY};
 use super::record::SharedOutput;
 
 /// What stays.

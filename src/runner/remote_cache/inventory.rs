@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::bucket::{self, BLOBS, RECORDS, blob};
-use super::cache::{Of, RemoteCache};
+use super::cache::RemoteCache;
 use super::error::RemoteCacheError;
 use super::machine::name;
 use super::pull::read;
 use super::push::{Pushed, examined, push};
+use super::run_state::{Of, lock};
 use crate::event::{Digest, TaskId};
 use crate::runner::store::{TaskKey, TaskRecord};
 use crate::runner::{FetchedOutput, OutputRequest, RemoteOutputs as _};
@@ -79,7 +80,7 @@ impl RemoteCache {
             let whole = inner.bucket.size(&object).await? == Some(item.size)
                 && (!examine || examined(inner, &object, digest, item.size).await?);
             if !whole {
-                super::cache::lock(&inner.damaged).insert(object.clone());
+                lock(&inner.damaged).insert(object.clone());
                 damaged.insert(object);
             }
         }

@@ -37,11 +37,13 @@ mod error;
 mod folder;
 mod gc;
 mod inventory;
+mod listed_object;
 mod machine;
 mod objects;
 mod pull;
 mod push;
 mod record;
+mod run_state;
 mod scan;
 
 pub use address::Address;

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
-use super::bucket::ListedObject;
 use super::error::{RemoteCacheError, told};
+use super::listed_object::ListedObject;
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";

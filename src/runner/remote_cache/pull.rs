@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
-use super::cache::RemoteCacheInner;
 use super::error::RemoteCacheError;
 use super::record::SharedOutput;
+use super::run_state::RemoteCacheInner;
 use crate::event::{Digest, Event, size};
 use crate::runner::store::{Incoming, ParcelItem, Sealed, free_bytes};
 use crate::runner::{FetchedOutput, OutputRequest};

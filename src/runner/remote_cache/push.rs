@@ -13,10 +13,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
-use super::cache::{Of, RemoteCacheInner};
 use super::error::RemoteCacheError;
 use super::machine::name;
 use super::record::SharedOutput;
+use super::run_state::{Of, RemoteCacheInner, lock};
 use super::scan::{Needles, ScanResult};
 use crate::event::Digest;
 use crate::runner::store::{ParcelItem, TaskRecord, leads_out};
@@ -84,7 +84,7 @@ pub(super) async fn push(
     } else {
         inner.bucket.create(&object, bytes).await?
     };
-    super::cache::lock(&inner.damaged).remove(&object);
+    lock(&inner.damaged).remove(&object);
     // A garbage collection may have removed unreferenced files while this record was on its way.
     for (object, digest) in there {
         if inner.bucket.size(&object).await?.is_none()
@@ -99,7 +99,7 @@ pub(super) async fn push(
 
 /// One of its files was found to be damaged in the store.
 fn names_damage(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
-    let damaged = super::cache::lock(&inner.damaged).clone();
+    let damaged = lock(&inner.damaged).clone();
     !damaged.is_empty()
         && inner.shelf.items(record).is_ok_and(|items| {
             items
@@ -240,7 +240,7 @@ async fn send_file(
         }
         upload.finish().await?;
     }
-    super::cache::lock(&inner.damaged).remove(&object);
+    lock(&inner.damaged).remove(&object);
     Ok(())
 }
 

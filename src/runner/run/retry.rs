@@ -105,7 +105,7 @@ impl<W: TaskExecutor> Runner<W> {
     pub(super) fn anew(&mut self, ix: Ix) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);
-        if matches!(self.schedule.state(ix), ScheduleState::Over(_)) {
+        if matches!(self.schedule.state(ix), ScheduleState::Finished(_)) {
             return;
         }
         if self.stop.is_asked() {

@@ -28,7 +28,7 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     pub(super) fn take_fetched(&mut self, ix: Ix, fetched: Option<FetchedOutput>) {
-        if self.schedule.state(ix) != ScheduleState::Keying {
+        if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
         let (Some(fetched), Some(keyed)) = (fetched, self.keyed[ix as usize].clone()) else {

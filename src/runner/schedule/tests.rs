@@ -27,7 +27,7 @@ fn a_service_whose_dependents_are_cached_is_never_started() {
     s.known(0);
     assert_eq!(s.next_to_key(), Some(1));
     s.over(1, TaskEnd::Cached);
-    assert_eq!(s.state(0), ScheduleState::Over(TaskEnd::NotNeeded));
+    assert_eq!(s.state(0), ScheduleState::Finished(TaskEnd::NotNeeded));
     assert!(s.is_over());
 }
 
@@ -176,7 +176,7 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     s.relaunch(0);
     assert_eq!(
         (s.state(0), s.state(1), s.state(2)),
-        (ScheduleState::Known, ScheduleState::Running, ScheduleState::Keying)
+        (ScheduleState::Keyed, ScheduleState::Running, ScheduleState::ComputingKey)
     );
     // One that ran is looked up again by the loop, when its try has ended.
     s.rekey(1);
@@ -201,7 +201,7 @@ fn a_server_whose_dependents_turn_out_to_be_cached_is_not_started_again() {
     s.relaunch(0);
     assert_eq!(s.next_to_key(), Some(1));
     s.over(1, TaskEnd::Cached);
-    assert_eq!((s.state(0), s.is_over()), (ScheduleState::Over(TaskEnd::NotNeeded), true));
+    assert_eq!((s.state(0), s.is_over()), (ScheduleState::Finished(TaskEnd::NotNeeded), true));
 }
 
 #[test]
@@ -265,8 +265,8 @@ proptest! {
                 prop_assert_eq!(start.gpus.len(), item.gpus as usize);
                 for need in &item.needs {
                     let state = s.state(*need);
-                    let fine = if items[*need as usize].service && !item.service { matches!(state, ScheduleState::Up) }
-                        else { matches!(state, ScheduleState::Over(_) | ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping) };
+                    let fine = if items[*need as usize].service && !item.service { matches!(state, ScheduleState::Serving) }
+                        else { matches!(state, ScheduleState::Finished(_) | ScheduleState::Keyed | ScheduleState::Starting | ScheduleState::Serving | ScheduleState::Stopping) };
                     prop_assert!(fine, "{:?}", state);
                 }
                 busy.push(start.task);

@@ -5,50 +5,15 @@
 //! sources describe them. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
 //! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
 
+mod active;
 mod batch;
 mod capacity;
+mod limits;
 mod virtual_time;
 
+use active::{Active, InFlight};
+pub use limits::{Chunking, EngineLimits, Policy};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
-
-use super::timing::Coefficients;
-
-/// Which requests may hold KV blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
-    GuaranteedNoEvict,
-    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
-    MaxUtilization,
-    /// Admit only when no request runs.
-    StaticBatch,
-}
-
-/// How context requests share the tokens that generation leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunking {
-    /// Each whole context at once, or not yet.
-    Off,
-    /// Each as much as fits, in order.
-    FirstComeFirstServed,
-    /// One block's worth each, in turn.
-    EqualProgress,
-}
-
-/// The limits of one engine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineLimits {
-    pub policy: Policy,
-    pub chunking: Chunking,
-    /// Requests in one step.
-    pub max_batch_size: usize,
-    /// Tokens in one step.
-    pub max_num_tokens: u64,
-    /// KV blocks in the pool.
-    pub blocks: u64,
-    pub tokens_per_block: u64,
-    pub timing: Coefficients,
-}
 
 /// Why a request can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,30 +22,6 @@ pub enum Unfit {
     Blocks { needed: u64, pool: u64 },
     #[error("its context of {context} tokens is more than max_num_tokens {limit} and context chunking is off")]
     Context { context: u64, limit: u64 },
-}
-
-/// A request inside the core. `ctx` grows when it is paused: the tokens it made are context the second time.
-#[derive(Clone, Debug)]
-struct Active {
-    id: u64,
-    isl: u64,
-    osl: u64,
-    ctx: u64,
-    /// Context tokens computed.
-    pos: u64,
-    /// Tokens made.
-    made: u64,
-    /// When it first had a place in a step.
-    scheduled: Option<u64>,
-    started: bool,
-    pauses: u32,
-    cancelled: bool,
-}
-
-impl Active {
-    const fn is_generating(&self) -> bool {
-        self.pos >= self.ctx
-    }
 }
 
 /// One token of one request.
@@ -123,14 +64,6 @@ pub struct CoreLoad {
     pub steps: u64,
     /// How often a request was paused, in all.
     pub pauses: u64,
-}
-
-/// The step in flight: indices into `active`, which only grows until the step is finished.
-#[derive(Clone, Debug, Default)]
-struct InFlight {
-    /// Context requests and how many tokens of each.
-    contexts: Vec<(usize, u64)>,
-    generating: Vec<usize>,
 }
 
 /// The state between two steps.

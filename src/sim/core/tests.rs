@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::sim::random::mix;
+use crate::sim::timing::Coefficients;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
 const GOLDEN: Coefficients = Coefficients {

@@ -4,7 +4,7 @@
 //! as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only suppresses the end token, so it
 //! changes nothing here.
 
-use super::answer::{token, word};
+use super::tokens::{token, word};
 
 /// The source of the tokens: the key that they are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The server's description of itself and of its models, for either protocol.
 
-use super::load::LoadedModel;
+use super::loaded_model::LoadedModel;
 use super::request::version;
 use super::service::ServiceInner;
 use super::tensor::{RequestRefusal, full_shape, wire_name};

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decode::TokenSpeaker;
 use super::inputs::Inputs;
-use super::load::LoadedEngine;
+use super::loaded_model::LoadedEngine;
 use crate::sim::random::mix;
 use crate::triton::proto::inference::DataType;
 

@@ -11,11 +11,13 @@ mod extra_outputs;
 mod http;
 mod inputs;
 mod load;
+mod loaded_model;
 mod prompt;
 mod request;
 mod service;
 mod statistics;
 mod tensor;
+mod tokens;
 mod vllm;
 
 use std::collections::BTreeMap;
@@ -33,14 +35,13 @@ use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Driver, ServerCounters, SimClock};
 use self::http::{Open, PortFace};
-use self::load::LoadedModel;
+use self::loaded_model::LoadedModel;
 use self::prompt::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
-
-pub use answer::token;
+pub use tokens::token;
 
 /// How to serve.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use super::load::{LoadFailure, LoadedModel};
+use super::loaded_model::{LoadFailure, LoadedModel};
 
 /// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;

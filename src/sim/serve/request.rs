@@ -9,7 +9,7 @@ use super::answer::{ServedAnswer, ServedPrompt};
 use super::decode::{StopWords, TokenSpeaker, decode, word_list};
 use super::extra_outputs::Returns;
 use super::inputs::Inputs;
-use super::load::{LoadedEngine, LoadedModel, ModelKind};
+use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::tensor::{RequestRefusal, check};
 use super::vllm;

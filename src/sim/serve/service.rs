@@ -14,7 +14,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::answer::{ServedAnswer, bare};
 use super::describe::{index, metadata, server, statistics};
 use super::driver::{Driver, DriverJob, ResponseSink, ServerCounters, SimClock};
-use super::load::{LoadedEngine, LoadedModel, ModelKind};
+use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::request::{Accepted, RequestPart, accept, version};
 use super::statistics::{Route, Statistics};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::extra_outputs::RequestTimes;
-use super::load::{LoadedModel, ModelKind};
+use super::loaded_model::{LoadedModel, ModelKind};
 use super::request::version;
 use crate::triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration,

@@ -3,7 +3,7 @@
 use tonic::Code;
 
 use super::inputs::{Inputs, elements};
-use super::load::LoadedModel;
+use super::loaded_model::LoadedModel;
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
 

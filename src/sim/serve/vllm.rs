@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::answer::ServedPrompt;
 use super::inputs::Inputs;
-use super::load::LoadedEngine;
+use super::loaded_model::LoadedEngine;
 use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
 use crate::sim::core::{Chunking, EngineLimits, Policy};

@@ -8,47 +8,16 @@
 //! each for itself.
 
 mod paired;
+mod ratio_test;
+mod run_values;
 mod unpaired;
 
-use paired::PairedTest;
-use unpaired::UnpairedTest;
-
 use super::{holm, student};
-
-/// How sure a conclusion is, over all rows together.
-const ALPHA: f64 = 0.05;
-/// Chance of finding what is there, for the number of runs that could.
-const POWER: f64 = 0.8;
-const MOST_RUNS: u32 = 1_000;
-/// Standard deviation below which values are the same number: percentiles of pools are kept with three digits.
-const RESOLUTION: f64 = 5e-4;
-
-/// One number of several runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RunValues {
-    pub n: usize,
-    pub mean: f64,
-    /// Of the values, with n − 1; 0 for one run.
-    pub variance: f64,
-}
-
-impl RunValues {
-    /// `None` without values, and where one is not a number.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
-            return None;
-        }
-        let n = values.len();
-        let mean = values.iter().sum::<f64>() / n as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Some(Self { n, mean, variance: if n > 1 { squares / (n - 1) as f64 } else { 0.0 } })
-    }
-
-    /// Variance of the mean, not below what the values can resolve.
-    fn of_mean(&self) -> f64 {
-        self.variance.max((RESOLUTION * self.mean).powi(2)) / self.n as f64
-    }
-}
+use paired::PairedTest;
+use ratio_test::{ALPHA, RatioTest, detectable};
+use run_values::RESOLUTION;
+pub use run_values::RunValues;
+use unpaired::UnpairedTest;
 
 /// 95 % interval of the mean over runs; `None` for fewer than two.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
@@ -151,61 +120,6 @@ impl TwoSides {
             None => Box::new(UnpairedTest { a: self.a, b: self.b }),
         }
     }
-}
-
-/// Tests of the ratio of the second side to the first.
-trait RatioTest {
-    /// The estimate.
-    fn ratio(&self) -> f64;
-
-    /// The statistic of a ratio above 0, positive where the estimate is above it, and its degrees of freedom.
-    fn at(&self, ratio: f64) -> (f64, f64);
-
-    /// 95 % interval of the ratio.
-    fn interval(&self) -> Option<(f64, f64)>;
-
-    /// Whether so many runs on each side would show this effect, a share of the first side, at this level in four of five
-    /// cases.
-    fn suffices(&self, runs: u32, effect: f64, level: f64) -> bool;
-
-    /// Runs on each side, at least.
-    fn runs(&self) -> usize;
-
-    fn p_same(&self) -> f64 {
-        let (t, dof) = self.at(1.0);
-        (2.0 * student::upper_tail(t.abs(), dof)).min(1.0)
-    }
-
-    /// Of being apart by at least the margin, on either side.
-    fn p_apart(&self, margin: f64) -> f64 {
-        let ((low, low_dof), (high, high_dof)) = (self.at(1.0 - margin), self.at(1.0 + margin));
-        student::upper_tail(low, low_dof).max(student::upper_tail(-high, high_dof))
-    }
-
-    /// Runs on each side with which the larger of this difference and the margin would be seen at this level.
-    fn runs_needed(&self, margin: f64, level: f64) -> Option<u32> {
-        let effect = (self.ratio() - 1.0).abs().max(margin);
-        if !self.suffices(MOST_RUNS, effect, level) {
-            return None;
-        }
-        // More runs never show less.
-        let fewest = self.runs() as u32 + 1;
-        let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.suffices(middle, effect, level) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Some(low)
-    }
-}
-
-/// Quantiles that an effect must be above in standard errors, to be shown at this level with the chance of `POWER`.
-fn detectable(level: f64, dof: f64) -> f64 {
-    student::critical(level / 2.0, dof) + student::critical(1.0 - POWER, dof)
 }
 
 /// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two runs

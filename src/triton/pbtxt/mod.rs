@@ -3,8 +3,10 @@
 //! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
+mod error;
 mod json;
 mod lex;
+mod literal;
 mod schema;
 mod tree;
 mod write;
@@ -12,41 +14,11 @@ mod write;
 use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
-
 pub use document::{PbtxtDocument, PbtxtStep};
+pub use error::PbtxtError;
 pub use json::json;
+pub use literal::quoted;
 pub use write::write;
-
-/// An error in a config.pbtxt, and its position.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}:{column}: {message}")]
-pub struct PbtxtError {
-    /// Bytes of the text that the message is about. Empty at the place of something missing.
-    pub bytes: Range<usize>,
-    /// From 1.
-    pub line: usize,
-    /// From 1, in characters.
-    pub column: usize,
-    /// Lower case, one line.
-    pub message: String,
-    pub hint: Option<String>,
-}
-
-impl PbtxtError {
-    fn new(text: &str, bytes: Range<usize>, message: String, hint: Option<String>) -> Self {
-        let before = &text[..bytes.start.min(text.len())];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Self { bytes, line, column, message, hint }
-    }
-
-    /// The line it is in with a caret below, for a log without colours.
-    pub fn excerpt(&self, text: &str) -> String {
-        let line = text.lines().nth(self.line - 1).unwrap_or_default();
-        let width = text.get(self.bytes.clone()).map_or(1, |t| t.lines().next().unwrap_or_default().chars().count());
-        format!("{line}\n{}{}", " ".repeat(self.column - 1), "^".repeat(width.max(1)))
-    }
-}
 
 /// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,32 +82,6 @@ pub fn unfilled(text: &str) -> Vec<Unfilled> {
         from = end;
     }
     found
-}
-
-/// A text as a literal of the format, quotes included.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            // Octal is the format's only escape of a fixed length.
-            c if c.is_control() && c.is_ascii() => out.extend(octal(c)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// `\ooo` of an ASCII character.
-fn octal(c: char) -> [char; 4] {
-    let digit = |shift: u32| char::from(b'0' + ((c as u32 >> shift) & 7) as u8);
-    ['\\', digit(6), digit(3), digit(0)]
 }
 
 #[cfg(test)]

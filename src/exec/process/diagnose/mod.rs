@@ -1,5 +1,6 @@
 //! Likely causes: what the last lines of a log usually mean.
 
+mod diagnosis;
 mod log;
 mod memory;
 mod server;
@@ -8,22 +9,9 @@ mod shortage;
 mod tests;
 
 use super::command::How;
+pub use diagnosis::Diagnosis;
 use log::Log;
-
 pub use shortage::{Shortage, shortage};
-
-/// What a message in a log usually means, and what to try.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnosis {
-    pub cause: String,
-    pub hint: String,
-}
-
-impl Diagnosis {
-    fn new(cause: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { cause: cause.into(), hint: hint.into() }
-    }
-}
 
 /// Texts of the table.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use tokio_stream::{StreamExt as _, once};
 use tonic::Status;
 
 use super::super::driver::ResponseSink;
-use super::super::load::LoadedModel;
+use super::super::loaded_model::LoadedModel;
 use super::super::service::{ServiceInner, Speaking};
 use super::super::tensor::full_shape;
 use super::{Answer, event, events, failed, refused, said};

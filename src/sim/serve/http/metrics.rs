@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::driver::ServerCounters;
-use super::super::load::{LoadedModel, ModelKind};
+use super::super::loaded_model::{LoadedModel, ModelKind};
 use super::super::request::version;
 use super::super::service::ServiceInner;
 use super::super::statistics::ModelStatistics;

@@ -8,28 +8,25 @@ mod generate;
 mod infer;
 mod metrics;
 mod openai;
+mod reply;
+mod request_body;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
-use hyper::body::{Body as _, Frame, Incoming};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
 
 use super::describe;
 use super::service::ServiceInner;
-use super::tensor::{RequestRefusal, wire_name};
+use super::tensor::wire_name;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::repository_index_response::ModelIndex;
@@ -37,12 +34,8 @@ use crate::triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     RepositoryIndexResponse, StatisticDuration,
 };
-
-/// The longest body of a request, as Triton's `--http-max-input-size`.
-const LONGEST_BODY: usize = 64 << 20;
-
-type Body = UnsyncBoxBody<Bytes, Infallible>;
-type Answer = Response<Body>;
+use reply::{Answer, empty, event, events, failed, plain, refused, said, status_of, whole};
+use request_body::{body, bytes, object};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,75 +215,4 @@ fn statistics(told: &ModelStatisticsResponse) -> Value {
 const fn ready(is: bool) -> StatusCode {
     // Triton's status for "not yet".
     if is { StatusCode::OK } else { StatusCode::BAD_REQUEST }
-}
-
-async fn bytes(request: Request<Incoming>) -> Result<Bytes, String> {
-    if request.body().size_hint().lower() > LONGEST_BODY as u64 {
-        return Err(format!("the body is longer than {LONGEST_BODY} bytes"));
-    }
-    let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await;
-    Ok(body.map_err(|error| format!("cannot read a body of at most {LONGEST_BODY} bytes: {error}"))?.to_bytes())
-}
-
-fn object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("failed to parse the request JSON buffer: {error}"))
-}
-
-async fn body(request: Request<Incoming>) -> Result<serde_json::Map<String, Value>, String> {
-    object(&bytes(request).await?)
-}
-
-fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
-    *answer.status_mut() = status;
-    if let Ok(kind) = kind.parse() {
-        answer.headers_mut().insert("content-type", kind);
-    }
-    answer
-}
-
-fn plain(text: String, kind: &str) -> Answer {
-    whole(StatusCode::OK, kind, text)
-}
-
-fn empty(status: StatusCode) -> Answer {
-    whole(status, "text/plain", Bytes::new())
-}
-
-fn said(status: StatusCode, value: &Value) -> Answer {
-    whole(status, "application/json", value.to_string())
-}
-
-/// An error in Triton's shape.
-fn failed(status: StatusCode, message: &str) -> Answer {
-    said(status, &json!({"error": message}))
-}
-
-fn refused(refusal: &RequestRefusal) -> Answer {
-    failed(status_of(refusal.code), &refusal.message)
-}
-
-/// As Triton maps its errors to HTTP status codes.
-const fn status_of(code: Code) -> StatusCode {
-    match code {
-        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-        _ => StatusCode::BAD_REQUEST,
-    }
-}
-
-/// Server-sent events, each in a piece of its own.
-fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
-    let frames = events.map(|event| Ok::<_, Infallible>(Frame::data(event)));
-    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
-    if let Ok(kind) = "text/event-stream; charset=utf-8".parse() {
-        answer.headers_mut().insert("content-type", kind);
-    }
-    answer
-}
-
-fn event(data: &Value) -> Bytes {
-    format!("data: {data}\n\n").into()
 }

@@ -7,7 +7,9 @@ mod backend;
 mod batching;
 mod ensemble;
 mod files;
+mod folders;
 mod instances;
+mod model;
 mod tensors;
 mod warmup;
 
@@ -17,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use crate::diag::{Diagnostic, Diagnostics, SourceText};
 use crate::triton::EngineConfig;
-use crate::triton::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
-use crate::triton::proto::inference::ModelConfig;
+use crate::triton::pbtxt::PbtxtDocument;
+use folders::{folders, name_of};
+use model::{Look, Model, parameter, placeholder};
 
 /// The checked models, and the findings.
 #[derive(Debug, Default)]
@@ -26,19 +29,6 @@ pub struct CheckedRepository {
     /// Folders of the models, in order.
     pub models: Vec<PathBuf>,
     pub found: Diagnostics,
-}
-
-/// A model's folder and its config, as far as it can be read.
-struct Model {
-    name: String,
-    folder: PathBuf,
-    source: SourceText,
-    document: PbtxtDocument,
-    config: ModelConfig,
-    /// Whether every field could be read. Rules about what is missing hold only then.
-    is_whole: bool,
-    /// Version folders, the newest first.
-    versions: Vec<u64>,
 }
 
 /// Checks one repository, or each `triton_model_repo_<n>` of a folder. `engine` is looked at in the place of the one
@@ -132,58 +122,4 @@ fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
     }
     let versions = files::versions(folder)?;
     Ok(Some(Model { name: name_of(folder), folder: folder.to_owned(), source, document, config, is_whole, versions }))
-}
-
-fn name_of(folder: &Path) -> String {
-    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// The folders in a folder, by name; hidden ones are not models.
-fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", folder.display())))?;
-    let mut folders = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() && !name_of(&path).starts_with('.') {
-            folders.push(path);
-        }
-    }
-    folders.sort();
-    Ok(folders)
-}
-
-/// One model under examination.
-struct Look<'a> {
-    model: &'a Model,
-    found: &'a mut Diagnostics,
-}
-
-impl Look<'_> {
-    fn error(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
-        self.say(Diagnostic::error(message), way, hint);
-    }
-
-    fn warn(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
-        self.say(Diagnostic::warning(message), way, hint);
-    }
-
-    fn say(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
-        let span = self.model.source.span(self.model.document.place(way));
-        self.found.push(what.at(span, "").maybe_hint(hint));
-    }
-
-    fn is_ensemble(&self) -> bool {
-        self.model.config.platform == "ensemble"
-    }
-}
-
-/// The way to a text of `parameters`.
-const fn parameter(key: &str) -> [PbtxtStep<'_>; 4] {
-    [PbtxtStep::Name("parameters"), PbtxtStep::Key(key), PbtxtStep::Name("value"), PbtxtStep::Name("string_value")]
-}
-
-/// The placeholder that a whole text is, if it is one.
-fn placeholder(text: &str) -> Option<String> {
-    unfilled(text).into_iter().next().map(|unfilled| unfilled.name)
 }

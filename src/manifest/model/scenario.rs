@@ -1,0 +1,21 @@
+//! How requests arrive.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// All requests at once; metric tokens/s.
+    Offline,
+    /// Arrivals at a rate; latency from the intended time.
+    Server,
+    /// Arrivals at the time stamps of `data`; latency from the intended time.
+    Trace,
+    /// So many users, each sending its next request when its last one has ended; latency from then.
+    Concurrency,
+    /// With `loadgen`: Server with the round's tighter limits.
+    Interactive,
+    /// With `loadgen`: one request after the other.
+    SingleStream,
+}

@@ -1,0 +1,40 @@
+//! What an engine was built for, and the rules of its scheduler.
+
+use crate::sim::timing::Coefficients;
+
+/// Which requests may hold KV blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
+    GuaranteedNoEvict,
+    /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
+    MaxUtilization,
+    /// Admit only when no request runs.
+    StaticBatch,
+}
+
+/// How context requests share the tokens that generation leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunking {
+    /// Each whole context at once, or not yet.
+    Off,
+    /// Each as much as fits, in order.
+    FirstComeFirstServed,
+    /// One block's worth each, in turn.
+    EqualProgress,
+}
+
+/// The limits of one engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineLimits {
+    pub policy: Policy,
+    pub chunking: Chunking,
+    /// Requests in one step.
+    pub max_batch_size: usize,
+    /// Tokens in one step.
+    pub max_num_tokens: u64,
+    /// KV blocks in the pool.
+    pub blocks: u64,
+    pub tokens_per_block: u64,
+    pub timing: Coefficients,
+}
