@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use super::options;
 use super::task_context::TaskContext;
+use super::task_context::options;
 use crate::event::{Done, Failure};
 use crate::manifest::model::ShellScript;
 

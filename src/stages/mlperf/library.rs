@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::loadgen_process as child;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::LoadgenLibrary;
 use crate::mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
 use crate::mlperf::{Round, Seeds};
-use crate::stages::loadgen as child;
 use crate::stages::task_context::TaskContext;
 
 /// What later stages load.

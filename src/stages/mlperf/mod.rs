@@ -2,19 +2,21 @@
 
 mod checker;
 mod dataset;
+mod known_round;
 mod library;
+mod loadgen_process;
 mod package;
 mod score;
 mod verify;
 
-pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
-
 use std::path::Path;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
+use crate::event::{Done, Failure};
 use crate::manifest::model::Mlperf;
-use crate::mlperf::Round;
+use known_round::round;
+pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
+pub use loadgen_process::run as run_loadgen;
 
 pub async fn perform(context: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
     match step {
@@ -24,12 +26,4 @@ pub async fn perform(context: &TaskContext, step: &Mlperf, program: Option<&Path
         Mlperf::Verify(step) => verify::perform(context, step),
         Mlperf::Package(step) => package::perform(context, step).await,
     }
-}
-
-/// A round by its name.
-fn round(name: &str) -> Result<Round, Failure> {
-    Round::named(name).ok_or_else(|| {
-        Failure::new(FailureKind::Refused, format!("there is no round `{name}` here"))
-            .hint(format!("known are: {}", Round::NAMES.join(", ")))
-    })
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::attach::{self, ExpectedServer};
+use super::health::{self, HealthProbe, SILENCE};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::AttachServer;
-use crate::stages::health::{self, HealthProbe, SILENCE};
 use crate::stages::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
 

@@ -1,6 +1,6 @@
 //! The report of a failed server: how it ended, which last lines count, and what they usually mean.
 
-use super::plan::{PlannedServer, StopTarget};
+use super::planned_server::{PlannedServer, StopTarget};
 use super::shortage;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{self, How, Splitter};

@@ -4,10 +4,13 @@ pub mod attach;
 mod attached;
 mod facts;
 mod failure_report;
+pub mod health;
 mod launch;
 mod loading;
 mod lowered;
 mod plan;
+mod planned_server;
+mod ports;
 mod preview;
 mod ready;
 mod running_server;
@@ -16,8 +19,7 @@ mod stop;
 mod trtllm;
 mod watch;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ use crate::exec::process::{How, Running};
 use crate::manifest::duration;
 use crate::manifest::model::Serve;
 use failure_report::{died_of, ended};
-use plan::{PlannedServer, StopTarget};
+use planned_server::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};
 use running_server::{ExitCause, RunningServer, ServerExit};
 
@@ -171,13 +173,4 @@ impl Servers<'_> {
             }
         }
     }
-}
-
-/// One log for each server; the task's own when there is only one.
-fn log_of(context: &TaskContext, index: usize, servers: usize) -> PathBuf {
-    if servers == 1 { context.lease.log.clone() } else { context.lease.log.with_extension(format!("{index}.log")) }
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
-    words.map(OsString::from).to_vec()
 }

@@ -2,107 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::facts::{self, repositories};
 use super::launch::{self, LaunchContext};
-use super::{log_of, lowered, trtllm, words};
-use crate::event::{Endpoint, ExternalResource, Failure, FailureKind};
-use crate::exec::process::{self, ProcessCommand};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
+use super::ports::{HOST, check_free, choose, free_ports};
+use super::{lowered, trtllm};
+use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::stages::container;
-use crate::stages::options;
-use crate::stages::task_context::{TaskContext, devices};
+use crate::stages::task_context::{TaskContext, options};
 use crate::triton::SpecProblem;
 use crate::triton::launch as launched;
-use crate::triton::launch::{LaunchedServer, Port, Ports, ServerSpec};
-
-pub(super) const HOST: &str = "127.0.0.1";
-
-/// One server process to be.
-#[derive(Clone)]
-pub struct PlannedServer {
-    /// For display: `server 0`.
-    pub name: String,
-    pub argv: Vec<OsString>,
-    pub log: PathBuf,
-    /// `None`: the server chooses its port and prints it in its log.
-    pub endpoint: Option<Endpoint>,
-    pub gpus: Vec<u32>,
-    /// What its environment has beyond the stage's own.
-    pub env: Vec<(String, OsString)>,
-    /// Variables of our own environment that it must not have.
-    pub unset: Vec<String>,
-    #[allow(dead_code, reason = "for who stops it")]
-    pub world: StopTarget,
-    pub by: ReadinessProbe,
-    /// Its command as a container program takes it, if it has one around it.
-    pub wrapped: Option<ProcessCommand>,
-    /// What it serves, where that is known.
-    pub repository: Option<PathBuf>,
-}
-
-/// What there is to stop when a server is to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StopTarget {
-    /// One process group.
-    Process,
-    /// `mpirun` with so many ranks below it, each a process group of its own.
-    Mpi { ranks: u32 },
-    /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
-    Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
-    /// gracefully.
-    Slurm { ranks: u32 },
-}
-
-impl StopTarget {
-    /// What there is to stop when this command line starts a server: `mpirun` and `docker run --name "{name}"` are known.
-    fn of(words: &[String], name: String) -> Self {
-        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
-        let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
-        match program {
-            "mpirun" | "mpiexec" | "orterun" => {
-                let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
-                Self::Mpi { ranks }
-            }
-            // A name that the user chose may belong to an unrelated container.
-            "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
-                Self::Container { program: words[0].clone(), name }
-            }
-            _ => Self::Process,
-        }
-    }
-}
-
-/// How readiness is probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadinessProbe {
-    /// ServerReady over gRPC.
-    Kserve,
-    /// A TCP connection.
-    Port,
-    /// `GET /health`.
-    Health,
-}
-
-impl PlannedServer {
-    pub fn command(&self, context: &TaskContext) -> ProcessCommand {
-        let mut command = match &self.wrapped {
-            Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
-            None => context.command(self.argv.clone()),
-        };
-        command.log.clone_from(&self.log);
-        for name in &self.unset {
-            command = command.remove(name);
-        }
-        for (name, value) in &self.env {
-            command = command.set(name, value);
-        }
-        if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", devices(&self.gpus)) }
-    }
-}
+use crate::triton::launch::{LaunchedServer, Port, ServerSpec};
 
 pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
     match serve {
@@ -296,28 +209,6 @@ fn look_at_ports(server: &TritonServer, planned: &[LaunchedServer]) -> Result<()
     Ok(())
 }
 
-/// Gives every free port a number; none is one that was given.
-fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
-    let given: Vec<u16> = ports
-        .iter()
-        .flat_map(Ports::all)
-        .filter_map(|(_, port)| if let Port::Known(port) = port { Some(port) } else { None })
-        .collect();
-    let wanted = 3 * ports.len();
-    // So many more that enough are left when some are ports that were given.
-    let mut free = free_ports(wanted + given.len())?.into_iter().filter(|port| !given.contains(port));
-    for one in ports {
-        for port in [&mut one.grpc, &mut one.http, &mut one.metrics] {
-            if *port == Port::Free
-                && let Some(number) = free.next()
-            {
-                *port = Port::Known(number);
-            }
-        }
-    }
-    Ok(())
-}
-
 fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
     let port = match server.port {
         Some(port) => {
@@ -368,64 +259,13 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
     })
 }
 
-/// A server's command line as it is started.
-pub(super) struct ServerCommand {
-    pub argv: Vec<OsString>,
-    /// In a container: its command, and what there is to stop.
-    pub wrapped: Option<ProcessCommand>,
-    pub world: Option<StopTarget>,
-}
-
-/// In the stage's container, if it has one, with these GPUs.
-pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
-    let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
-    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
-    let world = match inside.outliving {
-        Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
-        _ => StopTarget::Process,
-    };
-    Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
-}
-
-/// Ports without a listener, all different.
-pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
-    let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
-    taken
-        .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
-        .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
-}
-
-pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
-    match TcpListener::bind(("0.0.0.0", port)) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
-            Err(match process::listener(port) {
-                Some(owner) => failure
-                    .cause(format!("process {} listens there: {}", owner.pid, owner.command))
-                    .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
-                None => failure.hint(format!(
-                    "`ss -ltnp` shows the process that listens there; or leave `{key}` out to get a free one"
-                )),
-            })
-        }
-    }
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).to_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ports_that_were_given_are_kept_and_no_two_are_the_same() {
-        let mut ports = vec![Ports { grpc: Port::Known(18_001), ..Ports::default() }, Ports::default()];
-        choose(&mut ports).unwrap();
-        assert_eq!(ports[0].grpc, Port::Known(18_001));
-        let mut all: Vec<String> = ports.iter().flat_map(Ports::all).map(|(_, port)| port.to_string()).collect();
-        all.sort();
-        all.dedup();
-        assert!(all.len() == 6 && !all.iter().any(|port| port == "<free>"), "{all:?}");
-    }
 
     #[test]
     fn what_there_is_to_stop_is_known_from_the_words() {
@@ -441,13 +281,5 @@ mod tests {
         );
         assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
         assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
-    }
-
-    #[test]
-    fn a_taken_port_is_named_with_its_owner() {
-        let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let failure = check_free(port, "port").unwrap_err();
-        assert!(failure.cause.unwrap().contains(&std::process::id().to_string()));
     }
 }

@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::failure_report::died;
+use super::health::health;
 use super::loading::LoadingProgress;
-use super::plan::{PlannedServer, ReadinessProbe};
+use super::planned_server::{PlannedServer, ReadinessProbe};
 use crate::event::{Endpoint, Failure};
 use crate::exec::process::How;
-use crate::stages::health::health;
 use crate::stages::task_context::TaskContext;
 use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch::Receiver;
 
-use super::plan::{PlannedServer, StopTarget};
+use super::planned_server::{PlannedServer, StopTarget};
 use super::stop::{self, SHORT};
 use super::watch::{self, ServerFault, WatchReport};
 use crate::event::{Endpoint, Event, ExternalResource, Stop, TaskId};

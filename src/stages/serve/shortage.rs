@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::plan::PlannedServer;
+use super::planned_server::PlannedServer;
 use super::trtllm::option_value;
 use super::{facts, lowered};
 use crate::event::{Failure, MemoryKind, OutOfMemory};
 use crate::exec::process::{self, How, Shortage};
 use crate::sim;
 use crate::stages::task_context::TaskContext;
-use crate::stages::{memory, options};
+use crate::stages::task_context::{memory, options};
 use crate::triton::EngineConfig;
 use crate::triton::memory::{Fit, KvShare, advise};
 

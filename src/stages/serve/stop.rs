@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::plan::{PlannedServer, StopTarget};
+use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
 use crate::event::{ExternalResource, Failure, FailureKind, Stop};
 use crate::exec::process::{self, ProcessCommand, ProcessExit, Running};

@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::log_of;
-use super::plan::{HOST, PlannedServer, ReadinessProbe, ServerCommand, StopTarget, check_free, free_ports, placed};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
+use super::ports::{HOST, check_free, free_ports};
 use crate::event::{Endpoint, Failure, FailureKind, Lowered};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
 use crate::stages::task_context::TaskContext;
@@ -90,7 +90,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
     for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
         let mut words = argv(&server, &model, &port.to_string(), options.as_deref());
         if let Some(lowered) = &context.lease.lowered {
-            crate::stages::options::lower(&mut words, lowered);
+            crate::stages::task_context::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
         let ServerCommand { argv, wrapped, world } = placed(context, words.collect(), &gpus)?;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::plan::{PlannedServer, ReadinessProbe, StopTarget};
+use super::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
+use super::planned_server::{PlannedServer, ReadinessProbe, StopTarget};
 use crate::event::Endpoint;
 use crate::exec::process::{self, ProcessRef};
-use crate::stages::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
 use crate::triton::TritonClient;
 
 /// The program that runs a Python model, and the variable with a rank's number.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Checked;
+use super::list::Checked;
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";

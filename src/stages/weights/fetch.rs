@@ -11,10 +11,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::checked_files::CheckedFiles;
+use super::failures::{stopped, system};
 use super::file_digest::FileHasher;
 use super::hub::{FetchError, Hub, chain};
-use super::index::{ExpectedFile, HubIndex};
-use super::{Checked, differs, stopped, system};
+use super::index::{ExpectedFile, HubIndex, differs};
+use super::list::Checked;
 use crate::event::{Failure, FailureKind};
 use crate::stages::task_context::TaskContext;
 

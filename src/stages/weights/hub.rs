@@ -7,8 +7,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 
+use super::failures::refused;
 use super::index::{ExpectedFile, HubIndex};
-use super::refused;
 use crate::event::{Failure, FailureKind};
 
 const USUAL: &str = "https://huggingface.co";

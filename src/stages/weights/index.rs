@@ -4,9 +4,10 @@ use std::path::{Component, Path};
 
 use serde_json::Value;
 
+use super::failures::refused;
 use super::file_digest::FileDigest;
-use super::refused;
-use crate::event::Failure;
+use super::list::LIST;
+use crate::event::{Failure, FailureKind};
 
 /// A repository at a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +57,18 @@ impl ExpectedFile {
 /// A name that a hub gives must not lead out of the output folder, and not into what is ours there.
 pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    if plain && !path.is_empty() && path != super::LIST && !path.starts_with(super::checked_files::FILE) {
+    if plain && !path.is_empty() && path != LIST && !path.starts_with(super::checked_files::FILE) {
         return Ok(());
     }
     Err(refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))
+}
+
+/// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
+pub(super) fn differs(one: &ExpectedFile, found: &FileDigest) -> Failure {
+    let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
+    Failure::new(FailureKind::Files, what)
+        .cause("it was damaged on the way, or on the disk")
+        .hint("the file was taken away; run it again, and only this file is fetched")
 }
 
 #[cfg(test)]

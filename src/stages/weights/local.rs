@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
+use super::completeness;
+use super::failures::{refused, stopped, system};
 use super::file_digest::FileDigest;
-use super::{Checked, completeness, globs, refused, stopped, system, write_list};
+use super::list::{Checked, LIST, write_list};
+use super::selection::globs;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Weights;
 use crate::stages::task_context::TaskContext;
@@ -61,7 +64,7 @@ fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
         let item = item.map_err(|error| refused(error.to_string()))?;
         let Some(name) = item.path().strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
         let is_wanted = (weights.include.is_empty() || include.is_match(name)) && !exclude.is_match(name);
-        if item.file_type().is_file() && is_wanted && name != super::LIST {
+        if item.file_type().is_file() && is_wanted && name != LIST {
             names.push(name.to_owned());
         }
     }

@@ -9,50 +9,31 @@
 
 mod checked_files;
 mod completeness;
+mod failures;
 mod fetch;
 mod file_digest;
 mod hub;
 mod index;
+mod list;
 mod local;
+mod selection;
 mod size;
 mod token;
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
-
-use serde::Serialize;
 
 use self::checked_files::CheckedFiles;
 use self::hub::Hub;
-use self::index::{ExpectedFile, HubIndex};
+use self::index::{ExpectedFile, HubIndex, differs};
 pub use self::size::weights_size;
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
+use crate::event::{Done, Failure};
 use crate::manifest::model::{Fetcher, Weights};
-
-/// What is in the output folder beside the files: which they are.
-pub const LIST: &str = "weights.json";
-
-/// One file that was checked.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Checked {
-    path: String,
-    size: u64,
-    #[serde(flatten)]
-    sum: file_digest::FileDigest,
-}
-
-/// `weights.json`: what a checkpoint is, wherever it came from.
-#[derive(Debug, Serialize)]
-struct List<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repository: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    commit: Option<&'a str>,
-    bytes: u64,
-    files: &'a [Checked],
-}
+use failures::{refused, stopped, system};
+pub use list::LIST;
+use list::{Checked, write_list};
+use selection::chosen;
 
 pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {
     match (&weights.hf, &weights.path) {
@@ -95,29 +76,6 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
     write_list(&out, Some((name, &index.commit)), &files)
-}
-
-/// The files of a repository that are wanted; never none.
-fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<ExpectedFile>, Failure> {
-    let include = globs(&weights.include)?;
-    let exclude = globs(&weights.exclude)?;
-    let is_wanted = |file: &&ExpectedFile| {
-        (weights.include.is_empty() || include.is_match(&file.path)) && !exclude.is_match(&file.path)
-    };
-    let wanted: Vec<ExpectedFile> = index.files.iter().filter(is_wanted).cloned().collect();
-    if wanted.is_empty() {
-        let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
-        return Err(refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
-    }
-    Ok(wanted)
-}
-
-fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
-    let mut set = globset::GlobSetBuilder::new();
-    for pattern in patterns {
-        set.add(globset::Glob::new(pattern).map_err(|error| refused(error.to_string()))?);
-    }
-    set.build().map_err(|error| refused(error.to_string()))
 }
 
 /// Whether the hf command is to fetch.
@@ -186,54 +144,4 @@ async fn check_all(
         files.push(Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() });
     }
     Ok(files)
-}
-
-/// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
-fn differs(one: &ExpectedFile, found: &file_digest::FileDigest) -> Failure {
-    let what = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
-    Failure::new(FailureKind::Files, what)
-        .cause("it was damaged on the way, or on the disk")
-        .hint("the file was taken away; run it again, and only this file is fetched")
-}
-
-fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result<Done, Failure> {
-    let bytes = files.iter().map(|file| file.size).sum();
-    let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
-    let text = serde_json::to_string_pretty(&list).map_err(|error| refused(error.to_string()))?;
-    let path = out.join(LIST);
-    fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
-    let count = files.len();
-    let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
-    let headline = format!(
-        "{}{count} file{}, {}, all as they should be",
-        name.unwrap_or_default(),
-        if count == 1 { "" } else { "s" },
-        size(bytes)
-    );
-    Ok(Done { headline: Some(headline), ..Done::default() })
-}
-
-/// `39.8 GB`
-fn size(bytes: u64) -> String {
-    match bytes as f64 {
-        bytes if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),
-        bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        bytes => format!("{bytes} bytes"),
-    }
-}
-
-fn refused(what: impl Into<String>) -> Failure {
-    Failure::new(FailureKind::Refused, what)
-}
-
-fn stopped() -> Failure {
-    Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
-}
-
-fn system(path: &Path, error: &std::io::Error) -> Failure {
-    let failure = Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => failure.cause("the disk is full"),
-        _ => failure,
-    }
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use super::failures::refused;
 use super::hub::Hub;
-use super::{chosen, refused, token};
+use super::selection::chosen;
+use super::token;
 use crate::event::Failure;
 use crate::manifest::model::Weights;
 

@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::super::slurm::devices;
+use super::handshake;
+use super::heartbeat;
 use super::spec::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
-use super::{DESERTED, handshake};
 use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
 use crate::exec::process::Watchdog;
 use crate::runner::Lease;
@@ -57,13 +58,13 @@ pub async fn guard(guarded: AgentInput) {
 
 /// Until then others may still turn out to be unusable.
 async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
-    let mut beat = interval(super::BEAT);
-    let mut deserted = Instant::now() + DESERTED;
+    let mut beat = interval(heartbeat::BEAT);
+    let mut deserted = Instant::now() + heartbeat::DESERTED;
     loop {
         tokio::select! {
             line = heard.recv() => match line.as_deref() {
                 Some(GO) => return true,
-                Some(BEAT) => deserted = Instant::now() + DESERTED,
+                Some(BEAT) => deserted = Instant::now() + heartbeat::DESERTED,
                 _ => return false,
             },
             _ = beat.tick() => say(&AgentMessage::Beat),
@@ -139,9 +140,9 @@ async fn watch(
     stop: &Stop,
     say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> std::convert::Infallible {
-    let mut beat = interval(super::BEAT);
+    let mut beat = interval(heartbeat::BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut deserted = Instant::now() + DESERTED;
+    let mut deserted = Instant::now() + heartbeat::DESERTED;
     loop {
         tokio::select! {
             line = heard.recv() => match line.as_deref() {
@@ -155,11 +156,11 @@ async fn watch(
                 continue;
             }
             () = sleep_until(deserted) => {
-                let why = format!("it has heard nothing of the run for {} s", DESERTED.as_secs());
+                let why = format!("it has heard nothing of the run for {} s", heartbeat::DESERTED.as_secs());
                 return alone(orders, stop, &why).await;
             }
         }
-        deserted = Instant::now() + DESERTED;
+        deserted = Instant::now() + heartbeat::DESERTED;
     }
 }
 

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::heartbeat::{BEAT, SILENT};
+use super::spec;
 use super::spec::{AgentMessage, AgentOrders, HostProblem};
-use super::{BEAT, SILENT, spec};
 use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
 use crate::exec::process::{How, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 

@@ -12,9 +12,9 @@
 //! # What holds, whatever happens
 //!
 //! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
-//! - A guard that receives nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
+//! - A guard that receives nothing for [`heartbeat::DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
 //!   that is killed has a watchdog, as a run has.
-//! - A host that is silent for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
+//! - A host that is silent for [`heartbeat::SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
 //!   stopped.
 //! - Secrets go over the connection, never onto a command line.
 
@@ -25,11 +25,11 @@ mod ask;
 mod connection;
 mod coordinator;
 mod handshake;
+mod heartbeat;
 mod host_place;
 mod spec;
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
@@ -38,13 +38,6 @@ pub use agent::{AgentInput, guard};
 pub use ask::ask_host;
 pub use host_place::typed;
 pub use spec::{AgentMessage, AgentOrders};
-
-/// Interval of each side's heartbeats.
-const BEAT: Duration = Duration::from_secs(1);
-/// A host that has sent nothing for so long is lost.
-const SILENT: Duration = Duration::from_secs(5);
-/// A guard that has received nothing for so long has lost its run.
-const DESERTED: Duration = Duration::from_secs(8);
 
 /// Where a task runs when that is not here.
 pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {

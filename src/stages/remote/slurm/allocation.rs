@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SlurmContext, job_attempt};
+use super::context::SlurmContext;
+use super::job_follower;
 use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
@@ -46,5 +47,5 @@ pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done,
         emit,
         origins: Arc::new(Upstream::default),
     };
-    job_attempt::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
+    job_follower::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
 }

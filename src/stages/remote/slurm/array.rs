@@ -5,64 +5,22 @@
 //! that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::commands::{Submission, Submitted, ranges, submit};
+use super::context::SlurmContext;
+use super::gathering::{Brought, Member};
 use super::job_attempt::{JobAttempt, typed};
-use super::submitting::{JobExistence, LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
-use super::{SlurmContext, submission};
-use crate::event::{Event, Failure, FailureKind, Stop, TaskId};
+use super::job_existence::JobExistence;
+use super::submission;
+use super::submitting::{LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
+use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
-use crate::runner::store::{JobFolder, PathError};
-use crate::stages::remote::slurm::commands::{QueueView, SlurmJob, Submission, Submitted, ranges, submit};
-
-/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
-type Brought = Result<bool, Failure>;
-
-/// One element to be.
-pub struct Member {
-    job: SlurmJob,
-    task: TaskId,
-    folder: JobFolder,
-    program: PathBuf,
-    comment: String,
-    at_once: Option<u32>,
-    order: Submission,
-    view: watch::Receiver<QueueView>,
-    known: JobExistence,
-    stop: Stop,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
-    reply: oneshot::Sender<Brought>,
-}
-
-/// The members so far: party → members.
-#[derive(Clone, Default)]
-pub struct Gathering(Arc<Mutex<BTreeMap<String, Vec<Member>>>>);
-
-impl std::fmt::Debug for Gathering {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gathering")
-    }
-}
-
-impl Gathering {
-    fn join(&self, party: &str, member: Member) {
-        self.open().entry(party.to_owned()).or_default().push(member);
-    }
-
-    /// The first caller gets all members; later callers get none.
-    fn take(&self, party: &str) -> Vec<Member> {
-        self.open().remove(party).unwrap_or_default()
-    }
-
-    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<Member>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+use crate::runner::store::PathError;
 
 /// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::SlurmContext;
 use super::cancelling::living;
+use super::commands::{CancelCommand, Environment, QueueView, cancel, environment};
+use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::spec::{JobEnd, JobSpec};
 use crate::runner::store::JobFolder;
-use crate::stages::remote::slurm::commands::{CancelCommand, Environment, QueueView, cancel, environment};
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);

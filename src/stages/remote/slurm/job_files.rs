@@ -2,13 +2,14 @@
 
 use tokio::task::spawn_blocking;
 
+use super::commands::{environment, max_array_size};
+use super::context::SlurmContext;
 use super::spec::JobSpec;
-use super::{SlurmContext, submission};
+use super::submission;
 use crate::manifest::model::Slurm;
 use crate::plan::ActionKind;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{BatchSlot, Lease, Upstream};
-use crate::stages::remote::slurm::commands::{environment, max_array_size};
 
 /// The array's name and its place there, for a task that has a seat; `None` where it is a job of its own.
 pub async fn place(

@@ -1,7 +1,7 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
 //! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`submission`]),
-//! and follows it ([`job_attempt`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
+//! and follows it ([`job_follower`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
 //! knows what a job cannot report itself (that its time limit was reached, that its node is gone). On the node the same code
 //! the stage that does it here ([`work()`]).
 //!
@@ -20,10 +20,14 @@ mod cancel_jobs;
 mod cancelling;
 pub mod commands;
 mod container;
+mod context;
+mod gathering;
 mod heartbeat;
 mod job_attempt;
 mod job_end;
+mod job_existence;
 mod job_files;
+mod job_follower;
 mod job_monitor;
 mod node_address;
 mod node_resources;
@@ -33,47 +37,18 @@ mod submission;
 mod submitting;
 
 use std::path::Path;
-use std::sync::Arc;
-
-use tokio::sync::{OnceCell, Semaphore};
 
 use crate::event::{Done, Failure};
 use crate::manifest::model::Slurm;
 use crate::runner::Lease;
-use crate::stages::remote::slurm::commands::JobQueue;
 pub use allocation::{Allocation, in_allocation};
 pub use cancel_jobs::end_abandoned;
 pub use container::around;
+pub use context::SlurmContext;
 pub use node_address::reachable;
 pub use node_worker::{AttemptClaim, NotDone, devices, work};
 
-/// How many submissions go on at once: a controller is busy enough.
-const AT_ONCE: usize = 4;
-
-/// What all jobs of a run share.
-#[derive(Clone, Debug)]
-pub struct SlurmContext {
-    queue: JobQueue,
-    submitting: Arc<Semaphore>,
-    gathering: array::Gathering,
-    cancelling: Arc<cancelling::Cancelling>,
-    /// The cluster's `MaxArraySize`, once it was queried.
-    max_array_size: Arc<OnceCell<u32>>,
-}
-
-impl Default for SlurmContext {
-    fn default() -> Self {
-        Self {
-            queue: JobQueue::default(),
-            submitting: Arc::new(Semaphore::new(AT_ONCE)),
-            gathering: array::Gathering::default(),
-            cancelling: Arc::default(),
-            max_array_size: Arc::default(),
-        }
-    }
-}
-
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    job_attempt::perform(lease, slurm, home, cluster).await
+    job_follower::perform(lease, slurm, home, cluster).await
 }

@@ -4,24 +4,18 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::commands::{QueueView, Submission, Submitted, submit};
 use super::job_attempt::{JobAttempt, typed};
+use super::job_existence::JobExistence;
 use crate::event::{Failure, FailureKind};
-use crate::stages::remote::slurm::commands::{QueueView, Submission, Submitted, submit};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const PAUSE: Duration = Duration::from_secs(2);
+
 pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
-
-/// Whether there is a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobExistence {
-    /// Nothing of this name was ever submitted.
-    Absent,
-    /// Something may have been.
-    Perhaps,
-}
 
 /// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
 pub async fn until_submitted(

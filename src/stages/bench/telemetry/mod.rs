@@ -6,19 +6,18 @@
 
 mod place;
 
-pub use place::is_here;
-
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use super::task_context::{TaskContext, signal_name};
 use crate::exec::process::How;
 use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
 use crate::harness::{BenchSpec, FULL_WINDOW, Measured, ServerIdentity};
 use crate::manifest::model::Telemetry as Wanted;
+use crate::stages::task_context::{TaskContext, signal_name};
+pub use place::is_here;
 
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
 const EVERY: Duration = Duration::from_millis(500);

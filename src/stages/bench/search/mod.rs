@@ -3,6 +3,7 @@
 //! search was cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
 
 pub mod loadgen;
+mod output;
 mod phases;
 mod start_point;
 
@@ -14,20 +15,19 @@ use std::time::Duration;
 use serde::Serialize;
 
 use self::start_point::{SearchGoal, StartPoint};
-use super::bench::{below, failure, measure};
-use super::task_context::TaskContext;
+use super::finished_run::{before, keep};
+use super::measurement::measure;
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
+use crate::harness::{BenchSpec, FoundRate, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
 use crate::manifest::model::{self, Telemetry};
+use crate::stages::task_context::TaskContext;
 use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
+use output::{FILE, PROBES, with_identity};
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
-/// Where probes are kept, below the stage's output.
-const PROBES: &str = "probes";
-/// Written when all probes were made.
-const FILE: &str = "search.json";
+
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
 
@@ -173,14 +173,6 @@ fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
     told
 }
 
-/// A search's headline with what its last measurement in `out` was of, and `SIMULATED` before it.
-fn with_identity(out: &Path, headline: String) -> Done {
-    let result = harness::read_result(&out.join("result.json")).ok();
-    let is_simulated = result.as_ref().is_some_and(RunResult::is_simulated);
-    let headline = if is_simulated { format!("SIMULATED  {headline}") } else { headline };
-    Done { headline: Some(headline), below: result.as_ref().map(below).unwrap_or_default(), ..Done::default() }
-}
-
 /// Rates that can be read and typed again, within those that may be tried.
 fn found(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
     let Some(estimate) = estimate else { return FoundRate { at_least: bounds.high, below: None } };
@@ -266,18 +258,6 @@ async fn attempt(
     })
 }
 
-/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that can
-/// be read is whole, and so are the files beside it. One that was limited by its own client is no evidence about the server,
-/// and is measured again.
-pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
-    let result = harness::read_result(&path.join("result.json")).ok()?;
-    let planned = harness::plan(spec).ok()?;
-    let same = result.schedule_digest == planned.digest.to_string()
-        && result.asked.scenario == spec.scenario
-        && servers.are_those_of(&result);
-    (same && result.verdict != Verdict::InvalidClient).then_some(result)
-}
-
 /// What `before` finds, with its margin.
 fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, Margin)> {
     let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
@@ -289,12 +269,6 @@ fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {
     let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
     written
         .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display())))
-}
-
-pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
-    fs::create_dir_all(path)
-        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", path.display())))?;
-    harness::write(path, measured).map_err(|error| failure(&error))
 }
 
 fn headline(found: &FoundRate, spec: &BenchSpec, probes: usize) -> String {

@@ -1,15 +1,18 @@
 //! One lease being worked on: how its commands look, and how their ends become failures.
 
+pub mod memory;
+pub mod options;
+mod undeclared;
+
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::container::{self, NotRun, TaskContainer};
-use super::undeclared::undeclared;
-use super::{memory, options};
+use super::remote::slurm::around;
 use crate::event::{Event, Failure, FailureKind, RunId, Stop};
 use crate::exec::process::{self, How, ProcessCommand, ProcessExit, SpawnError};
 use crate::runner::Lease;
-use crate::stages::remote::slurm::around;
+use undeclared::undeclared;
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;

@@ -1,16 +1,10 @@
 //! `bench:` with `loadgen:` — one LoadGen test in a child process of this program.
 
-mod child;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use child::run;
-
-use super::bench::{judged, silence};
-use super::mlperf::LIBRARY;
-use super::task_context::TaskContext;
+use super::measurement::{judged, silence};
 use super::{identity, scrape, search, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, BenchSpec, Measured, RunResult, Slo};
@@ -20,6 +14,8 @@ use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, Moment};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
 use crate::plan::loadgen::ask;
+use crate::stages::mlperf::{LIBRARY, run_loadgen};
+use crate::stages::task_context::TaskContext;
 
 /// One test, or a search for the highest rate by many.
 pub async fn perform(
@@ -111,7 +107,7 @@ async fn race(
     let stop = context.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
-        let mut running = std::pin::pin!(run(context, program, job, &stop, |line| match line {
+        let mut running = std::pin::pin!(run_loadgen(context, program, job, &stop, |line| match line {
             ChildMessage::Phase(phase) => context.lease.say(phase, 0, None),
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));

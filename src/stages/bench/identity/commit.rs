@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::stages::sidecar::Sidecar;
+use crate::stages::bench::sidecar::Sidecar;
 use crate::stages::task_context::TaskContext;
 
 /// A repository on a slow network file system may take longer; then it is not known.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::output::FILE;
 use crate::event::{Digest, Failure, FailureKind};
 use crate::harness::{BenchSpec, FoundRate, GoodputLimit};
 use crate::stats::{RateEstimate, RateSearcher};
@@ -70,7 +71,7 @@ impl StartPoint {
         let refused = |what: String, hint: &str| Failure::new(FailureKind::Refused, what).hint(hint);
         let path = project.join(given);
         let (path, shown) = if path.is_dir() {
-            (path.join(super::FILE), format!("{}/{}", given.trim_end_matches('/'), super::FILE))
+            (path.join(FILE), format!("{}/{}", given.trim_end_matches('/'), FILE))
         } else {
             (path, given.to_owned())
         };

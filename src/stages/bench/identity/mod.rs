@@ -11,11 +11,10 @@ mod key;
 use std::collections::BTreeMap;
 use std::thread::available_parallelism;
 
-use super::task_context::TaskContext;
 use super::telemetry::is_here;
 use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity};
-
+use crate::stages::task_context::TaskContext;
 pub use key::facts;
 
 /// The servers as they describe themselves now.

@@ -10,8 +10,8 @@ use crate::harness::{self, Protocol, ServerIdentity};
 use crate::manifest::model::Action;
 use crate::manifest::targets;
 use crate::plan::{PlanReference, Task};
-use crate::stages::bench;
-use crate::stages::telemetry::is_here;
+use crate::stages::bench::spec;
+use crate::stages::bench::telemetry::is_here;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
 /// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
@@ -43,7 +43,7 @@ fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
     .ok()?;
     let Action::Bench(bench) = serde_json::from_str(&action).ok()? else { return None };
     let targets = targets(&bench.target).ok()?;
-    let protocol = bench::protocol(&bench, &targets, std::path::Path::new("")).ok()?;
+    let protocol = spec::protocol(&bench, &targets, std::path::Path::new("")).ok()?;
     Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
 }
 

@@ -6,14 +6,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::bench::{below, failure, judged, measure};
-use super::search::{before, keep};
-use super::task_context::TaskContext;
+use super::finished_run::{before, keep};
+use super::measurement::{below, failure, judged, measure};
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
 use crate::harness::{self, BenchSpec, RunResult, repeat_folder, result_of_repeats};
 use crate::manifest::model::Telemetry;
+use crate::stages::task_context::TaskContext;
 
 /// What a run leaves beside its result.
 const FILES: [&str; 4] = ["requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"];

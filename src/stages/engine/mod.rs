@@ -2,14 +2,15 @@
 //!
 //! The commands are a pure function of the manifest, so that they can be read before anything runs.
 
+mod files;
+
 use std::ffi::OsString;
 use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::task_context::TaskContext;
-use super::{engine_files, memory};
+use super::task_context::{TaskContext, memory};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
@@ -103,7 +104,7 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
             Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
         })?;
     }
-    engine_files::check(&context.lease.out, &engine).map_err(|what| {
+    files::check(&context.lease.out, &engine).map_err(|what| {
         let failure = Failure::new(FailureKind::Files, format!("its commands ended well, but {what}"));
         Failure { log: Some(context.lease.log.clone()), ..failure }
             .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")

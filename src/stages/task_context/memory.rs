@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::task_context::TaskContext;
+use super::TaskContext;
 use crate::event::{Failure, Lowered, MemoryKind, OutOfMemory};
 use crate::exec::process::{self, How};
 use crate::manifest::model::{Engine, EngineBackend};

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::task_context::TaskContext;
 use crate::event::Event;
 use crate::exec::process::{How, Running};
+use crate::stages::task_context::TaskContext;
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
 pub struct Sidecar {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use super::task_context::TaskContext;
 use crate::event::Endpoint;
 use crate::harness::preflight::{PreflightResult, Trial, WORTH_IT, expected};
 use crate::harness::{self, BenchSpec};
 use crate::manifest::model::Preflight as Wanted;
+use crate::stages::task_context::TaskContext;
 
 /// For the server to open its port, and for the trial to end.
 const PATIENCE: Duration = Duration::from_secs(30);

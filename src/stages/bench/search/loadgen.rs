@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::output::{FILE, PROBES, with_identity};
 use super::phases::{SearchStep, SearchTest, next};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RunResult};
@@ -13,9 +14,9 @@ use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, ask, short, whole};
-use crate::stages::loadgen::once;
+use crate::stages::bench::loadgen::once;
+use crate::stages::bench::unfinished::{Servers, start_anew};
 use crate::stages::task_context::TaskContext;
-use crate::stages::unfinished::{Servers, start_anew};
 
 /// `search.json`
 #[derive(Serialize)]
@@ -62,7 +63,7 @@ pub async fn perform(
     }
     let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
-    start_anew(&context.lease.out, &context.lease.out.join(super::FILE), super::PROBES)?;
+    start_anew(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(context, spec).await;
     let mut probes: Vec<LoadgenProbeReport> = Vec::new();
     let found = loop {
@@ -101,7 +102,7 @@ pub async fn perform(
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
-    let path = context.lease.out.join(super::FILE);
+    let path = context.lease.out.join(FILE);
     fs::write(&path, told).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.is_whole).count();
@@ -111,7 +112,7 @@ pub async fn perform(
         found.at_least,
         probes.len() - whole
     );
-    Ok(super::with_identity(&context.lease.out, headline))
+    Ok(with_identity(&context.lease.out, headline))
 }
 
 /// Runs one test, or reads what an earlier try of this stage found.
@@ -124,7 +125,7 @@ async fn attempt(
     (number, rate, is_whole): (usize, f64, bool),
 ) -> Result<LoadgenProbeReport, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
-    let folder = Path::new(super::PROBES).join(format!("{number:02}-{rate}{kind}"));
+    let folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
     let path = context.lease.out.join(&folder);
     if let Some(detail) = before(&path, rate, servers) {
         return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));

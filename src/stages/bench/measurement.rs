@@ -1,0 +1,140 @@
+//! One measurement: servers probed, telemetry and metrics beside it, and what its result means for the task.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{identity, scrape, telemetry};
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
+use crate::manifest::model;
+use crate::stages::serve::health::{self, HealthProbe, SILENCE};
+use crate::stages::task_context::TaskContext;
+
+/// What a result means for its task.
+pub fn judged(result: &RunResult) -> Result<Done, Failure> {
+    let reasons: Vec<String> = result.reasons.iter().map(harness::Reason::line).collect();
+    if result.verdict.is_valid() {
+        let (headline, below) = (Some(result.headline()), below(result));
+        return Ok(Done { headline, below, warnings: reasons });
+    }
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    Err(match reasons.first() {
+        Some(first) => failure.cause(first.clone()).tail(reasons),
+        None => failure,
+    })
+}
+
+/// What stands below a headline: what was measured, and what each host did.
+pub fn below(result: &RunResult) -> Vec<(String, String)> {
+    let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
+    measured.into_iter().chain(result.hosts_in_short()).collect()
+}
+
+/// One measurement, with its progress reported under a name, and ended at the task's own time limit.
+pub async fn measure(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    watched: model::Telemetry,
+    name: &str,
+) -> Result<Measured, Failure> {
+    let stop = context.lease.stop.child();
+    let before = identity::of_servers(spec).await;
+    let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
+    let scraper = scrape::start(&spec.endpoints)?;
+    // Since when answers are measured, and how many there are.
+    let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
+    let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
+        let mut far = far.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = far.map_or_else(Instant::now, |(since, ..)| since);
+        *far = Some((since, progress.ended, progress.scheduled));
+        drop(far);
+        let text =
+            if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
+        let text = if name.is_empty() { text } else { format!("{name}: {text}") };
+        context.lease.say(text, progress.ended, Some(progress.scheduled));
+    }));
+    let late = async {
+        match context.lease.task.timeout {
+            Some(limit) => {
+                tokio::time::sleep(limit).await;
+                limit
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let mut lost = None;
+    let measured = tokio::select! {
+        measured = &mut measuring => measured,
+        limit = late => {
+            stop.now();
+            let _ = measuring.await;
+            return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
+        }
+        silent = silence(spec) => {
+            lost = Some(format!("{silent}; {}", when(&far)));
+            stop.gently();
+            measuring.await
+        }
+        () = context.lease.stop.asked() => {
+            lost = context.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
+            measuring.await
+        }
+    };
+    // The measurement may have received the stop before we did.
+    let lost = lost.or_else(|| context.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
+    let mut measured = match (measured, &lost) {
+        (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
+        (measured, _) => measured.map_err(|error| failure(&error))?,
+    };
+    if let Some(scraper) = scraper {
+        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
+    }
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(context, &mut measured).await;
+    }
+    telemetry::of_servers(watched, &mut measured);
+    if let Some(why) = lost {
+        measured.server_failed(why);
+    }
+    measured.lowered(&context.lease.assignment.lowered);
+    identity::identify(context, spec, &before, &mut measured).await;
+    Ok(measured)
+}
+
+/// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.
+pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
+    match spec.protocol {
+        harness::Protocol::Kserve => {
+            let question = HealthProbe::Kserve(vec![spec.model.clone()]);
+            health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
+        }
+        harness::Protocol::Http(_) => std::future::pending().await,
+    }
+}
+
+/// A server that its own stage watches is reported by that stage first, because its report is more precise.
+pub(super) const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
+
+/// Where in the run we are now.
+pub(super) fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
+    match *far.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some((since, ended, scheduled)) => format!(
+            "noticed {:.1} s after the first request, when {ended} of {scheduled} had ended",
+            since.elapsed().as_secs_f64()
+        ),
+        None => "before the first request".to_owned(),
+    }
+}
+
+pub fn failure(error: &HarnessError) -> Failure {
+    let kind = match error {
+        HarnessError::Spec(_)
+        | HarnessError::Data { .. }
+        | HarnessError::Model { .. }
+        | HarnessError::Request { .. } => FailureKind::Refused,
+        HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
+        HarnessError::Stopped => FailureKind::Interrupted,
+        HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
+    };
+    Failure::new(kind, error.to_string())
+}

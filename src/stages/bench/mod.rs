@@ -1,0 +1,93 @@
+//! `bench:` — requests on schedule, answers measured, a verdict.
+
+mod finished_run;
+pub mod identity;
+mod load;
+mod loadgen;
+mod measurement;
+mod preflight;
+mod repeat;
+mod request;
+mod scrape;
+mod search;
+mod sidecar;
+mod spec;
+mod telemetry;
+mod unfinished;
+
+use std::path::Path;
+
+use super::serve::attach;
+use super::task_context::TaskContext;
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::{self, BenchSpec};
+use crate::manifest::model::{Bench, Turn};
+use crate::plan::REPEATED_RUNS;
+use measurement::{failure, judged, measure};
+use spec::{know_all_ports, spec};
+
+/// `program` is what LoadGen's tests run in; `None` is this one.
+pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
+    if bench.turn == Some(Turn::Sum) {
+        let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
+        return repeat::sum_up(context, runs.map_or(&[], Vec::as_slice));
+    }
+    let mut spec = spec(bench, &context.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    know_all_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
+    for lowered in &context.lease.assignment.lowered {
+        context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
+    }
+    match spec.protocol {
+        harness::Protocol::Kserve => greet(context, bench, &spec).await?,
+        harness::Protocol::Http(_) => have_http(context, &spec)?,
+    }
+    if let Some(loadgen) = &bench.loadgen {
+        return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
+    }
+    if let Some(asked) = &bench.search {
+        return Box::pin(search::perform(context, spec, asked, bench.telemetry)).await;
+    }
+    let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
+    if bench.repeat > 1 {
+        return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
+    }
+    let mut measured = Box::pin(measure(context, &spec, bench.telemetry, "")).await?;
+    if let Some(before) = before {
+        measured.after(before);
+    }
+    harness::write(&context.lease.out, &measured).map_err(|error| failure(&error))?;
+    if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
+        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+    }
+    if bench.turn == Some(Turn::Run) { repeat::kept(&measured.result) } else { judged(&measured.result) }
+}
+
+/// A service of ours without an HTTP port cannot be queried over HTTP.
+fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
+    let ours = &context.lease.assignment.endpoints;
+    match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
+        None => Ok(()),
+        Some(endpoint) => {
+            let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
+            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` asks over gRPC"))
+        }
+    }
+}
+
+/// Queries the servers whether they are what the benchmark needs, before anything is sent.
+async fn greet(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
+    let expected = attach::ExpectedServer::of_bench(bench);
+    let notices = tokio::select! {
+        checked = attach::check(&spec.endpoints, &expected) => checked?,
+        () = context.lease.stop.asked() => {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
+        }
+    };
+    // Ours were started from a known configuration; others are described for the user.
+    if context.lease.assignment.endpoints.is_empty() {
+        for notice in notices {
+            context.lease.notice(notice);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What the harness needs, from the manifest's `bench`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::load;
+use super::request::request;
+use crate::event::Endpoint;
+use crate::harness::{self, BenchSpec};
+use crate::manifest::model::{self, Bench};
+use crate::manifest::{Targets, duration, targets};
+
+pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
+    let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
+    let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
+    let promise = bench.slo.clone().unwrap_or_default();
+    let targets = targets(&bench.target)?;
+    let protocol = protocol(bench, &targets, project)?;
+    let mut request = request(&bench.request)?;
+    request.streaming = request.streaming.or(targets.streams);
+    Ok(BenchSpec {
+        endpoints: targets.endpoints,
+        protocol,
+        model: targets.model.unwrap_or_else(|| bench.model.clone()),
+        scenario: load::scenario(bench)?,
+        arrivals: load::arrivals(bench.arrivals),
+        stop: harness::StopAfter { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
+        input_len: load::length(&bench.input_tokens),
+        output_len: load::length(&bench.output_tokens),
+        seed: bench.seed,
+        warmup: bench.warmup,
+        pace: load::pace(bench)?,
+        content: load::content(bench, project),
+        frontends: bench.triton_num_frontends_per_model,
+        clients: bench.triton_num_clients_per_frontend,
+        stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
+        limits: load::limits(bench.limits.as_deref())?,
+        slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        timelines: bench.timelines,
+        vocab_size: bench.vocab_size,
+        end_id: bench.end_id,
+        request,
+    })
+}
+
+/// The manifest's value, else the one from the target's URL.
+pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
+    let api = match bench.protocol.or(targets.protocol) {
+        None | Some(model::Protocol::Kserve) => {
+            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
+                return Err(format!(
+                    "the path {path} needs a `protocol` over HTTP: generate, openai-chat, openai-completions"
+                ));
+            }
+            if bench.tls.is_some() || targets.is_secure {
+                return Err(
+                    "`tls` is for servers that are asked over HTTP: name a `protocol` of generate, openai-chat, openai-completions"
+                        .to_owned(),
+                );
+            }
+            return Ok(harness::Protocol::Kserve);
+        }
+        Some(model::Protocol::Generate) => harness::Api::Generate,
+        Some(model::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
+        Some(model::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
+    };
+    Ok(harness::Protocol::Http(harness::Http {
+        path: bench.endpoint.clone().or_else(|| targets.path.clone()),
+        extra: bench.extra.clone(),
+        api_key_env: bench.api_key_env.clone(),
+        prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
+        tls: (targets.is_secure || bench.tls.is_some())
+            .then(|| Box::new(tls(bench.tls.clone().unwrap_or_default()).relative_to(project))),
+        ..harness::Http::new(api)
+    }))
+}
+
+pub(super) fn tls(model::Tls { ca, insecure, client_cert, client_key }: model::Tls) -> harness::Tls {
+    let path = |file: Option<String>| file.map(std::path::PathBuf::from);
+    harness::Tls { ca: path(ca), insecure, client_cert: path(client_cert), client_key: path(client_key) }
+}
+
+/// A target names gRPC ports only; of services that were started for it the others are known too.
+pub(super) fn know_all_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
+    for endpoint in endpoints {
+        if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
+            endpoint.clone_from(known);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What all jobs of a run share.
+
+use std::sync::Arc;
+
+use tokio::sync::{OnceCell, Semaphore};
+
+use super::cancelling::Cancelling;
+use super::commands::JobQueue;
+use super::gathering::Gathering;
+
+/// How many submissions go on at once: a controller is busy enough.
+pub(super) const AT_ONCE: usize = 4;
+
+/// What all jobs of a run share.
+#[derive(Clone, Debug)]
+pub struct SlurmContext {
+    pub(super) queue: JobQueue,
+    pub(super) submitting: Arc<Semaphore>,
+    pub(super) gathering: Gathering,
+    pub(super) cancelling: Arc<Cancelling>,
+    /// The cluster's `MaxArraySize`, once it was queried.
+    pub(super) max_array_size: Arc<OnceCell<u32>>,
+}
+
+impl Default for SlurmContext {
+    fn default() -> Self {
+        Self {
+            queue: JobQueue::default(),
+            submitting: Arc::new(Semaphore::new(AT_ONCE)),
+            gathering: Gathering::default(),
+            cancelling: Arc::default(),
+            max_array_size: Arc::default(),
+        }
+    }
+}

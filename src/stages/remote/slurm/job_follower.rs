@@ -1,0 +1,229 @@
+//! The run's side of a job: submitted or found, followed, and judged.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::commands::{CancelCommand, QueueView, cancel, environment};
+use super::context::SlurmContext;
+use super::heartbeat::JobHeartbeat;
+use super::job_attempt::{JobAttempt, LOOK};
+use super::job_existence::JobExistence;
+use super::job_files::{place, write_down};
+use super::job_monitor::{JobMonitor, QueueObservation, surplus};
+use super::node_address::reachable;
+use super::node_resources::OnNode;
+use super::spec::{JobEnd, JobEvent, JobSpec};
+use super::submitting::until_submitted;
+use super::{array, cancel_jobs};
+use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::manifest::duration;
+use crate::manifest::model::Slurm;
+use crate::plan::Lifetime;
+use crate::runner::store::{JobFolder, PathError, point, superseded};
+use crate::runner::{BatchSlot, Lease};
+
+/// How often the run signals to a service that it is still needed.
+const BEAT: Duration = Duration::from_secs(5);
+
+pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
+    let (ready, seat) = (lease.ready.take(), lease.seat.take());
+    let folder = JobFolder::of(home, &lease.out);
+    for text in cancel_jobs::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
+        lease.notice(text);
+    }
+    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready, seat).await;
+    if settled {
+        // What comes now from this attempt counts for nothing.
+        let _ = folder.forget();
+    }
+    result
+}
+
+/// One attempt, of a task or of a whole run (`words`: its arguments). The second value: whether its end was seen.
+pub async fn through(
+    lease: &Lease,
+    slurm: Slurm,
+    words: Option<Vec<String>>,
+    folder: &JobFolder,
+    cluster: &SlurmContext,
+    ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    seat: Option<BatchSlot>,
+) -> (Result<Done, Failure>, bool) {
+    let found: Option<JobSpec> = folder.read();
+    let adopted = found.is_some();
+    let spec = if let Some(spec) = found {
+        spec
+    } else {
+        let place = place(lease, seat.as_ref(), folder, cluster).await;
+        match write_down(lease, slurm, words, folder, place).await {
+            Ok(spec) => spec,
+            Err(error) => return (Err(broken(&error)), false),
+        }
+    };
+    if let Err(error) = point(&lease.log, &spec.log) {
+        return (Err(broken(&error)), false);
+    }
+    let only =
+        spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
+    let env = environment(std::env::vars_os(), only.as_deref());
+    let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
+    let view = cluster.queue.listen(&env, every);
+    let mut attempt = JobAttempt {
+        lease,
+        cluster,
+        folder: folder.clone(),
+        spec,
+        env,
+        view,
+        on_node: OnNode::default(),
+        settled: AtomicBool::new(false),
+    };
+    let result = attempt.go(adopted, ready, seat).await;
+    let settled = attempt.settled.into_inner();
+    if let (true, Some(element)) = (settled, attempt.spec.element) {
+        folder.arrays().forget(&attempt.spec.name, element);
+    }
+    (result, settled)
+}
+
+impl JobAttempt<'_> {
+    async fn go(
+        &mut self,
+        adopted: bool,
+        ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+        seat: Option<BatchSlot>,
+    ) -> Result<Done, Failure> {
+        // The log of a stage that has not begun can be read, too.
+        let known = if adopted { JobExistence::Perhaps } else { JobExistence::Absent };
+        let since = Instant::now();
+        let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
+        if begun {
+            drop(seat);
+            let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
+            self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
+        } else {
+            let submitted = if self.spec.element.is_some() {
+                array::until_submitted(self, seat, known).await?
+            } else {
+                drop(seat);
+                until_submitted(self, &self.order(), known).await?
+            };
+            if !submitted {
+                return Err(self.left().await);
+            }
+        }
+        let result = self.follow(since, ready).await;
+        for text in self.on_node.left() {
+            self.lease.notice(text);
+        }
+        if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
+            return result;
+        }
+        self.settle();
+        result
+    }
+
+    async fn follow(
+        &mut self,
+        since: Instant,
+        mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    ) -> Result<Done, Failure> {
+        let wait = self.spec.slurm.queue_timeout.as_deref().and_then(|text| duration(text).ok());
+        let mut judge = JobMonitor::new(since, wait, self.spec.slurm.time.clone());
+        let mut heard = 0;
+        let mut beats = 0;
+        let mut beat = tokio::time::interval(BEAT);
+        let service = self.spec.task.lifetime == Lifetime::Service;
+        let job = self.spec.job();
+        let mut pulse = JobHeartbeat::of(&self.spec.slurm);
+        loop {
+            let (lines, at) = self.folder.told(heard);
+            heard = at;
+            for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
+                match line {
+                    JobEvent::Began { number, node, .. } => {
+                        self.on_node.at(&node);
+                        self.lease.say(format!("job {number} on {node}"), 0, None);
+                    }
+                    JobEvent::Outliving { thing, there } => self.on_node.hear(thing, there),
+                    JobEvent::Told(event) => (self.lease.emit)(event),
+                    JobEvent::Ready(endpoints) => {
+                        if let Some(ready) = ready.take() {
+                            let _ = ready.send(reachable(endpoints, &self.env).await);
+                        }
+                    }
+                }
+            }
+            if let Some(ended) = self.folder.ended::<JobEnd>() {
+                return self.conclude(ended, &judge).await;
+            }
+            let view = self.view.borrow_and_update().clone();
+            let claimant = self.folder.claimant();
+            self.end_surplus(&view, claimant.as_deref()).await;
+            if let Some(text) = pulse.look(self.folder.life(), Instant::now()) {
+                self.lease.notice(text);
+            }
+            match judge.look(&view, &job, claimant.as_deref(), Instant::now()) {
+                QueueObservation::Wait(text) => self.lease.say(text, 0, None),
+                QueueObservation::Tell(text) => self.lease.notice(text),
+                QueueObservation::Over(failure) => return Err(self.give_up(*failure).await),
+            }
+            tokio::select! {
+                biased;
+                () = self.lease.stop.asked() => return self.stop(service, &judge).await,
+                () = sleep(LOOK) => {}
+                _ = beat.tick(), if service => {
+                    beats += 1;
+                    let _ = self.folder.beat(beats);
+                }
+            }
+        }
+    }
+
+    /// A submission that was repeated although the first one had arrived.
+    async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
+        let numbers: Vec<String> = surplus(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
+        if !numbers.is_empty() {
+            // They would end by themselves, having found the claim; in the queue they are only in the way.
+            let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
+        }
+    }
+
+    /// On a stop request: a service is shut down gracefully, anything else is cancelled.
+    async fn stop(&mut self, service: bool, judge: &JobMonitor) -> Result<Done, Failure> {
+        let _ = self.folder.cancel();
+        if service && let Some(ended) = cancel_jobs::gently(self).await {
+            self.settle();
+            return match self.conclude(ended, judge).await {
+                Err(failure) if failure.kind == FailureKind::Signal(15) => Ok(Done::default()),
+                result => result,
+            };
+        }
+        Err(self.left().await)
+    }
+
+    /// Cancels whatever there may be of it, and waits until it is gone.
+    async fn left(&mut self) -> Failure {
+        let _ = self.folder.cancel();
+        match cancel_jobs::for_certain(self).await {
+            Ok(()) => {
+                self.settle();
+                Failure::new(FailureKind::Interrupted, "stopped, and its job cancelled")
+            }
+            Err(why) => {
+                self.lease.notice(format!(
+                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (its name: {})",
+                    self.spec.job()
+                ));
+                Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")
+            }
+        }
+    }
+}
+
+fn broken(error: &PathError) -> Failure {
+    Failure::new(FailureKind::System, error.to_string())
+}

@@ -1,0 +1,80 @@
+//! Ports for servers: free ones, and whether a given one is free.
+
+use std::net::TcpListener;
+
+use crate::event::{Failure, FailureKind};
+use crate::exec::process;
+use crate::triton::launch::{Port, Ports};
+
+pub(super) const HOST: &str = "127.0.0.1";
+
+/// Gives every free port a number; none is one that was given.
+pub(super) fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
+    let given: Vec<u16> = ports
+        .iter()
+        .flat_map(Ports::all)
+        .filter_map(|(_, port)| if let Port::Known(port) = port { Some(port) } else { None })
+        .collect();
+    let wanted = 3 * ports.len();
+    // So many more that enough are left when some are ports that were given.
+    let mut free = free_ports(wanted + given.len())?.into_iter().filter(|port| !given.contains(port));
+    for one in ports {
+        for port in [&mut one.grpc, &mut one.http, &mut one.metrics] {
+            if *port == Port::Free
+                && let Some(number) = free.next()
+            {
+                *port = Port::Known(number);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ports without a listener, all different.
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+    let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
+    taken
+        .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
+        .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
+}
+
+pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
+    match TcpListener::bind(("0.0.0.0", port)) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
+            Err(match process::listener(port) {
+                Some(owner) => failure
+                    .cause(format!("process {} listens there: {}", owner.pid, owner.command))
+                    .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
+                None => {
+                    failure.hint(format!("`ss -ltnp` names who listens there; or leave `{key}` out to get a free one"))
+                }
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_were_given_are_kept_and_no_two_are_the_same() {
+        let mut ports = vec![Ports { grpc: Port::Known(18_001), ..Ports::default() }, Ports::default()];
+        choose(&mut ports).unwrap();
+        assert_eq!(ports[0].grpc, Port::Known(18_001));
+        let mut all: Vec<String> = ports.iter().flat_map(Ports::all).map(|(_, port)| port.to_string()).collect();
+        all.sort();
+        all.dedup();
+        assert!(all.len() == 6 && !all.iter().any(|port| port == "<free>"), "{all:?}");
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_its_owner() {
+        let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let failure = check_free(port, "port").unwrap_err();
+        assert!(failure.cause.unwrap().contains(&std::process::id().to_string()));
+    }
+}

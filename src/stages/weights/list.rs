@@ -1,0 +1,59 @@
+//! `weights.json`: what a checkpoint is, wherever it came from.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::failures::{refused, system};
+use super::file_digest::FileDigest;
+use crate::event::{Done, Failure};
+
+/// What is in the output folder beside the files: which they are.
+pub const LIST: &str = "weights.json";
+
+/// One file that was checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Checked {
+    pub(super) path: String,
+    pub(super) size: u64,
+    #[serde(flatten)]
+    pub(super) sum: FileDigest,
+}
+
+/// `weights.json`: what a checkpoint is, wherever it came from.
+#[derive(Debug, Serialize)]
+pub(super) struct List<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repository: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<&'a str>,
+    pub(super) bytes: u64,
+    pub(super) files: &'a [Checked],
+}
+
+pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result<Done, Failure> {
+    let bytes = files.iter().map(|file| file.size).sum();
+    let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
+    let text = serde_json::to_string_pretty(&list).map_err(|error| refused(error.to_string()))?;
+    let path = out.join(LIST);
+    fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
+    let count = files.len();
+    let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
+    let headline = format!(
+        "{}{count} file{}, {}, all as they should be",
+        name.unwrap_or_default(),
+        if count == 1 { "" } else { "s" },
+        size(bytes)
+    );
+    Ok(Done { headline: Some(headline), ..Done::default() })
+}
+
+/// `39.8 GB`
+pub(super) fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        bytes if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),
+        bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{bytes} bytes"),
+    }
+}
