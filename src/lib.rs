@@ -43,11 +43,11 @@
 //! below and above `plan`.
 //!
 //! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `interop::command_line`,
-//! `interop::export`, `interop::import`, `interop::metrics`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`,
-//! `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`, `report::bulk`, `report::compare`, `report::decisions`,
-//! `report::doctor`, `report::explain`, `report::graph`, `report::html`, `report::launch`, `report::mlperf`, `report::server`,
-//! `report::styler`, `report::tables`, `runner::remote_cache`, `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
-//! `triton::proto`, `triton::repository`. They are used with the room's name in front.
+//! `interop::export`, `interop::import`, `interop::metrics`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
+//! `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`, `report::compare`,
+//! `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::remote_cache`, `runner::store`,
+//! `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used with the room's
+//! name in front.
 //!
 //! # Glossary
 //!

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::project::{Project, gpus_here, options};
-use super::{Trouble, say, say_error, sharing};
+use super::sharing;
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{Cache, CacheAct, CacheGc, CliExit, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
@@ -15,10 +17,10 @@ use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLoc
 use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
 use crate::stages::StageExecutor;
 
-pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Trouble> {
+pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, CommandError> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
         let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
-        return Err(Trouble::Usage(text.to_owned()));
+        return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
@@ -52,7 +54,7 @@ struct Scene {
 }
 
 impl CacheJob<'_> {
-    fn scene(&self, manifest: &str, settings: &[GivenSetting], select: &Select) -> Result<Scene, Trouble> {
+    fn scene(&self, manifest: &str, settings: &[GivenSetting], select: &Select) -> Result<Scene, CommandError> {
         let project = Project::here(self.global)?;
         let compiler = project.compiler(manifest, settings, select);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
@@ -67,13 +69,13 @@ impl CacheJob<'_> {
         Ok(Scene { project, plan, options, shelf, digests, stages, share })
     }
 
-    fn unusable(&self, trouble: &remote_cache::RemoteCacheError) -> Trouble {
+    fn unusable(&self, trouble: &remote_cache::RemoteCacheError) -> CommandError {
         let hint = trouble.hint();
         let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
-        Trouble::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
+        CommandError::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
     }
 
-    fn totals(&self) -> Result<Inventory, Trouble> {
+    fn totals(&self) -> Result<Inventory, CommandError> {
         // An empty plan: only the store is read.
         let project = Project::here(self.global)?;
         let plan = Plan::default();
@@ -84,7 +86,7 @@ impl CacheJob<'_> {
         self.runtime.block_on(share.inventory()).map_err(|e| self.unusable(&e))
     }
 
-    fn inventory(&self, json: bool) -> Result<CliExit, Trouble> {
+    fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
         let all = self.totals()?;
         if json {
             let told = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
@@ -95,7 +97,13 @@ impl CacheJob<'_> {
         Ok(CliExit::Done)
     }
 
-    fn status(&self, manifest: &str, settings: &[GivenSetting], verify: bool, json: bool) -> Result<CliExit, Trouble> {
+    fn status(
+        &self,
+        manifest: &str,
+        settings: &[GivenSetting],
+        verify: bool,
+        json: bool,
+    ) -> Result<CliExit, CommandError> {
         let scene = self.scene(manifest, settings, &Select::default())?;
         let all = self.totals()?;
         let mut rows = Vec::new();
@@ -143,7 +151,7 @@ impl CacheJob<'_> {
         settings: &[GivenSetting],
         only: &[String],
         verify: bool,
-    ) -> Result<CliExit, Trouble> {
+    ) -> Result<CliExit, CommandError> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let here =
@@ -192,14 +200,14 @@ impl CacheJob<'_> {
         Ok(CliExit::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<CliExit, Trouble> {
+    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<CliExit, CommandError> {
         let select = Select { until: until.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let home = scene.project.home.clone();
         let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             let text =
-                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too";
-            return Err(Trouble::Usage(text.to_owned()));
+                "a run is working in this folder\n  hint: wait for it; it asks the shared store, too, with `--store`";
+            return Err(CommandError::Usage(text.to_owned()));
         };
         scene.shelf.begin()?;
         let (mut came, mut failed) = (0_u64, None);
@@ -234,7 +242,7 @@ impl CacheJob<'_> {
         Ok(CliExit::Done)
     }
 
-    fn gc(&self, keep: CacheGc) -> Result<CliExit, Trouble> {
+    fn gc(&self, keep: CacheGc) -> Result<CliExit, CommandError> {
         let CacheGc { older_than, keep, grace, yes } = keep;
         let keep = remote_cache::Keep { younger_than: older_than, bytes: keep, grace };
         let gone =

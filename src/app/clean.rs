@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use super::project::Project;
-use super::{Trouble, say};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, Gc, Global};
 use crate::event::{RunId, size};
 use crate::runner::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
 
-pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, Trouble> {
+pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;
     let _lock = if request.yes { lock(&home)? } else { None };
     let shelf = OutputCache::open(&home)?;
@@ -21,7 +22,7 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
+pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
@@ -66,7 +67,7 @@ fn remove_links(home: &Home) -> std::io::Result<()> {
 }
 
 /// Nothing is removed during a run. `None` where there is no state at all.
-fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
+fn lock(home: &Home) -> Result<Option<ProjectLock>, CommandError> {
     if !home.state().exists() {
         return Ok(None);
     }
@@ -74,7 +75,7 @@ fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
         LockAttempt::Yes(lock) => Ok(Some(lock)),
         LockAttempt::No(held) => {
             let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
-            Err(Trouble::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
+            Err(CommandError::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
         }
     }
 }

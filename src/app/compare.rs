@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::results::{FoundResult, find_all, find_runs};
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Compare, Explain, Global, Report};
 use crate::harness::REPEATS;
 use crate::interop::metrics::{self, Tool};
@@ -13,7 +14,7 @@ use crate::report::compare::{
 use crate::report::{self, Styler, explain, html};
 use crate::stats::Margins;
 
-pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Trouble> {
+pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
     let (mut firsts, mut sets) = (Vec::new(), Vec::new());
@@ -25,11 +26,11 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Tro
         }
         for found in &runs {
             sheets.push(match as_tool {
-                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
+                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(CommandError::Usage)?,
                 None => ComparedResult::of(&found.told),
             });
         }
-        sets.push(RunSet::new(word.as_str(), sheets).map_err(Trouble::Usage)?);
+        sets.push(RunSet::new(word.as_str(), sheets).map_err(CommandError::Usage)?);
         firsts.extend(runs.into_iter().next().map(|found| found.told));
     }
     let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
@@ -63,7 +64,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Tro
 
 /// A result of several runs is read as one where the folder of the runs is missing. That is a warning for a reader, and an error for
 /// a gate: it would judge by one run what was measured several times so that chance does not decide.
-fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), Trouble> {
+fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandError> {
     let runs = found.told.result.pointer("/repeats/runs").and_then(Value::as_array).map_or(0, Vec::len);
     if runs < 2 {
         return Ok(());
@@ -72,17 +73,17 @@ fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), Trouble>
         format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.told.name);
     let hint = format!("copy `{REPEATS}` with result.json, or compare the folder that has both");
     if !may_go_on {
-        return Err(Trouble::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
+        return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
     }
     say_error(&format!("warning: {what}: it is compared as one run\n  hint: {hint}\n"));
     Ok(())
 }
 
 /// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
-fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Trouble> {
+fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, CommandError> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
-    Ok(match gate.outcome(comparison).map_err(Trouble::Usage)? {
+    Ok(match gate.outcome(comparison).map_err(CommandError::Usage)? {
         FailConditionOutcome::Kept(_) => CliExit::Done,
         FailConditionOutcome::Unproven(delta) => {
             let more =
@@ -105,21 +106,21 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Troub
 }
 
 /// Reports all errors at once.
-fn gates(texts: &[String]) -> Result<Vec<FailCondition>, Trouble> {
+fn gates(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
     let read: Vec<Result<FailCondition, String>> = texts.iter().map(|text| text.parse()).collect();
     let wrong: Vec<&str> = read.iter().filter_map(|gate| gate.as_ref().err().map(String::as_str)).collect();
     if !wrong.is_empty() {
-        return Err(Trouble::Usage(wrong.join("\n")));
+        return Err(CommandError::Usage(wrong.join("\n")));
     }
     Ok(read.into_iter().flatten().collect())
 }
 
-fn tool(name: &str) -> Result<Tool, Trouble> {
-    name.parse().map_err(Trouble::Usage)
+fn tool(name: &str) -> Result<Tool, CommandError> {
+    name.parse().map_err(CommandError::Usage)
 }
 
 /// Regatta's numbers beside those of other tools.
-pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Trouble> {
+pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, CommandError> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let word = match &request.run {
         Some(word) => word.clone(),
@@ -151,14 +152,14 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
     Ok(CliExit::Done)
 }
 
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Trouble> {
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, CommandError> {
     let paint = Styler::chosen(global.color.choice());
     let text = match &request.metric {
         None if request.json => format!("{:#}\n", explain::list_json()),
         None => explain::list(paint),
         Some(name) => {
             let entry = explain::entry(name).ok_or_else(|| {
-                Trouble::Usage(format!("there is no metric `{name}`\n  hint: `regatta explain` lists them"))
+                CommandError::Usage(format!("there is no metric `{name}`\n  hint: `regatta explain` lists them"))
             })?;
             if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, paint) }
         }

@@ -4,16 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use super::results::{RESULT, SEEN, find, sources};
-use super::{Trouble, say, say_error, translate};
+use super::translate;
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Export, Global, Import};
 use crate::interop::export::{self, ExportFormat};
 use crate::interop::import;
 
-pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Trouble> {
+pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, CommandError> {
     let found = find(global, &request.result)?;
     if found.records.is_empty() {
-        return Err(Trouble::Usage(format!(
-            "{} has no records of single requests, from which another tool's files could be made\n  hint: requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
+        return Err(CommandError::Usage(format!(
+            "{} has no requests one by one, from which another tool's files could be made\n  hint: requests.jsonl stands beside a result.json of ours; an imported result is not exported again",
             request.result
         )));
     }
@@ -30,14 +32,14 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Troub
     Ok(CliExit::Done)
 }
 
-pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Trouble> {
+pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, CommandError> {
     if !request.line.is_empty() {
         return translate::line(global, &request.line);
     }
     let missing: Vec<String> =
         request.paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
     if !missing.is_empty() {
-        return Err(Trouble::Usage(format!("not there: {}", missing.join(", "))));
+        return Err(CommandError::Usage(format!("not there: {}", missing.join(", "))));
     }
     if request.paths.iter().all(|path| path.extension().is_some_and(|suffix| suffix == "py")) {
         return translate::configs(&request.paths, &request.pick);
@@ -48,10 +50,10 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Troub
         return translate::script(global, script);
     }
     if !request.pick.is_empty() {
-        return Err(Trouble::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
+        return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
-    let imported = import::import(&name, &sources(&request.paths)?).map_err(Trouble::Usage)?;
+    let imported = import::import(&name, &sources(&request.paths)?).map_err(CommandError::Usage)?;
     fs::create_dir_all(&request.out)?;
     put(&request.out, RESULT, format!("{:#}\n", imported.told.result).as_bytes())?;
     if !imported.told.seen.is_empty() {
@@ -65,7 +67,7 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Troub
     Ok(CliExit::Done)
 }
 
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Trouble> {
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
     fs::write(&path, bytes)
         .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;

@@ -8,36 +8,39 @@ use std::time::Duration;
 
 use super::output::is_closed;
 use super::project::Project;
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
 use crate::runner::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
 
-pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Trouble> {
+pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;
     let Some(run) = last_run(&home) else { return Err(nothing_ran()) };
     let story = story_of(&home, &run)?;
     let alive = story.finished.is_none() && is_held(&home, &run);
     say(&if request.json {
-        report::tables::status_json(&story, alive)
+        report::run_status_json(&story, alive)
     } else {
-        report::tables::status(&story, alive, Styler::chosen(global.color.choice()))
+        report::run_status(&story, alive, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
 }
 
 /// The name of the last run.
-pub(super) fn last(global: &Global) -> Result<String, Trouble> {
+pub(super) fn last(global: &Global) -> Result<String, CommandError> {
     last_run(&Project::here(global)?.home).map(|run| run.to_string()).ok_or_else(nothing_ran)
 }
 
-fn nothing_ran() -> Trouble {
-    Trouble::Usage("nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned())
+fn nothing_ran() -> CommandError {
+    CommandError::Usage(
+        "nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned(),
+    )
 }
 
-fn story_of(home: &Home, run: &RunId) -> Result<RunState, Trouble> {
+fn story_of(home: &Home, run: &RunId) -> Result<RunState, CommandError> {
     let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
     let mut story = RunState::new();
     for event in &journal.events {
@@ -60,7 +63,7 @@ fn lives(pid: u32) -> bool {
 }
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
-pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, Trouble> {
+pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
     let Some(wanted) = &request.stage else {
@@ -84,14 +87,14 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, Trouble> 
             (None, []) => {}
             (None, several) => {
                 let names: Vec<String> = several.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect();
-                return Err(Trouble::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
+                return Err(CommandError::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
             }
         }
     }
     let known: Vec<String> = logs_in(&home.run(&newest)).iter().map(|log| name_of(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
-    Err(Trouble::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
+    Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
 }
 
 fn logs_in(folder: &Path) -> Vec<PathBuf> {
@@ -110,7 +113,7 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, Trouble> {
+fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
     let mut file = fs::File::open(log)?;
     loop {
         // Check first, read after: what is written before the run ends is then always shown.
@@ -127,7 +130,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, T
     }
 }
 
-pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, Trouble> {
+pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;
     let run = match &request.run {
         Some(name) => RunId::new(name.as_str()),
@@ -136,7 +139,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     let page = home.run(&run).join("report.html");
     if !page.is_file() {
         let known: Vec<String> = runs(&home).iter().map(ToString::to_string).collect();
-        return Err(Trouble::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
+        return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
     say(&format!("{}\n", page.display()));
     Ok(CliExit::Done)
@@ -165,7 +168,7 @@ pub(super) fn write_report(
     story: &RunState,
     plan: &Plan,
     done: &[(TaskId, Done, PathBuf)],
-) -> Result<PathBuf, Trouble> {
+) -> Result<PathBuf, CommandError> {
     let mut results = Vec::new();
     for (task, out) in outputs(story, done) {
         if let Ok(text) = fs::read(out.join("result.json"))

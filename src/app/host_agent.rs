@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::{Trouble, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::say_error;
 use crate::cli::CliExit;
 use crate::exec::process;
 use crate::stages::{AgentInput, AgentMessage, AgentOrders, guard};
@@ -16,11 +17,11 @@ use crate::stages::{AgentInput, AgentMessage, AgentOrders, guard};
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
 /// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders and messages.
-pub(super) fn on_host(awake: bool) -> Result<CliExit, Trouble> {
+pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     if !awake {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
-            serde_json::from_str(&line).map_err(|_| Trouble::Usage("this is for a run to start".to_owned()))?;
+            serde_json::from_str(&line).map_err(|_| CommandError::Usage("this is for a run to start".to_owned()))?;
         return Err(process::go_on_as(&["__host", "--awake"], &env, &STEP).into());
     }
     let mut line = String::new();

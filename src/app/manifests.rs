@@ -4,21 +4,22 @@ use std::fs;
 use std::io::ErrorKind;
 
 use super::project::{Project, colored};
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{Check, CliExit, Global, Init, RunList, SchemaOf, Show};
 use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
 /// Every error of every manifest; one line for each good one.
-pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Trouble> {
+pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let mut exit = CliExit::Done;
     for name in &request.manifests {
         let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
         match checked {
             Ok(plan) => say(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
-            Err(Trouble::Manifest(found)) => {
+            Err(CommandError::Manifest(found)) => {
                 exit = CliExit::Usage;
                 say_error(&found.render(colored(global.color.choice())));
             }
@@ -28,7 +29,7 @@ pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Trouble
     Ok(exit)
 }
 
-pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, Trouble> {
+pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, CommandError> {
     let manifest = Project::here(global)?.manifest(&request.manifest, &request.settings)?;
     let values: Vec<report::ValueRow> = manifest
         .values()
@@ -38,12 +39,12 @@ pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, Trouble> 
     say(&if request.json {
         format!("{:#}\n", serde_json::json!({ "values": values }))
     } else {
-        report::tables::show(&values, Styler::chosen(global.color.choice()))
+        report::value_table(&values, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
 }
 
-pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, Trouble> {
+pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let all: Vec<report::ManifestRow> = catalogue(&project.manifests)
         .into_iter()
@@ -57,9 +58,9 @@ pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, Trouble
         })
         .collect();
     say(&if request.json {
-        report::tables::list_json(&all)
+        report::manifest_list_json(&all)
     } else {
-        report::tables::list(&all, Styler::chosen(global.color.choice()))
+        report::manifest_list(&all, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
 }
@@ -75,7 +76,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
 }
 
 /// Writes the shipped manifests, templates and schemas. Leaves existing files alone.
-pub(super) fn init(request: &Init) -> Result<CliExit, Trouble> {
+pub(super) fn init(request: &Init) -> Result<CliExit, CommandError> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {
         let target = request.folder.join(&path);

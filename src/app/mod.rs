@@ -1,12 +1,12 @@
 //! The only place that knows every module: request → the module that handles it → the exit code.
 
-mod allocation;
 mod bench;
 mod bulk;
 mod cache;
 mod clean;
 mod compare;
 mod doctor;
+mod error;
 mod export_import;
 mod history;
 mod host_agent;
@@ -30,9 +30,9 @@ use std::io::stdin;
 use std::path::Path;
 use std::process::ExitCode;
 
+use self::error::CommandError;
 use self::output::{say, say_error};
 use crate::cli::{self, CliExit, CliJob, Invocation};
-use crate::diag::Diagnostics;
 use crate::mlperf::loadgen;
 
 /// Reads the command line and runs it.
@@ -49,10 +49,10 @@ pub fn main() -> ExitCode {
     let goes_on = outlives_its_reader(&request.job);
     let exit = perform(request).unwrap_or_else(|trouble| {
         match &trouble {
-            Trouble::Manifest(found) => say_error(&found.render(project::colored(color))),
-            Trouble::Differs(told) => say_error(told),
-            Trouble::Usage(what) => say_error(&format!("error: {what}\n")),
-            Trouble::Other(error) => say_error(&format!("error: {error:#}\n")),
+            CommandError::Manifest(found) => say_error(&found.render(project::colored(color))),
+            CommandError::Differs(told) => say_error(told),
+            CommandError::Usage(what) => say_error(&format!("error: {what}\n")),
+            CommandError::Other(error) => say_error(&format!("error: {error:#}\n")),
         }
         trouble.exit()
     });
@@ -75,7 +75,7 @@ const fn outlives_its_reader(job: &CliJob) -> bool {
     )
 }
 
-fn perform(request: Invocation) -> Result<CliExit, Trouble> {
+fn perform(request: Invocation) -> Result<CliExit, CommandError> {
     let Invocation { global, job } = request;
     match job {
         CliJob::Run(request) => run::run(&global, &request),
@@ -131,52 +131,3 @@ fn loadgen_test(job: &Path) -> CliExit {
         }
     }
 }
-
-/// What prevents a command from running, by its exit code.
-enum Trouble {
-    /// Errors with places: 2.
-    Manifest(Diagnostics),
-    /// The request is not valid here: 2.
-    Usage(String),
-    /// It is not what the lock file records; with the full text to print: 6.
-    Differs(String),
-    /// Regatta cannot continue: 1.
-    Other(anyhow::Error),
-}
-
-impl Trouble {
-    /// The exit code.
-    const fn exit(&self) -> CliExit {
-        match self {
-            Self::Manifest(_) | Self::Usage(_) => CliExit::Usage,
-            Self::Differs(_) => CliExit::Differs,
-            Self::Other(_) => CliExit::Failed,
-        }
-    }
-}
-
-impl From<Diagnostics> for Trouble {
-    fn from(found: Diagnostics) -> Self {
-        Self::Manifest(found)
-    }
-}
-
-/// All other errors come from the machine, and are reported with their whole chain of causes.
-macro_rules! others {
-    ($($error:ty),+) => {
-        $(impl From<$error> for Trouble {
-            fn from(error: $error) -> Self {
-                Self::Other(error.into())
-            }
-        })+
-    };
-}
-
-others!(
-    anyhow::Error,
-    std::io::Error,
-    crate::runner::store::PathError,
-    crate::sim::ServeError,
-    minijinja::Error,
-    tokio::task::JoinError
-);

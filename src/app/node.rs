@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Trouble, allocation, say_error};
+use super::run;
+use crate::app::error::CommandError;
+use crate::app::output::say_error;
 use crate::cli::CliExit;
 use crate::exec::process;
 use crate::runner::store::JobFolder;
 use crate::stages::{AttemptClaim, NotDone, work};
 
-pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, Trouble> {
+pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, CommandError> {
     let folder = JobFolder::at(folder);
     let claim = match AttemptClaim::take(&folder) {
         Ok(claim) => claim,
@@ -22,7 +24,7 @@ pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, Trouble> {
     };
     claim.keep_alive(&folder);
     if claim.words().is_some() {
-        return allocation::inside(&folder, &claim);
+        return run::inside(&folder, &claim);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     process::adopt_orphans()?;

@@ -1,7 +1,9 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use super::project::{Project, gpus_here, options};
-use super::{Trouble, say, say_error, sharing};
+use super::sharing;
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
@@ -10,13 +12,13 @@ use crate::runner::store::{Digests, OutputCache};
 use crate::runner::{self, predict};
 use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
 
-pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Trouble> {
+pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
     match request.show {
-        PlanAs::Dot => say(&report::graph::dot(&plan)),
-        PlanAs::Mermaid => say(&report::graph::mermaid(&plan)),
+        PlanAs::Dot => say(&report::graph_dot(&plan)),
+        PlanAs::Mermaid => say(&report::graph_mermaid(&plan)),
         PlanAs::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanAs::Text | PlanAs::Json) => {
             let options = options(&plan, &request.select, 1, gpus_here(), false)?;
@@ -34,8 +36,8 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Tr
                 notes.push(format!("{store} was not queried: `regatta cache status {name}` shows what it has"));
             }
             say(&match as_what {
-                PlanAs::Json => report::decisions::json(&decisions),
-                _ => report::decisions::text(&decisions, Styler::chosen(global.color.choice())),
+                PlanAs::Json => report::decisions_json(&decisions),
+                _ => report::decisions_text(&decisions, Styler::chosen(global.color.choice())),
             });
             if matches!(as_what, PlanAs::Text) {
                 for note in notes {
@@ -48,7 +50,13 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Tr
 }
 
 /// What each chosen `serve` task will start. Reports what cannot start with all its reasons, beside what can.
-fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<CliExit, Trouble> {
+fn launches(
+    global: &Global,
+    project: &Project,
+    plan: &Plan,
+    select: &Select,
+    json: bool,
+) -> Result<CliExit, CommandError> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
     let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
     let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())
@@ -65,11 +73,11 @@ fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, js
         })
         .collect();
     say(&if json {
-        report::launch::json(&launches)
+        report::launch_json(&launches)
     } else {
-        report::launch::text(&launches, Styler::chosen(global.color.choice()))
+        report::launch_text(&launches, Styler::chosen(global.color.choice()))
     });
-    let wrong = report::launch::problems(&launches);
+    let wrong = report::launch_problems(&launches);
     if wrong.is_empty() {
         return Ok(CliExit::Done);
     }

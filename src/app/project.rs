@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::Path;
 
-use super::Trouble;
+use crate::app::error::CommandError;
 use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
@@ -21,14 +21,14 @@ pub(super) struct Project {
 
 impl Project {
     /// The current folder. Touches nothing.
-    pub(super) fn here(global: &Global) -> Result<Self, Trouble> {
+    pub(super) fn here(global: &Global) -> Result<Self, CommandError> {
         let folder = env::current_dir()?;
         let state = folder.join(&global.home);
         Ok(Self { manifests: ManifestLibrary::new(&folder), home: Home::new(folder, state), env: BTreeMap::new() })
     }
 
     /// A manifest with what was given on the command line and in the environment.
-    pub(super) fn manifest(&self, name: &str, settings: &[GivenSetting]) -> Result<Manifest, Trouble> {
+    pub(super) fn manifest(&self, name: &str, settings: &[GivenSetting]) -> Result<Manifest, CommandError> {
         Ok(load(&self.manifests, name, &self.given(settings))?)
     }
 
@@ -54,7 +54,7 @@ impl Project {
         select: &Select,
         compiler: &CompilerId,
         keep: bool,
-    ) -> Result<Plan, Trouble> {
+    ) -> Result<Plan, CommandError> {
         repeated(self.compiled(name, settings, compiler, keep)?, select)
     }
 
@@ -65,7 +65,7 @@ impl Project {
         settings: &[GivenSetting],
         compiler: &CompilerId,
         keep: bool,
-    ) -> Result<Plan, Trouble> {
+    ) -> Result<Plan, CommandError> {
         if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
@@ -88,7 +88,7 @@ impl Project {
         settings: &[GivenSetting],
         manifest: &Manifest,
         plan: &Plan,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         let mut found = Diagnostics::default();
         for (word, wrong) in &manifest.coined {
             let others: Vec<GivenSetting> =
@@ -98,11 +98,11 @@ impl Project {
                 found.push(wrong.clone());
             }
         }
-        if found.has_errors() { Err(Trouble::Manifest(found)) } else { Ok(()) }
+        if found.has_errors() { Err(CommandError::Manifest(found)) } else { Ok(()) }
     }
 
     /// Files that a shipped manifest reads are beside it in the program; the stages need them in the project folder.
-    pub(super) fn has_files_of(&self, plan: &Plan, options: &RunOptions) -> Result<(), Trouble> {
+    pub(super) fn has_files_of(&self, plan: &Plan, options: &RunOptions) -> Result<(), CommandError> {
         let missing: BTreeSet<&str> = plan
             .tasks
             .iter()
@@ -116,7 +116,7 @@ impl Project {
             return Ok(());
         }
         let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
-        Err(Trouble::Usage(format!(
+        Err(CommandError::Usage(format!(
             "{missing}: part of this program, and not in this folder yet\n  `regatta init .` writes all shipped files here; what is there already is left alone"
         )))
     }
@@ -157,8 +157,8 @@ impl Project {
 ///
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.
-fn repeated(plan: Plan, select: &Select) -> Result<Plan, Trouble> {
-    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(Trouble::Usage)?;
+fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
+    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(CommandError::Usage)?;
     if select.repeat_number > 1 {
         let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
         for task in plan.tasks.iter_mut().filter(measures) {
@@ -176,7 +176,7 @@ pub(super) fn options(
     jobs: u32,
     gpus: Vec<u32>,
     keep_going: bool,
-) -> Result<RunOptions, Trouble> {
+) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
     let parts = parts(plan, &chosen, !select.only.is_empty());
     let forced = match &select.force {

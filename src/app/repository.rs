@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::project::colored;
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
-pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, Trouble> {
+pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, CommandError> {
     match request {
         RepositoryAction::Check { folder, engine, gpus, json } => {
             let checked = check(folder, engine.as_deref(), *gpus)?;
@@ -59,25 +60,25 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
     })
 }
 
-fn fill(request: &RepositoryFill) -> Result<CliExit, Trouble> {
+fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
     let values = values(request)?;
     let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
-        TreeError::Mistakes(found) => Trouble::Manifest(found),
-        TreeError::Refused(what) => Trouble::Usage(what),
-        error @ TreeError::Io { .. } => Trouble::Other(error.into()),
+        TreeError::Mistakes(found) => CommandError::Manifest(found),
+        TreeError::Refused(what) => CommandError::Usage(what),
+        error @ TreeError::Io { .. } => CommandError::Other(error.into()),
     })?;
     say(&report(&models));
     Ok(CliExit::Done)
 }
 
 /// All values, wherever they are set. Two different ones for one key are an error.
-fn values(request: &RepositoryFill) -> Result<Values, Trouble> {
+fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
     let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
     let mut given: Vec<(Option<String>, String, String)> = Vec::new();
     if let Some(path) = &request.values {
         let text = fs::read_to_string(path)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
-        let wrong = |what: String| Trouble::Usage(format!("{}: {what}", path.display()));
+        let wrong = |what: String| CommandError::Usage(format!("{}: {what}", path.display()));
         let file: BTreeMap<String, serde_yaml::Value> =
             serde_yaml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         for (key, value) in file {
@@ -98,7 +99,7 @@ fn values(request: &RepositoryFill) -> Result<Values, Trouble> {
         }
     }
     if let Some(text) = &request.substitutions {
-        let pairs = pairs(text).map_err(|what| Trouble::Usage(format!("--substitutions: {what}")))?;
+        let pairs = pairs(text).map_err(|what| CommandError::Usage(format!("--substitutions: {what}")))?;
         given.extend(pairs.into_iter().map(|(key, value)| (None, key, value)));
     }
     given.extend(request.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
@@ -110,7 +111,7 @@ fn values(request: &RepositoryFill) -> Result<Values, Trouble> {
             Some(model) => values.of.entry(model.clone()).or_default(),
         };
         if let Some(before) = into.insert(key.clone(), value.clone()).filter(|before| *before != value) {
-            return Err(Trouble::Usage(format!("`{key}` is given twice: `{before}` and `{value}`")));
+            return Err(CommandError::Usage(format!("`{key}` is given twice: `{before}` and `{value}`")));
         }
     }
     Ok(values)

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::Trouble;
 use super::project::Project;
+use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
@@ -30,25 +30,25 @@ pub(super) struct FoundResult {
 }
 
 /// One result, or an error that lists the existing ones.
-pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> {
+pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, CommandError> {
     let mut all = find_all(global, word)?;
     match (all.pop(), all.is_empty()) {
         (Some(found), true) => Ok(found),
         (last, _) => {
             let names: Vec<String> = all.into_iter().chain(last).map(|found| found.told.name).collect();
             let hint = "name one of them";
-            Err(Trouble::Usage(format!("{word} has several results: {}\n  hint: {hint}", names.join(", "))))
+            Err(CommandError::Usage(format!("{word} has several results: {}\n  hint: {hint}", names.join(", "))))
         }
     }
 }
 
 /// All results that an argument names; at least one.
-pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
+pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
 }
 
 /// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.
-pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
+pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
     let path = Path::new(word);
     if !path.exists() && word.contains(',') {
         let parts = word.split(',').filter(|part| !part.is_empty());
@@ -69,7 +69,7 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
 }
 
 /// Where the results are that an argument names, and the name of each; at least one.
-fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble> {
+fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, CommandError> {
     let path = Path::new(word);
     if path.exists() {
         return Ok(vec![(word.to_owned(), path.to_owned())]);
@@ -82,7 +82,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble
     if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
-            return Err(Trouble::Usage(format!("run {word} has no benchmark with a result that still exists")));
+            return Err(CommandError::Usage(format!("run {word} has no benchmark whose result is still there")));
         }
         return Ok(folders);
     }
@@ -107,7 +107,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble
             format!("there are {}; a folder with a result.json will do, too", known.join(", "))
         }
     });
-    Err(Trouble::Usage(format!("there is no result `{word}`\n  hint: {hint}")))
+    Err(CommandError::Usage(format!("there is no result `{word}`\n  hint: {hint}")))
 }
 
 /// Folders with a result below one, by name, not deeper than tasks are.
@@ -129,7 +129,7 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
 }
 
 /// The benchmarks of a run, valid or not, that still have outputs.
-fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
+fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, CommandError> {
     let mut story = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         story.fold(event);
@@ -140,12 +140,12 @@ fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
     Ok(story.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect())
 }
 
-fn cannot(path: &Path) -> impl Fn(std::io::Error) -> Trouble {
+fn cannot(path: &Path) -> impl Fn(std::io::Error) -> CommandError {
     move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
 }
 
 /// A result of Regatta, an imported one, or another tool's files.
-fn read(name: &str, path: &Path) -> Result<FoundResult, Trouble> {
+fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {
         let text = fs::read_to_string(&file).map_err(cannot(&file))?;
@@ -153,7 +153,7 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, Trouble> {
             return ours(name, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let imported = import::import(name, &sources(&[path.to_owned()])?).map_err(Trouble::Usage)?;
+    let imported = import::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::Usage)?;
     Ok(FoundResult { told: imported.told, records: Vec::new() })
 }
 
@@ -161,7 +161,7 @@ fn is_ours(result: &Value) -> bool {
     ["schema", "verdict", "latency"].iter().all(|key| result.get(key).is_some())
 }
 
-fn ours(name: &str, folder: &Path, result: Value) -> Result<FoundResult, Trouble> {
+fn ours(name: &str, folder: &Path, result: Value) -> Result<FoundResult, CommandError> {
     let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
     if result.get("imported").is_some() {
         let seen: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
@@ -172,7 +172,7 @@ fn ours(name: &str, folder: &Path, result: Value) -> Result<FoundResult, Trouble
     Ok(FoundResult { told: MeasuredRun { name: name.to_owned(), result, seen }, records })
 }
 
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Trouble> {
+fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
     let mut all = Vec::new();
     for (n, line) in BufReader::new(fs::File::open(path).map_err(cannot(path))?).lines().enumerate() {
         let line = line.map_err(cannot(path))?;
@@ -183,7 +183,7 @@ fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Trouble>
 }
 
 /// The texts of files; of a folder, of those that a tool may have left in it.
-pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, Trouble> {
+pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, CommandError> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::harness::{
@@ -112,7 +113,7 @@ struct Ceiling {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, Trouble> {
+pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, CommandError> {
     let effort =
         Effort { rates: request.rates.clone(), duration: Duration::from_secs(request.seconds), ..Effort::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -126,7 +127,7 @@ pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, T
     Ok(if proven.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
-async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> {
+async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandError> {
     let load_average = load_average();
     let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT))?;
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());

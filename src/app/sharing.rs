@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Trouble;
+use crate::app::error::CommandError;
 use crate::event::{Event, Stop};
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
 use crate::plan::Plan;
@@ -13,7 +13,7 @@ use crate::runner::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Un
 use crate::runner::store::OutputCache;
 
 /// The option, else the environment variable. `off` and an empty variable are none.
-pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
+pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, CommandError> {
     let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
     let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
     if text.trim() == "off" {
@@ -21,7 +21,7 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
     }
     Address::parse(&text).map(Some).map_err(|why| {
         let source = if typed.is_some() { "--store" } else { "REGATTA_STORE" };
-        Trouble::Usage(format!("{source}: {why}"))
+        CommandError::Usage(format!("{source}: {why}"))
     })
 }
 

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Trouble, say};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, Simulate};
 use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
-pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
+pub(super) fn serve(request: &Simulate) -> Result<CliExit, CommandError> {
     let mut options =
         SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
     let there = |port: u16| SocketAddr::new(request.grpc_address, port);
@@ -34,7 +35,7 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
 }
 
 /// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
-pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, Trouble> {
+pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, CommandError> {
     let server =
         GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
     say(&format!("ready grpc={}\n", server.address.port()));
@@ -45,7 +46,7 @@ pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<Cl
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        Ok::<_, Trouble>(CliExit::Done)
+        Ok::<_, CommandError>(CliExit::Done)
     })
 }
 
@@ -61,11 +62,13 @@ fn ready_line(at: &Addresses) -> String {
 }
 
 /// The hidden `--fault NAME[=N]` options, for tests of clients and proxies.
-fn faults(given: &[(String, String)]) -> Result<Faults, Trouble> {
+fn faults(given: &[(String, String)]) -> Result<Faults, CommandError> {
     let mut faults = Faults::default();
     for (name, value) in given {
         let number = || {
-            value.parse::<u64>().map_err(|_| Trouble::Usage(format!("--fault {name} needs a number, not `{value}`")))
+            value
+                .parse::<u64>()
+                .map_err(|_| CommandError::Usage(format!("--fault {name} needs a number, not `{value}`")))
         };
         match name.as_str() {
             "die-after-requests" => faults.die_after_requests = Some(number()?),
@@ -73,7 +76,7 @@ fn faults(given: &[(String, String)]) -> Result<Faults, Trouble> {
             "error-on-request" => faults.error_on_request = Some(number()?),
             "never-ready" => faults.never_ready = true,
             "final-apart" => faults.final_apart = true,
-            _ => return Err(Trouble::Usage(format!("there is no fault `{name}`"))),
+            _ => return Err(CommandError::Usage(format!("there is no fault `{name}`"))),
         }
     }
     Ok(faults)

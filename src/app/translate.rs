@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::bench;
 use super::project::Project;
-use super::{Trouble, bench, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::diag::Diagnostics;
 use crate::interop::command_line::{
@@ -22,13 +24,13 @@ use crate::interop::command_line::{
 use crate::manifest::{GivenValues, Manifest, load, shipped};
 
 /// A command line.
-pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, Trouble> {
+pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, CommandError> {
     let told = read_line(words).map_err(|faults| wrong(&faults))?;
     tell(global, told)
 }
 
 /// A script of command lines.
-pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, Trouble> {
+pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandError> {
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
@@ -37,7 +39,7 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, Trouble> {
 }
 
 /// Configs of NVIDIA's MLPerf code.
-pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Trouble> {
+pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, CommandError> {
     let mut files = Vec::new();
     for path in paths {
         let name = path.display().to_string();
@@ -57,11 +59,11 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Tro
     Ok(CliExit::Done)
 }
 
-fn wrong(faults: &[String]) -> Trouble {
-    Trouble::Usage(faults.join("\n  "))
+fn wrong(faults: &[String]) -> CommandError {
+    CommandError::Usage(faults.join("\n  "))
 }
 
-fn tell(global: &Global, mut told: Translation) -> Result<CliExit, Trouble> {
+fn tell(global: &Global, mut told: Translation) -> Result<CliExit, CommandError> {
     match std::mem::replace(&mut told.means, TranslationKind::Commands(Vec::new())) {
         TranslationKind::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
         TranslationKind::Bench(line) => {
@@ -94,14 +96,14 @@ fn tell(global: &Global, mut told: Translation) -> Result<CliExit, Trouble> {
 }
 
 /// The manifest of a bench line, and the comment at its head about the line itself.
-fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
+fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), CommandError> {
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();
     let request = cli::parse(words.clone()).map_err(|refused| {
-        Trouble::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", told.tool, shell(&words)))
+        CommandError::Usage(format!("what {} says is refused here, as `{}`:\n{refused}", told.tool, shell(&words)))
     })?;
     let CliJob::Bench(request) = request.job else {
-        return Err(Trouble::Usage(format!("`{}` is no measurement", shell(&words))));
+        return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     told.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;
@@ -134,12 +136,12 @@ fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Val
 }
 
 /// `regatta run …`, with what the manifest declares.
-fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String, Trouble> {
+fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String, CommandError> {
     let project = Project::here(global)?;
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
-        return Err(Trouble::Usage(format!(
-            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
+        return Err(CommandError::Usage(format!(
+            "no manifest here is called {}\n  hint: `regatta list` says which there are",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
@@ -211,7 +213,7 @@ fn unsaid(found: &Diagnostics) -> Vec<String> {
     names.collect::<Option<_>>().unwrap_or_default()
 }
 
-fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
+fn yaml(manifest: &Map<String, Value>) -> Result<String, CommandError> {
     serde_yaml::to_string(manifest).map_err(|error| anyhow::Error::from(error).into())
 }
 

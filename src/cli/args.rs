@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
 use super::cache::{CacheArgs, StoreArgs};
+use super::common_args::{HOW, Subject};
 use super::help;
 use super::lock::{LockArgs, LockingArgs};
 use super::mlperf::MlperfArgs;
@@ -18,9 +19,8 @@ use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
-const CHOICE: &str = "Stage selection";
-pub(super) const HOW: &str = "Settings";
-const EVERYWHERE: &str = "Global options";
+const CHOICE: &str = "Which stages";
+const EVERYWHERE: &str = "Everywhere";
 
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]
@@ -155,16 +155,6 @@ pub(super) enum CliCommand {
     /// One LoadGen test, in a process of its own.
     #[command(name = "__loadgen-test", hide = true)]
     LoadgenTest(LoadgenTestArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Subject {
-    /// A manifest's name (`regatta list`) or a path to its file.
-    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-    pub manifest: String,
-    /// Parameters of the manifest.
-    #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
 }
 
 #[derive(Debug, Args)]

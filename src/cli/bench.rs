@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
+use super::argument_error::ArgumentError;
 use super::bench_args::{
     ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord, StreamWord,
 };
@@ -80,13 +81,11 @@ pub struct TokenLength {
     pub max: Option<u32>,
 }
 
-type Mistake = (ErrorKind, String);
-
-fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
+fn mistake<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
 
-pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, Mistake> {
+pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
         args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
@@ -186,7 +185,7 @@ fn tls(args: &BenchArgs) -> Map<String, Value> {
 }
 
 /// What the file is, by its kind or by its name.
-fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, Mistake> {
+fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentError> {
     let Some(file) = &args.data else { return Ok(None) };
     let kind = match (args.data_kind, file.extension().and_then(|suffix| suffix.to_str())) {
         (Some(DataWord::Jsonl), _) | (None, Some("jsonl")) => "jsonl",
@@ -201,8 +200,8 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, Mistake> {
     Ok(Some((kind, file.clone())))
 }
 
-/// The protocol that is given, or that follows from GenAI-Perf's options.
-fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, Mistake> {
+/// Our own word, or what GenAI-Perf's words come to.
+fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
     let own = args.protocol.map(|word| match word {
         ProtocolWord::Kserve => "kserve",
         ProtocolWord::Generate => "generate",
@@ -230,7 +229,7 @@ fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, Mistake> {
 }
 
 /// `NAME:VALUE`, where the value is JSON or else a text; or a JSON object.
-fn extra(words: &[String]) -> Result<Map<String, Value>, Mistake> {
+fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
     let mut all = Map::new();
     for word in words {
         if word.trim_start().starts_with('{') {
@@ -262,8 +261,8 @@ fn metric(name: &str) -> Option<&'static str> {
     }
 }
 
-/// `KEY=LIMIT`; the manifest checks whether the key exists.
-fn limit(text: &str) -> Result<(String, String), Mistake> {
+/// `KEY=LIMIT`; whether there is such a key is for the manifest to say.
+fn limit(text: &str) -> Result<(String, String), ArgumentError> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))
@@ -272,7 +271,7 @@ fn limit(text: &str) -> Result<(String, String), Mistake> {
     }
 }
 
-fn promise(word: &str) -> Result<(&'static str, f64), Mistake> {
+fn promise(word: &str) -> Result<(&'static str, f64), ArgumentError> {
     let Some((name, ms)) = word.split_once(':') else {
         return mistake(format!("`--goodput {word}` is not METRIC:MS"));
     };

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::args::HOW;
+use super::argument_error::{ArgumentError, each_once};
 use super::cache::StoreArgs;
+use super::common_args::HOW;
+use super::gpu_selection::gpus;
 use super::lock::{LockingArgs, locking};
-use super::parse::{Mistake, each_once, gpus};
 use super::request::Bulk;
 use super::setting::GivenSetting;
 
@@ -38,7 +39,7 @@ pub(super) struct BulkArgs {
     pub locking: LockingArgs,
 }
 
-pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, Mistake> {
+pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, ArgumentError> {
     each_once(&args.settings)?;
     Ok(Bulk {
         file: args.file,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueHint};
 
-use super::args::{HOW, Subject};
+use super::argument_error::{ArgumentError, each_once};
+use super::common_args::{HOW, Subject};
 use super::help;
-use super::parse::{Mistake, each_once};
 use super::setting::GivenSetting;
 
 /// One request to a store that machines share.
@@ -128,7 +128,7 @@ pub(super) struct CacheGcArgs {
     pub store: StoreArgs,
 }
 
-pub(super) fn meaning(args: CacheArgs) -> Result<Cache, Mistake> {
+pub(super) fn meaning(args: CacheArgs) -> Result<Cache, ArgumentError> {
     Ok(match args.command {
         CacheCommand::Status(CacheStatusArgs { manifest, settings, verify, json, store }) => {
             each_once(&settings)?;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::args::HOW;
+use super::argument_error::{ArgumentError, each_once};
+use super::common_args::HOW;
 use super::help;
-use super::parse::{Mistake, each_once};
 use super::setting::GivenSetting;
 
 /// The default path.
@@ -117,7 +117,7 @@ pub(super) fn locking(args: LockingArgs) -> Locking {
     }
 }
 
-pub(super) fn meaning(args: LockArgs) -> Result<LockAction, Mistake> {
+pub(super) fn meaning(args: LockArgs) -> Result<LockAction, ArgumentError> {
     Ok(match args.command {
         LockCommand::Show(LockShowArgs { file, json }) => LockAction::Show { file, json },
         LockCommand::Diff(LockDiffArgs { a, b, settings, json }) => {

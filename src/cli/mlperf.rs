@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
-use super::parse::rehearsal;
-use super::setting::GivenSetting;
+use super::setting::{GivenSetting, rehearsal};
 
 const HOW: &str = "Settings";
 

@@ -6,11 +6,14 @@
 //! terminal library, `NO_COLOR`.
 
 mod args;
+mod argument_error;
 mod bench;
 mod bench_args;
 mod bulk;
 mod cache;
+mod common_args;
 mod exit;
+mod gpu_selection;
 mod help;
 mod lock;
 mod mlperf;
@@ -24,13 +27,14 @@ mod triton;
 pub use bench::{BenchCommand, BenchLoad, TokenLength};
 pub use cache::{Cache, CacheAct, CacheGc};
 pub use exit::CliExit;
+pub use gpu_selection::GpuSelection;
 pub use lock::{LOCK_FILE, LockAction, LockStrictness, Locking};
 pub use mlperf::MlperfAction;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Bulk, Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import,
-    Init, Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList,
-    RunRequest, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
+    Bulk, Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Import, Init,
+    Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest,
+    SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::GivenSetting;
 pub use triton::{Infer, Triton, TritonAct, TritonFace, TritonUrl};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::args::HOW;
+use super::common_args::HOW;
 use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]

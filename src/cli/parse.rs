@@ -10,21 +10,23 @@ use clap_complete::Shell;
 
 use super::args::{
     ALL, CliArgs, CliCommand, ColorWord, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
-    Subject,
 };
+use super::argument_error::{ArgumentError, each_once};
 use super::bench;
 use super::bulk;
 use super::cache;
+use super::common_args::Subject;
 use super::exit::CliExit;
+use super::gpu_selection::gpus;
 use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
-    Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init,
-    Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest,
-    SchemaOf, Select, Selftest, Show, Simulate, Status,
+    Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Import, Init, Invocation,
+    Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest, SchemaOf,
+    Select, Selftest, Show, Simulate, Status,
 };
-use super::setting::GivenSetting;
+use super::setting::{GivenSetting, rehearsal};
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -107,9 +109,7 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
     }
 }
 
-pub(super) type Mistake = (ErrorKind, String);
-
-fn meaning(typed: CliArgs) -> Result<Invocation, Mistake> {
+fn meaning(typed: CliArgs) -> Result<Invocation, ArgumentError> {
     let CliArgs { global, command } = typed;
     let global = Global {
         home: global.home,
@@ -130,7 +130,7 @@ fn meaning(typed: CliArgs) -> Result<Invocation, Mistake> {
     Ok(Invocation { global, job: job(command)? })
 }
 
-fn job(command: CliCommand) -> Result<CliJob, Mistake> {
+fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
     Ok(match command {
         CliCommand::Run(args) => {
             let (manifest, mut settings) = subject(args.subject);
@@ -239,7 +239,7 @@ fn job(command: CliCommand) -> Result<CliJob, Mistake> {
     })
 }
 
-fn repository(command: RepositoryCommand) -> Result<RepositoryAction, Mistake> {
+fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentError> {
     Ok(match command {
         RepositoryCommand::Check(args) => {
             RepositoryAction::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
@@ -265,17 +265,12 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, Mistake> {
     })
 }
 
-/// `--rehearse`
-pub(super) fn rehearsal(is_asked: bool) -> Option<GivenSetting> {
-    is_asked.then(|| GivenSetting { key: "rehearse".to_owned(), value: "true".to_owned() })
-}
-
 fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
     (subject.manifest, subject.settings)
 }
 
-/// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
-fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, Mistake> {
+/// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.
+fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, ArgumentError> {
     let mut stages = Vec::new();
     let mut all = false;
     for word in args.force {
@@ -297,39 +292,6 @@ fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, 
     Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat, repeat_number })
 }
 
-/// Twice the same value is harmless; two values for one key are an error; the last one does not win.
-pub(super) fn each_once(settings: &[GivenSetting]) -> Result<(), Mistake> {
-    let mut seen = BTreeMap::new();
-    for GivenSetting { key, value } in settings {
-        if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
-            let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
-            let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
-            return Err((ErrorKind::ArgumentConflict, text));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn gpus(text: &str) -> Result<GpuSelection, Mistake> {
-    let mistake = |what: String| {
-        let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
-        (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
-    };
-    let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));
-    if !text.contains(',') {
-        return Ok(GpuSelection::Count(number(text)?));
-    }
-    let mut ids = Vec::new();
-    for word in text.strip_suffix(',').unwrap_or(text).split(',') {
-        let id = number(word)?;
-        if ids.contains(&id) {
-            return Err(mistake(format!("GPU {id} is there twice")));
-        }
-        ids.push(id);
-    }
-    Ok(GpuSelection::These(ids))
-}
-
 fn fault_of(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     (name.to_owned(), value.to_owned())
@@ -340,6 +302,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cli::GpuSelection;
 
     fn typed(line: &str) -> Result<Invocation, Refused> {
         parse(std::iter::once("regatta").chain(line.split_whitespace()))

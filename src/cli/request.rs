@@ -8,6 +8,7 @@ pub use clap_complete::Shell;
 
 use super::bench::BenchCommand;
 use super::cache::Cache;
+use super::gpu_selection::GpuSelection;
 use super::lock::{LockAction, Locking};
 use super::mlperf::MlperfAction;
 use super::setting::GivenSetting;
@@ -162,14 +163,6 @@ pub enum EventsAs {
     Terminal,
     /// One JSON object per line on stdout.
     JsonLines,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GpuSelection {
-    /// Any so many.
-    Count(u32),
-    /// These ids, each once, as given.
-    These(Vec<u32>),
 }
 
 /// Which stages; names are not checked here.

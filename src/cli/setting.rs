@@ -46,6 +46,11 @@ impl FromStr for GivenSetting {
     }
 }
 
+/// `--rehearse`
+pub(super) fn rehearsal(is_asked: bool) -> Option<GivenSetting> {
+    is_asked.then(|| GivenSetting { key: "rehearse".to_owned(), value: "true".to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

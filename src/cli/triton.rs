@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 
+use super::argument_error::ArgumentError;
 use super::help;
 use super::setting::GivenSetting;
 
@@ -242,9 +243,7 @@ pub struct Infer {
     pub json: bool,
 }
 
-type Mistake = (ErrorKind, String);
-
-pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
+pub(super) fn meaning(args: TritonArgs) -> Result<Triton, ArgumentError> {
     let (server, act) = match args.command {
         TritonCommand::Status(args) => (args.server, TritonAct::Status { models: args.models, json: args.json }),
         TritonCommand::Models(args) => (args.server, TritonAct::Models { models: args.models, json: args.json }),
@@ -289,7 +288,7 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
     Ok(Triton { url, deadline: seconds(server.deadline)?, act })
 }
 
-fn url(text: &str, usual: u16) -> Result<TritonUrl, Mistake> {
+fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
     let mistake = |what: &str| {
         let hint = "write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP";
         (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
@@ -315,14 +314,14 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, Mistake> {
     Ok(TritonUrl { host: host.to_owned(), port, face })
 }
 
-fn seconds(seconds: f64) -> Result<Duration, Mistake> {
+fn seconds(seconds: f64) -> Result<Duration, ArgumentError> {
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())
         .ok_or_else(|| (ErrorKind::InvalidValue, format!("`{seconds}` is no time in seconds; it must be above 0")))
 }
 
-fn input(word: &str) -> Result<(String, serde_json::Value), Mistake> {
+fn input(word: &str) -> Result<(String, serde_json::Value), ArgumentError> {
     let mistake = |what: String| {
         let hint = "for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`";
         (ErrorKind::InvalidValue, format!("`--input {word}`: {what}\n  hint: {hint}"))

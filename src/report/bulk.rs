@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::styler::{Styler, TextRole, clean, counted, cut, duration, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, duration, table};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct BulkRow {
 /// A cause is cut after this many characters; the output of the run itself has it in full.
 const WIDEST: usize = 160;
 
-pub fn text(ended: &[BulkRow], paint: Styler) -> String {
+pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
     let mut out = String::from("\n");
     let mut rows = Vec::new();
     for (index, one) in ended.iter().enumerate() {
@@ -124,7 +124,7 @@ mod tests {
             seconds: Some(0.5),
         };
         let not_run = BulkRow { how: "not run", exit: None, why: None, seconds: None, ..failed.clone() };
-        insta::assert_snapshot!(text(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Styler::OFF), @r"
+        insta::assert_snapshot!(bulk_table(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Styler::OFF), @r"
 
         1  cached   exit 0  1.0 s   regatta run m
            bench/a  VALID  1,204 tok/s

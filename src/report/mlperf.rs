@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::styler::{Styler, TextRole, clean, counted, cut, table};
 use crate::mlperf::{Examined, FindingWeight, GateFinding, JudgedRun, ResultDifference};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,37 +1,34 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`html`] as a report.
-//! [`decisions`], [`graph`] and [`launch`] show what a plan would do, [`tables`] what exists, [`bulk`] a list of runs;
+//! `plan` shows what a plan would do, `tables` what exists, `bulk` a list of runs, `doctor` what a machine has;
 //! [`compare`] compares results with each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
 //! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
 
-pub mod bulk;
+mod bulk;
 pub mod compare;
-pub mod decisions;
-pub mod doctor;
+mod doctor;
 pub mod explain;
-pub mod graph;
 pub mod html;
-pub mod launch;
 pub mod mlperf;
-mod percent;
+mod plan;
 mod run_state;
 #[cfg(test)]
 mod sample;
 pub mod server;
-pub mod styler;
-mod summary;
-pub mod tables;
+mod tables;
 mod terminal;
-mod tool_metrics;
 
-pub use decisions::{DecisionKind, DecisionRow};
-pub use launch::{LaunchRow, Starts};
-pub use percent::signed_percent;
+pub use bulk::{BulkRow, bulk_table};
+pub use doctor::{DoctorFinding, FindingLevel, bytes, doctor_json, doctor_text};
+pub use plan::{
+    DecisionKind, DecisionRow, LaunchRow, Starts, decisions_json, decisions_text, graph_dot, graph_mermaid,
+    launch_json, launch_problems, launch_text,
+};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts};
-pub use styler::{Styler, duration};
-pub use summary::{RunPaths, summary};
-pub use tables::{ManifestRow, ValueRow};
-pub use terminal::{LiveDisplay, LiveOptions};
-pub use tool_metrics::tool_metrics;
+pub use tables::{ManifestRow, ValueRow, manifest_list, manifest_list_json, run_status, run_status_json, value_table};
+pub use terminal::{
+    LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, counted, cut, duration, signed_percent, summary,
+    table, tool_metrics,
+};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::styler::{Styler, TextRole, clean, counted, cut, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]

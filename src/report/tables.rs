@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::run_state::RunState;
-use super::styler::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,7 +27,7 @@ pub struct ValueRow {
     pub from: String,
 }
 
-pub fn list(manifests: &[ManifestRow], paint: Styler) -> String {
+pub fn manifest_list(manifests: &[ManifestRow], paint: Styler) -> String {
     if manifests.is_empty() {
         return "no manifests here; `regatta init DIR` starts a project with one\n".to_owned();
     }
@@ -44,7 +44,7 @@ pub fn list(manifests: &[ManifestRow], paint: Styler) -> String {
     table(paint, "", &rows)
 }
 
-pub fn list_json(manifests: &[ManifestRow]) -> String {
+pub fn manifest_list_json(manifests: &[ManifestRow]) -> String {
     format!("{:#}\n", json!({ "manifests": manifests }))
 }
 
@@ -52,7 +52,7 @@ pub fn list_json(manifests: &[ManifestRow]) -> String {
 const WIDEST: usize = 100;
 
 /// Values under each other with where they come from, a line each. What is cut ends with `…`; JSON has all of it.
-pub fn show(values: &[ValueRow], paint: Styler) -> String {
+pub fn value_table(values: &[ValueRow], paint: Styler) -> String {
     let rows: Vec<_> = values
         .iter()
         .map(|ValueRow { path, value, from }| {
@@ -63,7 +63,7 @@ pub fn show(values: &[ValueRow], paint: Styler) -> String {
 }
 
 /// The status of a run; `alive`: its process still exists.
-pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
+pub fn run_status(story: &RunState, alive: bool, paint: Styler) -> String {
     let mut out = String::new();
     let run = story.run.as_ref().map_or("?", |run| run.as_str());
     let (tone, state) = state(story, alive);
@@ -106,7 +106,7 @@ pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
     out
 }
 
-pub fn status_json(story: &RunState, alive: bool) -> String {
+pub fn run_status_json(story: &RunState, alive: bool) -> String {
     format!("{:#}\n", json!({ "state": state(story, alive).1, "story": story }))
 }
 
@@ -130,8 +130,8 @@ mod tests {
         let events = sample::failing();
         let mut story = RunState::new();
         events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
-        insta::assert_snapshot!(status(&story, false, Styler::OFF), @r"
-        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from there
+        insta::assert_snapshot!(run_status(&story, false, Styler::OFF), @r"
+        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: broken off; `regatta run` goes on from there
           cached     engine
           skipped    smoke                     `when` is false
           ran        repository/server  12 ms
@@ -153,7 +153,7 @@ mod tests {
             shown("stages.engine.gpus", "2", "systems/h200-x8.yaml:7"),
             shown("stages.engine.shell", "set -e\nmake", "manifest.yaml:14"),
         ];
-        insta::assert_snapshot!(show(&values, Styler::OFF), @r"
+        insta::assert_snapshot!(value_table(&values, Styler::OFF), @r"
         stages.engine.gpus   2         systems/h200-x8.yaml:7
         stages.engine.shell  set -e …  manifest.yaml:14
         ");
@@ -167,10 +167,10 @@ mod tests {
             about: Some("benchmark two servers".to_owned()),
         };
         assert_eq!(
-            list(std::slice::from_ref(&listed), Styler::OFF),
-            "quickstart  benchmark two servers  manifests/quickstart.yaml\n"
+            manifest_list(std::slice::from_ref(&listed), Styler::OFF),
+            "quickstart  race two servers  manifests/quickstart.yaml\n"
         );
-        assert!(list_json(&[listed]).contains("\"manifests\""));
-        assert!(list(&[], Styler::OFF).contains("regatta init"));
+        assert!(manifest_list_json(&[listed]).contains("\"manifests\""));
+        assert!(manifest_list(&[], Styler::OFF).contains("regatta init"));
     }
 }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::super::Trouble;
-use super::STAGE;
+use crate::app::error::CommandError;
 use crate::cli::{BenchCommand, BenchLoad, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
+
+/// The stage that measures.
+pub(super) const STAGE: &str = "bench";
 
 const SIM: &str = "sim:";
 const USUAL_GPU: &str = "h200";
@@ -27,12 +29,12 @@ fn parts(target: &str) -> Option<(&str, &str)> {
     Some((gpu, if model.is_empty() { USUAL_MODEL } else { model }))
 }
 
-pub fn text(request: &BenchCommand) -> Result<String, Trouble> {
+pub fn text(request: &BenchCommand) -> Result<String, CommandError> {
     serde_yaml::to_string(&Value::Object(manifest(request)?)).map_err(|error| anyhow::Error::from(error).into())
 }
 
 /// The same, key by key.
-pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, Trouble> {
+pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();
     let mut vars = Map::new();
     let target = match parts(&request.target) {
@@ -54,9 +56,9 @@ pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, Trouble> {
     Ok(manifest)
 }
 
-fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
+fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandError> {
     let is_simulated = request.target.starts_with(SIM);
-    let said = if is_simulated { Targets::default() } else { targets(target).map_err(Trouble::Usage)? };
+    let said = if is_simulated { Targets::default() } else { targets(target).map_err(CommandError::Usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
         bench.insert(key.to_owned(), value);
@@ -222,7 +224,7 @@ fn simulator(
     model: &str,
     vars: &mut Map<String, Value>,
     stages: &mut Map<String, Value>,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     for path in [format!("manifests/quickstart/sim-{gpu}-x1.yaml"), format!("manifests/models/{model}.yaml")] {
         let Some((_, bytes)) = shipped().find(|(name, _)| *name == path) else {
             let known = |folder: &str, before: &str, after: &str| {
@@ -231,7 +233,7 @@ fn simulator(
                 });
                 names.collect::<Vec<_>>().join(", ")
             };
-            return Err(Trouble::Usage(format!(
+            return Err(CommandError::Usage(format!(
                 "`{}`: the simulator knows the GPUs {} and the models {}",
                 request.target,
                 known("manifests/quickstart/", "sim-", "-x1.yaml"),

@@ -8,17 +8,17 @@ mod table;
 use std::fs;
 use std::path::Path;
 
+use self::manifest::STAGE;
 use super::run::{self, RunEnd};
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
 
 /// The parts of a run that are copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
-/// The stage that measures.
-const STAGE: &str = "bench";
 
-pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, Trouble> {
+pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
         say_error(&format!("note: {notice}\n"));
     }
@@ -65,7 +65,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     Ok(ran.exit)
 }
 
-fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
+fn tell(request: &BenchCommand, out: &Path) -> Result<(), CommandError> {
     let path = out.join("result.json");
     // A benchmark that could not begin has none; the run has reported why.
     if !path.exists() {
@@ -84,8 +84,8 @@ fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
 }
 
 /// Copies of what the run left, to the requested paths.
-fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), Trouble> {
-    let copy = |from: &Path, to: &Path| -> Result<(), Trouble> {
+fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), CommandError> {
+    let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
         if from.exists() {
             fs::copy(from, to)
                 .map_err(|error| anyhow::anyhow!("cannot copy {} to {}: {error}", from.display(), to.display()))?;

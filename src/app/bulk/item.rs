@@ -1,9 +1,15 @@
-//! One run of a list.
+//! The runs of a list.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::cli::GivenSetting;
+
+/// The runs of a file, and the parts of it without a meaning here.
+pub struct BulkFile {
+    pub items: Vec<BulkItem>,
+    pub notes: Vec<String>,
+}
 
 /// The arguments of `regatta run`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::BulkFile;
-use super::item::BulkItem;
+use super::item::{BulkFile, BulkItem};
 use super::ours::typed;
 use crate::cli::GivenSetting;
 use crate::diag::did_you_mean;

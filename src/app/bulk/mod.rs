@@ -15,15 +15,16 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use self::item::BulkItem;
+use self::item::{BulkFile, BulkItem};
 use super::project::Project;
 use super::run::{self, RunEnd};
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{self, Bulk, CliExit, EventsAs, Global, Loudness, Select};
 use crate::plan::expand;
-use crate::report::{self, Styler, bulk::BulkRow};
+use crate::report::{self, BulkRow, Styler};
 
-pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, Trouble> {
+pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let read = read(request, &project)?;
     for note in &read.notes {
@@ -56,22 +57,16 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, Trouble> 
         exits.push(exit);
         ended.push(told);
     }
-    say(&report::bulk::text(&ended, Styler::chosen(global.color.choice())));
+    say(&report::bulk_table(&ended, Styler::chosen(global.color.choice())));
     Ok(CliExit::worst(exits))
 }
 
-/// The runs of a file, and the parts of it without a meaning here.
-pub(super) struct BulkFile {
-    pub items: Vec<BulkItem>,
-    pub notes: Vec<String>,
-}
-
-fn read(request: &Bulk, project: &Project) -> Result<BulkFile, Trouble> {
+fn read(request: &Bulk, project: &Project) -> Result<BulkFile, CommandError> {
     let path = &request.file;
     let text = fs::read_to_string(path)
-        .map_err(|error| Trouble::Usage(format!("{} cannot be read: {error}", path.display())))?;
+        .map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
     let wrong = |found: Vec<String>| {
-        Trouble::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
+        CommandError::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
     };
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
@@ -101,7 +96,7 @@ fn gpu_type(file: &Path) -> Option<String> {
 }
 
 /// Reports everything that is wrong with any of them, before the first begins.
-fn check(project: &Project, items: &[BulkItem]) -> Result<(), Trouble> {
+fn check(project: &Project, items: &[BulkItem]) -> Result<(), CommandError> {
     let mut wrong: Vec<String> = Vec::new();
     let mut seen: Vec<&BulkItem> = Vec::new();
     for item in items {
@@ -112,7 +107,7 @@ fn check(project: &Project, items: &[BulkItem]) -> Result<(), Trouble> {
         let project =
             Project { env: item.env.clone(), home: project.home.clone(), manifests: project.manifests.clone() };
         match project.manifest(&item.manifest, &item.settings) {
-            Err(Trouble::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
+            Err(CommandError::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
             Err(trouble) => return Err(trouble),
             Ok(manifest) => {
                 let unread: Vec<&str> = item
@@ -137,7 +132,7 @@ fn check(project: &Project, items: &[BulkItem]) -> Result<(), Trouble> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Trouble::Usage(format!(
+    Err(CommandError::Usage(format!(
         "{} of the runs cannot be; nothing was started\n\n{}",
         wrong.len(),
         wrong.join("\n").trim_end()
@@ -194,11 +189,11 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     }
 }
 
-fn cannot(item: &BulkItem, trouble: &Trouble) -> BulkRow {
+fn cannot(item: &BulkItem, trouble: &CommandError) -> BulkRow {
     let why = match trouble {
-        Trouble::Manifest(found) => found.render(false),
-        Trouble::Usage(what) | Trouble::Differs(what) => what.clone(),
-        Trouble::Other(error) => format!("{error:#}"),
+        CommandError::Manifest(found) => found.render(false),
+        CommandError::Usage(what) | CommandError::Differs(what) => what.clone(),
+        CommandError::Other(error) => format!("{error:#}"),
     };
     BulkRow { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
 }

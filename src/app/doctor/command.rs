@@ -1,14 +1,15 @@
 //! `regatta doctor`: what this machine has, what a manifest needs of it, and what to do about the difference.
 
 use crate::app::doctor::{examine, needs};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::app::project::Project;
-use crate::app::{Trouble, say};
 use crate::cli::{CliExit, Doctor, Force, Global, Select};
-use crate::report::doctor::FindingLevel;
+use crate::report::FindingLevel;
 use crate::report::{self, Styler};
 
 /// Exit 1 if something that the manifest needs is missing.
-pub(in crate::app) fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, Trouble> {
+pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let folder = project.home.project();
     let needed = match &request.manifest {
@@ -21,9 +22,9 @@ pub(in crate::app) fn doctor(global: &Global, request: &Doctor) -> Result<CliExi
     };
     let findings = examine(needed.as_ref(), folder, project.home.state());
     say(&if request.json {
-        report::doctor::json(&findings)
+        report::doctor_json(&findings)
     } else {
-        report::doctor::text(&findings, Styler::chosen(global.color.choice()))
+        report::doctor_text(&findings, Styler::chosen(global.color.choice()))
     });
     let is_missing = findings.iter().any(|finding| finding.standing == FindingLevel::Missing);
     Ok(if is_missing { CliExit::Failed } else { CliExit::Done })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::needs::{Contained, Needs};
 use super::tools;
 use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
-use crate::report::doctor::{DoctorFinding, FindingLevel};
+use crate::report::{DoctorFinding, FindingLevel};
 use crate::stages::{engine_trouble, look_for_image};
 
 const LIMIT: Duration = Duration::from_secs(30);

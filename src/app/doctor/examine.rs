@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::needs::Needs;
 use super::{containers, gpus, hosts, limits, secrets, tools, weights};
-use crate::report::doctor::{DoctorFinding, FindingLevel};
+use crate::report::{DoctorFinding, FindingLevel};
 
 /// Checks this machine for what is needed; `None`: facts only. `project` is the base of relative paths, `state` is where
 /// outputs go. Blocks until every program has answered or has timed out.

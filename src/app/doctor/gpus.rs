@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::needs::Needs;
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
-use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel, bytes};
 
 /// A machine that starts its driver for the query takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);

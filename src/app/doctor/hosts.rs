@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::needs::Needs;
-use crate::report::doctor::{DoctorFinding, FindingLevel};
+use crate::report::{DoctorFinding, FindingLevel};
 use crate::stages::ask_host;
 
 /// A line on each host. Blocks until the last one has answered or has timed out.

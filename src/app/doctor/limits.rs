@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel, bytes};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
 const SHARED: u64 = 1_000_000_000;

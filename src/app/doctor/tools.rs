@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
-use crate::report::doctor::{DoctorFinding, FindingLevel};
+use crate::report::{DoctorFinding, FindingLevel};
 
 /// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel, bytes};
 use crate::stages::weights_size;
 
 /// How long a hub may take for its index.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockEntry, LockFile, LockPart};
-use crate::report::styler::{Styler, TextRole, clean, counted, table};
+use crate::report::{Styler, TextRole, clean, counted, table};
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;
@@ -185,7 +185,7 @@ fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
 }
 
 fn cut(text: &str) -> String {
-    crate::report::styler::cut(text, WIDEST)
+    crate::report::cut(text, WIDEST)
 }
 
 #[cfg(test)]

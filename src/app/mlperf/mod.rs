@@ -6,12 +6,13 @@ mod status;
 
 use std::path::Path;
 
-use super::{Trouble, say};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, Global, MlperfAction};
 use crate::mlperf::{self, Round};
 use crate::report::{self, Styler};
 
-pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, Trouble> {
+pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, CommandError> {
     let paint = Styler::chosen(global.color.choice());
     match request {
         MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
@@ -21,7 +22,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
             for folder in [&a, &b] {
                 is_folder(folder)?;
             }
-            let found = mlperf::compare(&a, &b).map_err(Trouble::Usage)?;
+            let found = mlperf::compare(&a, &b).map_err(CommandError::Usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
             say(&if json {
                 report::mlperf::diff_json(&names, &found)
@@ -33,15 +34,15 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     }
 }
 
-fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<CliExit, Trouble> {
+fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<CliExit, CommandError> {
     is_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
         Some(name) => Round::named(name)
-            .ok_or_else(|| Trouble::Usage(format!("there is no round `{name}`\n  hint: there are {}", known())))?,
+            .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {}", known())))?,
         None => mlperf::round_of(folder).ok_or_else(|| {
             let hint = format!("the folder with closed/ or open/ in it; `--round` names one of {}", known());
-            Trouble::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
+            CommandError::Usage(format!("{}: of which round it is cannot be told\n  hint: {hint}", folder.display()))
         })?,
     };
     let examined = mlperf::examine(folder, &round);
@@ -49,6 +50,6 @@ fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Resul
     Ok(if examined.refused() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 
-fn is_folder(path: &Path) -> Result<(), Trouble> {
-    if path.is_dir() { Ok(()) } else { Err(Trouble::Usage(format!("{}: no such folder", path.display()))) }
+fn is_folder(path: &Path) -> Result<(), CommandError> {
+    if path.is_dir() { Ok(()) } else { Err(CommandError::Usage(format!("{}: no such folder", path.display()))) }
 }

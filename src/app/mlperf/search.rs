@@ -1,7 +1,9 @@
 //! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that sets a range of rates.
 
 use super::super::project::Project;
-use super::super::{Trouble, run, say};
+use super::super::run;
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, EventsAs, Force, GivenSetting, Global, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
@@ -16,7 +18,7 @@ pub(super) fn search(
     manifest: String,
     mut settings: Vec<GivenSetting>,
     only_cost: bool,
-) -> Result<CliExit, Trouble> {
+) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
@@ -27,7 +29,7 @@ pub(super) fn search(
     let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
-        return Err(Trouble::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
+        return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
     }
     if only_cost {
         for (task, bench) in &found {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::project::{Project, gpus_here, options};
-use super::super::{Trouble, say};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, Force, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
@@ -24,7 +25,7 @@ pub(super) fn status(
     manifest: Option<String>,
     settings: Vec<GivenSetting>,
     json: bool,
-) -> Result<CliExit, Trouble> {
+) -> Result<CliExit, CommandError> {
     let project = Project::here(global)?;
     let (manifest, settings) = match manifest {
         Some(manifest) => (manifest, settings),
@@ -47,7 +48,7 @@ pub(super) fn status(
     let standing = look.standing();
     if standing.is_empty() {
         let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
-        return Err(Trouble::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
+        return Err(CommandError::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
     }
     let paint = Styler::chosen(global.color.choice());
     say(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, paint) });
@@ -55,7 +56,7 @@ pub(super) fn status(
 }
 
 /// The manifest of the last run, with its parameters.
-fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), Trouble> {
+fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), CommandError> {
     let run = last_run(&project.home);
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
     let started = journal.and_then(|journal| {
@@ -66,7 +67,7 @@ fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), Trouble> {
     });
     let Some((manifest, params)) = started else {
         let hint = "name a manifest: `regatta mlperf status MANIFEST`";
-        return Err(Trouble::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
+        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
     };
     let settings = params.into_iter().map(|(key, value)| GivenSetting { key, value }).collect();
     Ok((manifest, settings))

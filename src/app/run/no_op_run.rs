@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{TaskLine, places, told};
+use super::run_end::{TaskLine, places, told};
 use crate::app::output;
 use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;

@@ -7,7 +7,7 @@ use crate::event::{Event, Stop};
 
 /// Once: stop starting and end what runs. Twice: kill it. A third time: exit; the watchdog ends the rest. On a thread of its own,
 /// so that it takes effect while the loop reads something large or waits for the lock.
-pub(in crate::app) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
+pub(super) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let [int, term, hup] = {

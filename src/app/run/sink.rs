@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use crate::app::Trouble;
+use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
 use crate::exec::process::Watchdog;
 use crate::runner::store::{Home, Journal, PathError, ProjectLock};
@@ -34,7 +34,7 @@ impl EventSink {
         lock: &ProjectLock,
         teller: Sender<Option<Event>>,
         stop: Stop,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CommandError> {
         let inner =
             Inner { journal: Journal::create(home, id)?, warden: None, hold: Some(lock.share()?), broken: None };
         Ok(Self { inner: Mutex::new(inner), teller, stop, exe: env::current_exe()?, id: id.clone() })

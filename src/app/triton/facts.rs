@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{To, Trouble};
+use super::connection::ServerConnection;
+use crate::app::error::CommandError;
 use crate::cli::TritonFace;
 use crate::report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 use crate::triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
 /// The server and all its models.
-pub(super) async fn server(to: &To) -> Result<ServerStatus, Trouble> {
+pub(super) async fn server(to: &ServerConnection) -> Result<ServerStatus, CommandError> {
     match to.url.face {
         TritonFace::Grpc => {
             let client = to.grpc().await?;
@@ -59,7 +60,7 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
     })
 }
 
-async fn by_http(to: &To) -> Result<ServerStatus, ClientError> {
+async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
     let mut client = to.http();
     let about = client.server_metadata().await?;
     if !about.get("extensions").is_some_and(Value::is_array) {
@@ -100,7 +101,7 @@ async fn by_http(to: &To) -> Result<ServerStatus, ClientError> {
 }
 
 /// Those that are named, or all that are ready.
-pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelDetails>, Trouble> {
+pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Vec<ModelDetails>, CommandError> {
     let mut names = names.to_vec();
     if names.is_empty() {
         let server = server(to).await?;

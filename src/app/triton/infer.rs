@@ -5,19 +5,22 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use serde_json::{Value, json};
 
-use super::{To, Trouble, facts, say};
-use crate::app::say_error;
+use super::connection::ServerConnection;
+use super::facts;
+use crate::app::error::CommandError;
+use crate::app::output::say;
+use crate::app::output::say_error;
 use crate::cli::{CliExit, Infer, TritonFace};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};
 use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
 
-pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<CliExit, Trouble> {
+pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler) -> Result<CliExit, CommandError> {
     let names = std::slice::from_ref(&request.model);
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server sent no message"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
     if request.stream && !decoupled {
-        return Err(Trouble::Other(anyhow!(
+        return Err(CommandError::Other(anyhow!(
             "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its config.pbtxt",
             model.name
         )));
@@ -36,14 +39,14 @@ pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<Cl
 }
 
 /// What will be sent: named tensors, in the shape that was written.
-fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Value)>, Trouble> {
+fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Value)>, CommandError> {
     let mut given: Vec<(String, Value)> = request.inputs.clone();
     let has = |name: &str| model.inputs.iter().any(|input| input.name == name);
     let first_of = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
     let lacks = |option: &str, names: &[&str]| {
         let wanted = list_of(names.iter().copied());
         let there = list_of(model.inputs.iter().map(|input| input.name.as_str()));
-        Trouble::Usage(format!(
+        CommandError::Usage(format!(
             "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input NAME=JSON`",
             model.name
         ))
@@ -93,14 +96,15 @@ fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Val
     if wrong.is_empty() {
         return Ok(inputs);
     }
-    Err(Trouble::Usage(format!("the request to `{}` cannot be sent:\n  {}", model.name, wrong.join("\n  "))))
+    Err(CommandError::Usage(format!("the request to `{}` cannot be sent:\n  {}", model.name, wrong.join("\n  "))))
 }
 
-fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, Trouble> {
-    let datatype = facts::datatype(input)
-        .ok_or_else(|| Trouble::Other(anyhow!("input `{}` has the unknown type {}", input.name, input.datatype)))?;
+fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, CommandError> {
+    let datatype = facts::datatype(input).ok_or_else(|| {
+        CommandError::Other(anyhow!("input `{}` has the unknown type {}", input.name, input.datatype))
+    })?;
     let mut tensor = Tensor::from_json(&input.name, datatype, value)
-        .map_err(|error| Trouble::Usage(format!("{error}\n  hint: `{}` is {}", input.name, input.datatype)))?;
+        .map_err(|error| CommandError::Usage(format!("{error}\n  hint: `{}` is {}", input.name, input.datatype)))?;
     // What is not written in front is a batch of one, and the like.
     while tensor.shape.len() < input.shape.len() {
         tensor.shape.insert(0, 1);
@@ -109,13 +113,13 @@ fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, Trouble> {
 }
 
 async fn by_grpc(
-    to: &To,
+    to: &ServerConnection,
     client: &TritonClient,
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
     told: &mut Told,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let mut request = InferRequest::new(&model.name, "1");
     for (input, value) in inputs {
         request = request.input(tensor(input, value)?);
@@ -139,7 +143,7 @@ async fn by_grpc(
         };
         if let Some(error) = &answer.error {
             told.broken_off();
-            return Err(Trouble::Other(anyhow!("the server answered with an error: {error}")));
+            return Err(CommandError::Other(anyhow!("the server answered with an error: {error}")));
         }
         told.tensors(answer.at, &tensors_of(&answer.response).map_err(|error| anyhow!("an answer: {error}"))?);
     }
@@ -148,12 +152,12 @@ async fn by_grpc(
 
 /// By `generate`: its body names tensors as they are.
 async fn by_http(
-    to: &To,
+    to: &ServerConnection,
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
     told: &mut Told,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let body: Value = inputs.iter().map(|(input, value)| (input.name.clone(), value.clone())).collect();
     let mut client = to.http();
     told.begin();

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::{To, Trouble, say};
+use super::connection::ServerConnection;
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::CliExit;
 use crate::report::{ServerMetricRow, Styler, server};
 use crate::triton::{Exposition, Listens, MetricKind, probe};
 use anyhow::anyhow;
 
 pub(super) async fn metrics(
-    to: &To,
+    to: &ServerConnection,
     grep: Option<&str>,
     watch: Option<Duration>,
     json: bool,
     paint: Styler,
-) -> Result<CliExit, Trouble> {
+) -> Result<CliExit, CommandError> {
     let mut client = to.http();
     let mut before: Option<(Instant, HashMap<String, f64>)> = None;
     loop {
@@ -26,9 +28,11 @@ pub(super) async fn metrics(
         };
         let told = match Exposition::parse(&text) {
             Ok(told) if !told.families.is_empty() => told,
-            Ok(_) => return Err(wrong(to, Trouble::Other(anyhow!("/metrics is empty"))).await),
+            Ok(_) => return Err(wrong(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
             Err(error) => {
-                return Err(wrong(to, Trouble::Other(anyhow!("/metrics is not in Prometheus' format: {error}"))).await);
+                return Err(
+                    wrong(to, CommandError::Other(anyhow!("/metrics is not in Prometheus' format: {error}"))).await
+                );
             }
         };
         let now: HashMap<String, f64> = told.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
@@ -39,7 +43,10 @@ pub(super) async fn metrics(
         });
         if rows.is_empty() {
             let what = grep.unwrap_or_default();
-            return Err(Trouble::Other(anyhow!("none of {} numbers has `{what}` in its name or labels", now.len())));
+            return Err(CommandError::Other(anyhow!(
+                "none of {} numbers has `{what}` in its name or labels",
+                now.len()
+            )));
         }
         say(&if json {
             // One line for each scrape, so that a reader can take them one by one.
@@ -83,14 +90,14 @@ fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Optio
 }
 
 /// The wrong port is a likelier error than a broken server.
-async fn wrong(to: &To, trouble: Trouble) -> Trouble {
+async fn wrong(to: &ServerConnection, trouble: CommandError) -> CommandError {
     let (host, port) = (&to.url.host, to.url.port);
     let which = match probe(host, port).await {
         Listens::Grpc => "gRPC",
         Listens::Http => "HTTP",
         _ => return trouble,
     };
-    Trouble::Other(anyhow!(
+    CommandError::Other(anyhow!(
         "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by default"
     ))
 }

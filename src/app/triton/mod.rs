@@ -1,32 +1,29 @@
 //! `regatta triton …`: queries to a server, for people.
 
+mod connection;
 mod facts;
 mod infer;
 mod metrics;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 
-use anyhow::anyhow;
-
-use super::{Trouble, say};
-use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAct, TritonFace, TritonUrl};
+use self::connection::ServerConnection;
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
+use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAct};
 use crate::diag::did_you_mean;
-use crate::event::Endpoint;
 use crate::report::{Styler, server};
-use crate::triton::{
-    ClientError, ClientErrorKind, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, pbtxt, probe,
-};
+use crate::triton::{LoadOptions, LogSetting, pbtxt};
 
-pub(super) fn ask(global: &Global, request: Triton) -> Result<CliExit, Trouble> {
+pub(super) fn ask(global: &Global, request: Triton) -> Result<CliExit, CommandError> {
     let paint = Styler::chosen(global.color.choice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(perform(request, paint))
 }
 
-async fn perform(request: Triton, paint: Styler) -> Result<CliExit, Trouble> {
+async fn perform(request: Triton, paint: Styler) -> Result<CliExit, CommandError> {
     let Triton { url, deadline, act } = request;
-    let to = To { url, deadline };
+    let to = ServerConnection { url, deadline };
     match act {
         TritonAct::Status { models, json } => status(&to, &models, json, paint).await,
         TritonAct::Models { models, json } => {
@@ -65,91 +62,7 @@ async fn perform(request: Triton, paint: Styler) -> Result<CliExit, Trouble> {
     }
 }
 
-/// The server that queries go to.
-struct To {
-    url: TritonUrl,
-    deadline: std::time::Duration,
-}
-
-impl To {
-    async fn grpc(&self) -> Result<TritonClient, Trouble> {
-        let host = self.url.host.clone();
-        let endpoint = Endpoint { host, grpc: self.url.port, http: None, metrics: None, name: None };
-        let client = match TritonClient::connect(&endpoint).await {
-            Ok(client) => client.deadline(self.deadline),
-            Err(error) => return Err(self.failed(error).await),
-        };
-        // The first call shows whether the other side speaks the same protocol.
-        match client.is_live().await {
-            Ok(_) => Ok(client),
-            Err(error) => Err(self.failed(error).await),
-        }
-    }
-
-    fn http(&self) -> HttpClient {
-        let address = HttpAddress { host: self.url.host.clone(), port: self.url.port };
-        HttpClient::new(address).deadline(self.deadline)
-    }
-
-    /// With a hint; reports when the port serves another protocol.
-    async fn failed(&self, error: ClientError) -> Trouble {
-        let TritonUrl { host, port, face } = &self.url;
-        if matches!(error.why, ClientErrorKind::Connect(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)) {
-            let there = match (probe(host, *port).await, face) {
-                (Listens::Http, TritonFace::Grpc) => Some(format!(
-                    "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"
-                )),
-                (Listens::Grpc, TritonFace::Http) => Some(format!(
-                    "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP port (8000 by default)"
-                )),
-                (Listens::Metrics, TritonFace::Grpc) => Some(format!(
-                    "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default"
-                )),
-                (Listens::OtherHttp, TritonFace::Grpc) => {
-                    Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
-                }
-                _ => None,
-            };
-            if let Some(there) = there {
-                return Trouble::Other(anyhow!("{} at {}: {there}", error.asked, error.address));
-            }
-        }
-        with_hint(&error, error.hint())
-    }
-
-    /// A query about one model: when there is no such model, lists the existing names.
-    async fn of_model<T>(
-        &self,
-        client: &TritonClient,
-        model: &str,
-        answer: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<T, Trouble> {
-        let error = match answer.await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        let unknown = error.said().is_some_and(|said| {
-            said.contains("unknown model")
-                || said.contains("not found")
-                || said.contains("failed to poll from model repository")
-        });
-        let names = if unknown { client.repository_index(false).await.unwrap_or_default() } else { Vec::new() };
-        if unknown && !names.iter().any(|known| known.name == model) {
-            let hint = did_you_mean(model, names.iter().map(|known| known.name.as_str()));
-            return Err(with_hint(&error, hint));
-        }
-        Err(self.failed(error).await)
-    }
-}
-
-fn with_hint(error: &ClientError, hint: Option<String>) -> Trouble {
-    Trouble::Other(match hint {
-        Some(hint) => anyhow!("{error}\n  hint: {hint}"),
-        None => anyhow!("{error}"),
-    })
-}
-
-async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result<CliExit, Trouble> {
+async fn status(to: &ServerConnection, models: &[String], json: bool, paint: Styler) -> Result<CliExit, CommandError> {
     let told = facts::server(to).await?;
     say(&if json { format!("{:#}\n", serde_json::json!(told)) } else { server::status(&told, paint) });
     let mut fine = told.live && told.ready;
@@ -160,13 +73,13 @@ async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result
             let hint = did_you_mean(wanted, told.models.iter().map(|model| model.name.as_str()));
             let is_there = told.models.iter().any(|model| model.name == *wanted);
             let hint = hint.filter(|_| !is_there).map(|hint| format!("; {hint}")).unwrap_or_default();
-            super::say_error(&format!("`{wanted}` is not ready{hint}\n"));
+            say_error(&format!("`{wanted}` is not ready{hint}\n"));
         }
     }
     Ok(if fine { CliExit::Done } else { CliExit::Failed })
 }
 
-async fn statistics(to: &To, model: &str, json: bool) -> Result<CliExit, Trouble> {
+async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
     let all = to.of_model(&client, model, client.statistics(model, "")).await?;
     let rows: Vec<serde_json::Value> = all
@@ -216,7 +129,7 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<CliExit, Trouble
     Ok(CliExit::Done)
 }
 
-async fn log(to: &To, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
+async fn log(to: &ServerConnection, set: &[GivenSetting]) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, LogSetting> = set
         .iter()
@@ -242,7 +155,7 @@ async fn log(to: &To, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
     Ok(CliExit::Done)
 }
 
-async fn trace(to: &To, model: &str, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
+async fn trace(to: &ServerConnection, model: &str, set: &[GivenSetting]) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, Vec<String>> = set
         .iter()

@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 
 use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::styler::{Styler, TextRole, clean, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");

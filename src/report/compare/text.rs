@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::{ComparedResult, Comparison, Delta, Judgement, RunSet, identity_lines};
+use super::{ComparedResult, Comparison, Delta, Judgement, RunSet};
 use crate::event::Verdict;
-use crate::report::percent::signed_percent;
-use crate::report::styler::{Styler, TextRole, clean, table};
+use crate::report::terminal::percent::signed_percent;
+use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
@@ -72,6 +72,18 @@ pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
 /// `A`, `B`, …: how a result is called in a table.
 pub(in crate::report) fn letter(n: usize) -> String {
     u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
+}
+
+/// A line for each result that states what was measured, and one for all that do not.
+pub(in crate::report) fn identity_lines(sets: &[RunSet]) -> Vec<String> {
+    let known = |(n, set): (usize, &RunSet)| Some(format!("{}: {}", letter(n), set.first().identity.as_ref()?.line()));
+    let mut lines: Vec<String> = sets.iter().enumerate().filter_map(known).collect();
+    let unknown: Vec<String> =
+        sets.iter().enumerate().filter(|(_, set)| set.first().identity.is_none()).map(|(n, _)| letter(n)).collect();
+    if !unknown.is_empty() {
+        lines.push(format!("what was measured is not known of {}: no identity in the file", unknown.join(", ")));
+    }
+    lines
 }
 
 fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {

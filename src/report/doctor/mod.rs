@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::styler::{Styler, TextRole, clean, counted, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
 pub use finding::{DoctorFinding, FindingLevel, bytes};
 
 /// A longer list of tasks is cut.
 const NAMED: usize = 2;
 
 /// A line for each thing; below what is missing, what helps.
-pub fn text(findings: &[DoctorFinding], paint: Styler) -> String {
+pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
     let rows: Vec<_> = findings.iter().map(row).collect();
     let lines = table(paint, "", &rows);
     let mut out = String::new();
@@ -60,7 +60,7 @@ fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
 }
 
 /// All of it.
-pub fn json(findings: &[DoctorFinding]) -> String {
+pub fn doctor_json(findings: &[DoctorFinding]) -> String {
     let missing = findings.iter().filter(|finding| finding.standing == FindingLevel::Missing).count();
     format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
 }

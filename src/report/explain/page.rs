@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::super::styler::{Styler, TextRole, table};
 use super::{ENTRIES, ExplainedNumber};
 use crate::interop::metrics::{MetricConcept, MetricMeaning, Tool, vector};
+use crate::report::terminal::styler::{Styler, TextRole, table};
 
 /// The value of a tool's term on the golden vector.
 struct Other {

@@ -8,12 +8,13 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Safe, conte
 use serde::Serialize;
 use serde_json::Value;
 
+use super::metric_row::COLUMNS;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::plan::Plan;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
-use crate::report::summary::{reasons_of, said_of};
+use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
+use crate::report::terminal::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
@@ -99,7 +100,7 @@ pub fn render(
             server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
             ..Safe::from(Serde(bench))
         }).collect::<Vec<_>>(),
-        columns => bench::COLUMNS,
+        columns => COLUMNS,
         troubles => Serde(troubles(story)),
         gantt => gantt.map(Safe::from_safe_string),
         left_out => left_out.unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use super::svg::{Anchor, Picture, number, steps};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::styler::duration;
+use crate::report::terminal::styler::duration;
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;

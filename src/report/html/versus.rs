@@ -13,8 +13,8 @@ use crate::event::Verdict;
 use crate::harness::{IdentityDifference, RunIdentity};
 use crate::interop::metrics::{MeasuredRun, MetricMeaning};
 use crate::report::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judged, letter, method};
-use crate::report::percent::signed_percent;
-use crate::report::styler::to_the_second;
+use crate::report::terminal::percent::signed_percent;
+use crate::report::terminal::styler::to_the_second;
 
 const PAGE: &str = include_str!("../../../templates/report/compare.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");

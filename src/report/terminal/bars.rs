@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event::TaskId;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::styler::{Styler, clean, duration};
+use crate::report::terminal::styler::{Styler, clean, duration};
 
 /// Redraws per second, at most.
 const HERTZ: u8 = 10;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId, size};
 use crate::report::run_state::RunState;
-use crate::report::styler::{Styler, TextRole, as_typed, clean, counted, duration};
+use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";

@@ -1,4 +1,6 @@
-//! The live display: takes each event once, folds it, and prints what it changes.
+//! The live display: takes each event once, folds it, and prints what a user needs now: on a terminal with bars, elsewhere as
+//! plain lines with the same facts and no control codes, or as one JSON object per line. It never decides anything and never
+//! waits: an event costs a fold and at most one write, redrawing is bound to [`LiveDisplay::tick`].
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,8 +9,8 @@ use super::bars::Bars;
 use super::line::{Verbosity, line};
 use crate::event::Event;
 use crate::report::run_state::RunState;
-use crate::report::styler::Styler;
-use crate::report::summary::{RunPaths, summary};
+use crate::report::terminal::styler::Styler;
+use crate::report::terminal::summary::{RunPaths, summary};
 
 /// How to show a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,16 @@
-//! A run on a terminal, while it happens.
-//!
-//! [`LiveDisplay`] folds each event into its state and prints what a user needs now: on a terminal with bars, elsewhere as
-//! plain lines with the same facts and no control codes, or as one JSON object per line. It never decides anything
-//! and never waits: an event costs a fold and at most one write, redrawing is bound to [`LiveDisplay::tick`].
+//! A run on a terminal: while it happens ([`LiveDisplay`]) and at its end ([`summary()`]); and the styles, tables and numbers
+//! that everything on a terminal is made of.
 
 mod bars;
 mod line;
 mod live;
+pub(super) mod percent;
+pub(super) mod styler;
+pub(super) mod summary;
+mod tool_metrics;
 
 pub use live::{LiveDisplay, LiveOptions};
+pub use percent::signed_percent;
+pub use styler::{Styler, TextRole, clean, counted, cut, duration, table};
+pub use summary::{RunPaths, summary};
+pub use tool_metrics::tool_metrics;

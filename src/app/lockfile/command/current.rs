@@ -16,7 +16,7 @@ use crate::runner::{self, RunOptions, foresee};
 use crate::stages::StageExecutor;
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
-pub(in crate::app) fn private(project: &Project, plan: &Plan) -> Private {
+pub fn private(project: &Project, plan: &Plan) -> Private {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
     let home = &project.home;
@@ -28,7 +28,7 @@ pub(in crate::app) fn private(project: &Project, plan: &Plan) -> Private {
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names.
-pub(in crate::app) fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
+pub fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
     let private = private(project, plan);
     // As it was written in both: the same run has the same name.
     let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));
@@ -41,12 +41,12 @@ pub(in crate::app) fn name(project: &Project, plan: &Plan, settings: &[GivenSett
 }
 
 /// Whether some of the plan's tasks are left out.
-pub(in crate::app) fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
+pub fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
     plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
 }
 
 /// Parameters, machine, tools, and the request of each of these tasks.
-pub(in crate::app) fn section<'a>(
+pub fn section<'a>(
     project: &Project,
     plan: &Plan,
     parts: &[runner::TaskRole],
@@ -76,10 +76,10 @@ pub(in crate::app) fn section<'a>(
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
-pub(in crate::app) type Keys = Vec<Option<Result<TaskKey, Failure>>>;
+pub type Keys = Vec<Option<Result<TaskKey, Failure>>>;
 
 /// Reads inputs; where there is a state folder, stores what it has read, so that a later run does not read it again.
-pub(in crate::app) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
+pub fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
     let home = &project.home;
     let digests = Digests::load(home);
     let stages = StageExecutor::new(home.state(), RunId::new("lock"));
@@ -91,7 +91,7 @@ pub(in crate::app) fn keys(project: &Project, plan: &Plan, options: &RunOptions,
 }
 
 /// Everything in which a run that has not begun differs from what is locked of it.
-pub(in crate::app) fn foreseen(
+pub fn foreseen(
     locked: &LockSection,
     project: &Project,
     plan: &Plan,

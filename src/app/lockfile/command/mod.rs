@@ -1,27 +1,26 @@
 //! The lock file of a project: written after a successful run, enforced with `--locked`, shown and compared.
 
 mod current;
+mod locked_file;
 mod verify;
 mod write;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
+use crate::app::error::CommandError;
 use crate::app::lockfile::shown;
-use crate::app::lockfile::{
-    DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, Unreadable, compare, read,
-};
+use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
+use crate::app::output::say;
 use crate::app::project::{Project, gpus_here, options};
-use crate::app::{Trouble, say};
 use crate::cli::{CliExit, GivenSetting, Global, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
-pub(in crate::app) use verify::{LockReport, hold};
-pub(in crate::app) use write::write;
+use locked_file::{locked_at, open, section_of};
+pub use verify::{LockReport, hold};
+pub use write::write;
 
-pub(in crate::app) fn lock(global: &Global, request: &LockAction) -> Result<CliExit, Trouble> {
+pub fn lock(global: &Global, request: &LockAction) -> Result<CliExit, CommandError> {
     let paint = Styler::chosen(global.color.choice());
     match request {
         LockAction::Show { file, json } => {
@@ -34,7 +33,9 @@ pub(in crate::app) fn lock(global: &Global, request: &LockAction) -> Result<CliE
             let (found, sides, is_now) = match locked_at(b)? {
                 Some(_) if !settings.is_empty() => {
                     let what = format!("{b} is a lock file, and has no parameters to give");
-                    return Err(Trouble::Usage(format!("{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs")));
+                    return Err(CommandError::Usage(format!(
+                        "{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs"
+                    )));
                 }
                 Some(new) => (between(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false),
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
@@ -100,7 +101,7 @@ fn since(
     file: &str,
     manifest: &str,
     settings: &[GivenSetting],
-) -> Result<BTreeMap<String, Vec<LockDifference>>, Trouble> {
+) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::here(global)?;
     let select = Select::default();
     let compiler = project.compiler(manifest, settings, &select);
@@ -111,51 +112,4 @@ fn since(
     let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
     let found = current::foreseen(section, &project, &plan, &options, &keys);
     Ok(BTreeMap::from([(name, found)]))
-}
-
-/// One run of a lock file; else lists the existing ones.
-fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, Trouble> {
-    file.runs.get(run).ok_or_else(|| {
-        let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
-        Trouble::Differs(format!(
-            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after success\n"
-        ))
-    })
-}
-
-/// A lock file that must exist; with `#RUN`, that run alone.
-fn open(word: &str) -> Result<LockFile, Trouble> {
-    locked_at(word)?.ok_or_else(|| {
-        let path = word.split('#').next().unwrap_or(word);
-        let what = if Path::new(path).exists() { "is no lock file" } else { "is not there" };
-        Trouble::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
-    })
-}
-
-/// `None`: there is nothing there, or something else.
-fn locked_at(word: &str) -> Result<Option<LockFile>, Trouble> {
-    let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
-    let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
-    let mut file = match read(&text) {
-        Ok(file) => file,
-        Err(Unreadable::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
-        Err(why) => return Err(unreadable(path, &why)),
-    };
-    if let Some(run) = run {
-        let section = section_of(&file, run, path)?.clone();
-        file.runs = BTreeMap::from([(run.to_owned(), section)]);
-    }
-    Ok(Some(file))
-}
-
-fn unreadable(path: &str, why: &Unreadable) -> Trouble {
-    let hint = match why {
-        Unreadable::Newer(_) => "install a newer regatta",
-        Unreadable::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
-        Unreadable::Text(_) => {
-            "take it from version control, or remove it; a successful run writes its own entry again"
-        }
-    };
-    Trouble::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
 }

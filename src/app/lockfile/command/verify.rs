@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{current, section_of, unreadable};
-use crate::app::Trouble;
+use super::current;
+use super::locked_file::{section_of, unreadable};
+use crate::app::error::CommandError;
 use crate::app::lockfile::shown;
 use crate::app::lockfile::{LockDifference, LockEntry, LockSection, Strictness, outcome, pin, read};
 use crate::app::project::Project;
@@ -17,7 +18,7 @@ use crate::stages::became;
 
 /// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]
-pub(in crate::app) struct LockReport {
+pub struct LockReport {
     pub told: Vec<(Option<TaskId>, String)>,
 }
 
@@ -25,13 +26,13 @@ pub(in crate::app) struct LockReport {
 ///
 /// # Errors
 /// Every difference from the lock; or there is no such lock.
-pub(in crate::app) fn hold(
+pub fn hold(
     project: &Project,
     request: &cli::RunRequest,
     plan: &mut Plan,
     options: &mut RunOptions,
     paint: Styler,
-) -> Result<LockReport, Trouble> {
+) -> Result<LockReport, CommandError> {
     let Locking::Hold(file, held) = &request.locking else { return Ok(LockReport::default()) };
     let strictness = match held {
         LockStrictness::Warn => Strictness::Warn,
@@ -49,9 +50,9 @@ pub(in crate::app) fn hold(
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
         let table = shown::differences(&found, ["locked", "now"], paint) + &shown::advice(&found, paint);
-        let rest = "without --locked it runs as it is now, and rewrites the lock";
-        return Err(Trouble::Differs(format!(
-            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}  hint: {rest}\n"
+        let rest = "without --locked it is run as it is now, and the lock is written anew";
+        return Err(CommandError::Differs(format!(
+            "error: {things} not what {shown} says of `{run}`; nothing was started\n{table}  hint: {rest}\n"
         )));
     }
     let mut holding = LockReport::default();
@@ -64,11 +65,11 @@ pub(in crate::app) fn hold(
     Ok(holding)
 }
 
-fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Trouble> {
+fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, CommandError> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
-        Trouble::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
+        CommandError::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
     })?;
     let all = read(&text).map_err(|why| unreadable(&shown, &why))?;
     section_of(&all, run, &shown).cloned()

@@ -14,7 +14,7 @@ use crate::stages::became;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
 /// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
-pub(in crate::app) fn write(
+pub fn write(
     project: &Project,
     locking: &cli::Locking,
     settings: &[GivenSetting],

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::run_state::{RunState, TaskPhase, TaskState};
 use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration, table};
 use crate::event::{Failure, FailureKind, TaskId};
+use crate::report::run_state::{RunState, TaskPhase, TaskState};
 
 /// Where a run's things are, as they are to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,7 +216,7 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
 }
 
 /// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
-pub(super) fn said_of(failure: &Failure) -> &str {
+pub(in crate::report) fn said_of(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
         _ => &failure.what,
@@ -224,7 +224,7 @@ pub(super) fn said_of(failure: &Failure) -> &str {
 }
 
 /// Why a benchmark is no measurement: what it leaves in place of a program's last lines. Empty for other failures.
-pub(super) fn reasons_of(failure: &Failure) -> &[String] {
+pub(in crate::report) fn reasons_of(failure: &Failure) -> &[String] {
     match failure.kind {
         FailureKind::Invalid(_) => &failure.tail,
         _ => &[],

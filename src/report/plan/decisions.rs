@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::styler::{Styler, TextRole, clean, counted, table};
 use crate::event::TaskId;
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
 
 /// One task, decided but not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +38,7 @@ impl DecisionKind {
 
 /// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the same
 /// reason are one line: `triton (2)`.
-pub fn text(decisions: &[DecisionRow], paint: Styler) -> String {
+pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
     let are_alike = |one: &DecisionRow, next: &DecisionRow| {
         one.decision == DecisionKind::Skipped
             && next.decision == DecisionKind::Skipped
@@ -67,7 +67,7 @@ pub fn text(decisions: &[DecisionRow], paint: Styler) -> String {
 }
 
 /// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
-pub fn json(decisions: &[DecisionRow]) -> String {
+pub fn decisions_json(decisions: &[DecisionRow]) -> String {
     format!("{:#}\n", json!({ "tasks": decisions }))
 }
 
@@ -98,7 +98,7 @@ mod tests {
             reasons: vec![why.to_owned()],
         };
         let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
-        insta::assert_snapshot!(text(&all, Styler::OFF), @r"
+        insta::assert_snapshot!(decisions_text(&all, Styler::OFF), @r"
         skipped  a (2)  no
         skipped  a/z    other
         skipped  b      other
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_person_reads_every_reason() {
-        insta::assert_snapshot!(text(&decisions(), Styler::OFF), @r"
+        insta::assert_snapshot!(decisions_text(&decisions(), Styler::OFF), @r"
         cached   engine
         run      repository/server  action.servers: 1 → 2
                                     input `weights` changed
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_program_reads_the_same() {
-        insta::assert_snapshot!(json(&decisions()), @r#"
+        insta::assert_snapshot!(decisions_json(&decisions()), @r#"
         {
           "tasks": [
             {

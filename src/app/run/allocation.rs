@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::output::say_bytes;
-use super::project::{Project, options};
-use super::run::{heed, perform};
-use super::{Trouble, say_error};
+use super::execute::perform;
+use super::signals::heed;
+use crate::app::error::CommandError;
+use crate::app::output::{say_bytes, say_error};
+use crate::app::project::{Project, options};
 use crate::cli::{self, CliExit, GivenSetting, Global, On};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
@@ -26,7 +27,11 @@ use crate::stages::{Allocation, AttemptClaim, in_allocation};
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
-pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[GivenSetting]) -> Result<CliExit, Trouble> {
+pub(super) fn outside(
+    global: &Global,
+    request: &cli::RunRequest,
+    flags: &[GivenSetting],
+) -> Result<CliExit, CommandError> {
     let slurm = slurm(flags)?;
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
@@ -78,7 +83,7 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
 }
 
 /// The run itself, on the job's first node.
-pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit, Trouble> {
+pub fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit, CommandError> {
     std::env::set_current_dir(claim.project())?;
     let request = cli::parse(
         std::iter::once(OsString::from("regatta")).chain(claim.words().unwrap_or_default().iter().map(OsString::from)),
@@ -89,7 +94,7 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit
             let request = cli::RunRequest { on: On::InPlace, ..request };
             perform(&global, &request, false).map(|ran| ran.exit)
         }
-        Ok(_) | Err(_) => Err(Trouble::Usage("this is not a run".to_owned())),
+        Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
     };
     let how = match &ended {
         Ok(CliExit::Done) => Ok(crate::event::Done::default()),
@@ -102,7 +107,7 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit
 }
 
 /// Reports that the time limit is near.
-fn warned(left_s: u64) -> Result<(), Trouble> {
+fn warned(left_s: u64) -> Result<(), CommandError> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let near = {
@@ -137,9 +142,9 @@ fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
 }
 
 /// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
-fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
+fn slurm(flags: &[GivenSetting]) -> Result<Slurm, CommandError> {
     let wrong = |why: String| {
-        Trouble::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
+        CommandError::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
     };
     let mut keys = serde_json::Map::new();
     for GivenSetting { key, value } in flags {

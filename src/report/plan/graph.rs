@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::plan::{Lifetime, Plan, Task};
 
 /// For `dot -Tsvg`.
-pub fn dot(plan: &Plan) -> String {
+pub fn graph_dot(plan: &Plan) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "digraph {} {{", quoted(&plan.name));
     out.push_str("  rankdir=LR;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n");
@@ -30,7 +30,7 @@ pub fn dot(plan: &Plan) -> String {
 }
 
 /// For Markdown pages that draw Mermaid.
-pub fn mermaid(plan: &Plan) -> String {
+pub fn graph_mermaid(plan: &Plan) -> String {
     let mut out = String::from("flowchart LR\n");
     for (at, task) in plan.tasks.iter().enumerate() {
         let label = label(task);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_service_has_a_double_border_and_order_is_dashed() {
-        insta::assert_snapshot!(dot(&sample::plan()), @r#"
+        insta::assert_snapshot!(graph_dot(&sample::plan()), @r#"
         digraph "quickstart" {
           rankdir=LR;
           node [shape=box, style=rounded, fontname="sans-serif"];
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn mermaid_says_the_same() {
-        insta::assert_snapshot!(mermaid(&sample::plan()), @r#"
+        insta::assert_snapshot!(graph_mermaid(&sample::plan()), @r#"
         flowchart LR
           t0["engine"]
           t1["repository/server"]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::styler::{Styler, TextRole, clean, counted, table};
 use crate::event::Endpoint;
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
 use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Rank, ServerMode, quoted};
 
 /// What one `serve` task will start.
@@ -33,7 +33,7 @@ pub enum Starts {
 const WIDEST: usize = 118;
 
 /// A heading for each server, its ranks, its environment, and the command as it can be pasted.
-pub fn text(launches: &[LaunchRow], paint: Styler) -> String {
+pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
     if launches.is_empty() {
         return "no stage of this plan serves anything\n".to_owned();
     }
@@ -185,7 +185,7 @@ fn word_shown(word: &str) -> String {
 }
 
 /// What cannot be started and why, for stderr; empty when all can.
-pub fn problems(launches: &[LaunchRow]) -> String {
+pub fn launch_problems(launches: &[LaunchRow]) -> String {
     let mut out = String::new();
     for launch in launches {
         let Starts::Impossible { problems } = &launch.starts else { continue };
@@ -200,7 +200,7 @@ pub fn problems(launches: &[LaunchRow]) -> String {
 }
 
 /// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} | {"task","problems":[…]}]}`, indented.
-pub fn json(launches: &[LaunchRow]) -> String {
+pub fn launch_json(launches: &[LaunchRow]) -> String {
     let one = |launch: &LaunchRow| -> Value {
         match &launch.starts {
             Starts::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),

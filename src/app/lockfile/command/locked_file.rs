@@ -1,0 +1,55 @@
+//! Opens a lock file, or one run of it, for commands that need it to exist.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::app::error::CommandError;
+use crate::app::lockfile::{LockFile, LockSection, Unreadable, read};
+
+/// One run of a lock file; else lists the existing ones.
+pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
+    file.runs.get(run).ok_or_else(|| {
+        let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
+        CommandError::Differs(format!(
+            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it, once all has ended well\n"
+        ))
+    })
+}
+
+/// A lock file that must exist; with `#RUN`, that run alone.
+pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
+    locked_at(word)?.ok_or_else(|| {
+        let path = word.split('#').next().unwrap_or(word);
+        let what = if Path::new(path).exists() { "is no lock file" } else { "is not there" };
+        CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
+    })
+}
+
+/// `None`: there is nothing there, or something else.
+pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
+    let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
+    let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+    let mut file = match read(&text) {
+        Ok(file) => file,
+        Err(Unreadable::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
+        Err(why) => return Err(unreadable(path, &why)),
+    };
+    if let Some(run) = run {
+        let section = section_of(&file, run, path)?.clone();
+        file.runs = BTreeMap::from([(run.to_owned(), section)]);
+    }
+    Ok(Some(file))
+}
+
+pub(super) fn unreadable(path: &str, why: &Unreadable) -> CommandError {
+    let hint = match why {
+        Unreadable::Newer(_) => "install a newer regatta",
+        Unreadable::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
+        Unreadable::Text(_) => {
+            "take it from version control, or remove it; a run that ends well writes its own part anew"
+        }
+    };
+    CommandError::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
+}

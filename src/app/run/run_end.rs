@@ -1,0 +1,45 @@
+//! How a run ended, for the commands that start one.
+
+use std::path::PathBuf;
+
+use crate::cli::CliExit;
+use crate::event::TaskId;
+use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
+use crate::runner::store::Home;
+
+/// How a run ended, and what it left.
+pub struct RunEnd {
+    pub exit: CliExit,
+    /// The output folder of each task that has one, also of one that failed and kept what it had.
+    pub outs: Vec<(TaskId, PathBuf)>,
+    pub report: Option<PathBuf>,
+    /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
+    pub told: Vec<TaskLine>,
+}
+
+/// One task at the end.
+pub struct TaskLine {
+    pub task: TaskId,
+    pub headline: Option<String>,
+    pub warnings: Vec<String>,
+    pub failed: Option<String>,
+    pub out: Option<PathBuf>,
+    pub is_cached: bool,
+}
+
+pub(super) fn told(story: &RunState) -> Vec<TaskLine> {
+    let of = |(task, chapter): (&TaskId, &TaskState)| TaskLine {
+        task: task.clone(),
+        headline: chapter.headline.clone(),
+        warnings: chapter.warnings.clone(),
+        failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
+        out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
+        is_cached: chapter.state == TaskPhase::Cached,
+    };
+    story.tasks.iter().map(of).collect()
+}
+
+pub(super) fn places(home: &Home) -> RunPaths {
+    let report = home.latest().join("report.html");
+    RunPaths { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+}

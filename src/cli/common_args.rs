@@ -1,0 +1,18 @@
+//! Arguments that several commands have.
+
+use clap::{Args, ValueHint};
+
+use super::setting::GivenSetting;
+
+/// The heading of options that say how a command works.
+pub(super) const HOW: &str = "How";
+
+#[derive(Debug, Args)]
+pub(super) struct Subject {
+    /// A manifest's name (`regatta list`) or a path to its file.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: String,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<GivenSetting>,
+}

@@ -1,0 +1,238 @@
+//! Two results beside each other: which rows are subtracted, and how each is judged.
+
+use serde::Serialize;
+
+use super::compared_result::ComparedResult;
+use super::identity;
+use super::pairing::Pairing;
+use super::run_set::{RunSet, RunSetRow};
+use crate::harness::IdentityDifference;
+use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
+
+/// The judgement of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    Better,
+    Worse,
+    /// The difference is smaller than the smallest effect that matters.
+    Equivalent,
+    /// The runs differ too much from each other for either judgement.
+    CannotTell,
+    /// One run on a side: how much runs differ is not known.
+    NotJudged,
+}
+
+impl Judgement {
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Equivalent => "equivalent",
+            Self::CannotTell => "cannot tell",
+            Self::NotJudged => "not judged",
+        }
+    }
+
+    const fn of(conclusion: Conclusion, is_better: bool) -> Self {
+        match conclusion {
+            Conclusion::Different if is_better => Self::Better,
+            Conclusion::Different => Self::Worse,
+            Conclusion::Equivalent => Self::Equivalent,
+            Conclusion::CannotTell { .. } => Self::CannotTell,
+            Conclusion::OneRun => Self::NotJudged,
+        }
+    }
+}
+
+/// Of a difference in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PercentInterval {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl From<Percents> for PercentInterval {
+    fn from(Percents { low, high }: Percents) -> Self {
+        Self { low, high }
+    }
+}
+
+/// One number of two results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Delta {
+    /// `ttft`, `e2e_sent`, `output_tokens`, …
+    pub metric: String,
+    /// `mean`, `p50`, `p90`, `p95`, `p99`; empty for a rate.
+    pub stat: &'static str,
+    pub unit: &'static str,
+    /// Means over the runs of each side.
+    pub a: Option<f64>,
+    pub b: Option<f64>,
+    /// Standard deviations between the runs; absent for one run.
+    pub a_stddev: Option<f64>,
+    pub b_stddev: Option<f64>,
+    /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different things.
+    pub percent: Option<f64>,
+    /// 95 % interval of the percentage, from the differences between runs; of this row alone.
+    pub interval: Option<PercentInterval>,
+    /// Of no difference, after Holm's correction for all rows.
+    pub p: Option<f64>,
+    pub judgement: Option<Judgement>,
+    /// With `cannot_tell`: so many runs on each side could; absent where a thousand could not.
+    pub runs_needed: Option<u32>,
+    /// In what the two meanings differ.
+    pub unlike: Vec<String>,
+    /// The row was judged by the differences within pairs of runs.
+    pub paired: bool,
+    #[serde(skip)]
+    pub(super) sides: Option<TwoSides>,
+}
+
+/// How results are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CompareRules {
+    /// Subtracts unlike numbers, too; the differences in meaning are printed beside them.
+    pub force: bool,
+    pub margins: Margins,
+}
+
+/// One side against the first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    pub a: String,
+    pub b: String,
+    pub a_runs: usize,
+    pub b_runs: usize,
+    /// The smallest effect that matters, percent.
+    pub smallest_effect: f64,
+    /// Why nothing at all may be subtracted: the load was not the same.
+    pub unlike_load: Vec<String>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
+    /// Run by run both had the same arrivals and prompts.
+    pub same_plan: bool,
+    /// Whether the runs were judged in pairs.
+    pub pairing: Pairing,
+    /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
+    pub identity: Vec<IdentityDifference>,
+    pub deltas: Vec<Delta>,
+}
+
+impl Comparison {
+    pub fn of(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
+        let (mut unlike_load, notes) = a.first().unlike_load(b.first());
+        unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
+        let pairing = Pairing::of(a, b, &unlike_load);
+        let others: Vec<_> = b.rows().collect();
+        let mut deltas: Vec<Delta> = a
+            .rows()
+            .filter_map(|one| {
+                let same = |other: &&RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
+                difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
+            })
+            .collect();
+        judge(&mut deltas, a, rules.margins);
+        Self {
+            a: a.name.clone(),
+            b: b.name.clone(),
+            a_runs: a.runs().len(),
+            b_runs: b.runs().len(),
+            smallest_effect: rules.margins.smallest_percent,
+            unlike_load,
+            notes,
+            same_plan: have_same_plan(a, b),
+            pairing,
+            identity: identity::differences(a.first(), b.first()),
+            deltas,
+        }
+        .without_claims(a.first(), b.first())
+    }
+
+    /// Takes every judgement back where one was simulated and the other was not, also where `--force` subtracts them.
+    fn without_claims(mut self, a: &ComparedResult, b: &ComparedResult) -> Self {
+        if identity::simulated_and_real(a, b).is_some() {
+            for delta in &mut self.deltas {
+                delta.judgement = None;
+            }
+        }
+        self
+    }
+
+    /// Whether anything was subtracted.
+    pub fn has_any(&self) -> bool {
+        self.deltas.iter().any(|delta| delta.percent.is_some())
+    }
+
+    /// Both sides have the two runs or more that a judgement needs.
+    pub const fn is_judged(&self) -> bool {
+        self.a_runs > 1 && self.b_runs > 1
+    }
+
+    pub fn find(&self, metric: &str, stat: &str) -> Option<&Delta> {
+        self.deltas.iter().find(|delta| delta.metric == metric && delta.stat == stat)
+    }
+}
+
+fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
+    let pairs = a.runs().iter().zip(b.runs());
+    a.runs().len() == b.runs().len()
+        && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
+}
+
+/// `None`: a value is not a number.
+fn difference(
+    a: &RunSetRow<'_>,
+    b: &RunSetRow<'_>,
+    unlike_load: &[String],
+    pairing: &Pairing,
+    force: bool,
+) -> Option<Delta> {
+    let mut unlike = unlike_load.to_vec();
+    unlike.extend(a.measure.meaning.differences(&b.measure.meaning));
+    let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
+    if a.stat.starts_with('p') && rules[0] != rules[1] {
+        unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
+    }
+    let sides = if pairing.is_paired() {
+        TwoSides::paired(&a.values, &pairing.ordered(&b.values))?
+    } else {
+        TwoSides::unpaired(&a.values, &b.values)?
+    };
+    let percent = sides.percent().filter(|_| unlike.is_empty() || force);
+    let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
+    Some(Delta {
+        metric: a.measure.key.clone(),
+        stat: a.stat,
+        unit: a.measure.unit,
+        a: Some(sides.a.mean),
+        b: Some(sides.b.mean),
+        a_stddev: stddev(&sides.a),
+        b_stddev: stddev(&sides.b),
+        percent,
+        interval: None,
+        p: None,
+        judgement: None,
+        runs_needed: None,
+        unlike,
+        paired: percent.is_some() && sides.is_paired(),
+        sides: percent.map(|_| sides),
+    })
+}
+
+/// All rows that were subtracted, as one family.
+fn judge(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
+    let rows: Vec<TwoSides> = deltas.iter().filter_map(|delta| delta.sides.clone()).collect();
+    let judged = stats::judge(&rows, margins);
+    for (delta, judged) in deltas.iter_mut().filter(|delta| delta.sides.is_some()).zip(judged) {
+        let more_is_better =
+            a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
+        let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
+        delta.interval = judged.interval.map(PercentInterval::from);
+        delta.p = judged.p;
+        delta.judgement = Some(Judgement::of(judged.conclusion, is_better));
+        if let Conclusion::CannotTell { runs } = judged.conclusion {
+            delta.runs_needed = runs;
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What a plan would do: the decision for each task, the graph of tasks, and the commands that servers start with.
+
+mod decisions;
+mod graph;
+mod launch;
+
+pub use decisions::{DecisionKind, DecisionRow, decisions_json, decisions_text};
+pub use graph::{graph_dot, graph_mermaid};
+pub use launch::{LaunchRow, Starts, launch_json, launch_problems, launch_text};
