@@ -42,12 +42,11 @@
 //! MLPerf's stage and its report are in `stages` and `report`, since `plan` reads MLPerf's rules: a room with all three would be
 //! below and above `plan`.
 //!
-//! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `interop::command_line`,
-//! `interop::export`, `interop::import`, `interop::metrics`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
-//! `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`, `report::compare`,
-//! `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::remote_cache`, `runner::store`,
-//! `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used with the room's
-//! name in front.
+//! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
+//! `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`,
+//! `report::compare`, `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::remote_cache`,
+//! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
+//! with the room's name in front.
 //!
 //! # Glossary
 //!

@@ -7,7 +7,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Compare, Explain, Global, Report};
 use crate::harness::REPEATS;
-use crate::interop::metrics::{self, Tool};
+use crate::interop::{self, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
@@ -134,14 +134,14 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
             say_error(&format!("{}: it has no records of single requests\n", told.name));
             continue;
         }
-        let rows: Vec<_> = tools.iter().flat_map(|tool| metrics::compat(&told, *tool)).collect();
+        let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&told, *tool)).collect();
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
             // The table itself names the tool that measured an imported result, and such a result has no verdict.
             let verdict = match told.result.get("imported") {
                 Some(_) => String::new(),
-                None => format!("  {}", metrics::verdict_text(&told.result)),
+                None => format!("  {}", interop::verdict_text(&told.result)),
             };
             say(&format!("{}{verdict}\n{}", told.name, report::tool_metrics(&rows, paint)));
         }

@@ -69,7 +69,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
-        SchemaOf::Requests => crate::interop::export::requests_schema(),
+        SchemaOf::Requests => crate::interop::requests_schema(),
     };
     say(&format!("{schema:#}\n"));
     CliExit::Done

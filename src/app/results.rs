@@ -11,9 +11,9 @@ use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
-use crate::interop::import::{self, ImportSource};
-use crate::interop::metrics::MeasuredRun;
-use crate::interop::metrics::RequestTrace;
+use crate::interop::MeasuredRun;
+use crate::interop::RequestTrace;
+use crate::interop::{self, ImportSource};
 use crate::report::RunState;
 use crate::runner::store::{Home, last_run, read_journal, runs};
 
@@ -153,7 +153,7 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
             return ours(name, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let imported = import::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::Usage)?;
+    let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::Usage)?;
     Ok(FoundResult { told: imported.told, records: Vec::new() })
 }
 

@@ -17,7 +17,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::diag::Diagnostics;
-use crate::interop::command_line::{
+use crate::interop::{
     BenchLine, RunLine, RunSetting, Translation, TranslationKind, UntranslatedOption, origin, read_config, read_line,
     read_script,
 };

@@ -1,6 +1,36 @@
-//! Other tools of this field: their command lines, their result files, and what their metrics mean.
+//! Other tools of this field, one folder for each: its command line, its result files in and out.
+//!
+//! What tools share is beside them: `command_line` ([`read_line()`], [`read_script()`]: reads arguments and translates them),
+//! `results` ([`import()`], [`export()`]: recognizes and writes files) and `metrics` (what each tool's metrics mean;
+//! [`compat()`] computes them from the same requests).
 
-pub mod command_line;
-pub mod export;
-pub mod import;
-pub mod metrics;
+mod aiperf;
+mod benchmark_report;
+mod command_line;
+mod genai_perf;
+mod guidellm;
+mod llmb_run;
+mod metrics;
+mod nvidia_harness;
+mod perf_analyzer;
+mod results;
+mod triton_backend;
+mod triton_cli;
+mod trtllm_bench;
+mod trtllm_serve;
+mod vllm;
+
+pub use command_line::{
+    BenchLine, RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, Translation, TranslationKind,
+    UntranslatedOption, origin, read_line, read_script,
+};
+pub use metrics::{
+    ChunkFilter, ChunkKind, CompatRow, CompatStats, DeviationRule, MeasuredRun, MetricConcept, MetricMeaning,
+    MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, compat, identity_of,
+    vector, verdict_text,
+};
+pub use nvidia_harness::read_config;
+pub use results::{
+    COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportSource,
+    Imported, export, import, requests_schema,
+};

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::interop::import::{self, ImportSource, Imported};
+use crate::interop::{self, ImportSource, Imported};
 use crate::manifest::model::TrtllmBench;
 
 const RESULT: &str = "result.json";
@@ -122,8 +122,8 @@ fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, 
             ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }
         }
     };
-    import::import(&bench.name, &[source])
-        .map_err(|_| "trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW".to_owned())
+    interop::import(&bench.name, &[source])
+        .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())
 }
 
 /// A report of no requests or no tokens is not a measurement.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use pretty_assertions::assert_eq;
-use regatta::interop::export;
+use regatta::interop;
 use regatta::report::explain;
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ fn requests_become_columns_that_any_reader_of_parquet_understands() {
     // The file says what its columns are, and so does the program.
     let said = reader.metadata().file_metadata().key_value_metadata().expect("said");
     let about = said.iter().filter(|entry| entry.key.starts_with("regatta.")).count();
-    assert_eq!(about, export::COLUMNS.len());
+    assert_eq!(about, interop::REQUEST_COLUMNS.len());
     // And what was measured.
     let of_run = |key: &str| said.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
     assert_eq!(of_run("regatta:verdict"), Some("VALID WITH WARNINGS SIMULATED"));
@@ -326,7 +326,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     close((number(of("llmperf"), "/golden_mean") * 100.0).round(), 16_425.0);
     close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
     // Names in help come from one list, meanings from another.
-    for tool in regatta::interop::metrics::Tool::ALL {
+    for tool in regatta::interop::Tool::ALL {
         world.good(&["report", &race_word(), "--compat", tool.name()]).says("requests/s");
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use regatta::interop::command_line::{TranslationKind, read_config, read_line, read_script};
+use regatta::interop::{TranslationKind, read_config, read_line, read_script};
 
 use crate::world::{Ended, World};
 

@@ -1,7 +1,7 @@
 //! The golden vectors: one set of requests, and what each load tool makes of it.
 
 use pretty_assertions::assert_eq;
-use regatta::interop::metrics::{
+use regatta::interop::{
     ChunkKind, MetricConcept, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, vector,
 };
 

@@ -1,48 +1,11 @@
-//! One command line: what stands around it, and which program it calls.
+//! One command line: which program it calls.
 
-use serde_json::{Map, Value, json};
-
+use super::program::{Env, LAUNCHER, parts};
 use super::translation::{Translation, TranslationBuilder};
-use super::{
-    aiperf, core_model, fill_template, genai_perf, llmb, perf_analyzer, run_args, triton_cli, triton_server, trtllm,
-};
 use crate::diag::did_you_mean;
-
-/// Variables that were set in front of the command.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Env(Vec<(String, String)>);
-
-impl Env {
-    pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(other, _)| other == name)
-    }
-
-    /// How many GPUs CUDA_VISIBLE_DEVICES names.
-    pub fn gpus(&self, sheet: &mut TranslationBuilder) -> Option<u64> {
-        let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
-        let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
-        sheet.note(format!(
-            "CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` selects them"
-        ));
-        Some(count)
-    }
-
-    /// All others, as a stage has them: secrets only by name.
-    pub fn put_into(&self, stage: &mut Map<String, Value>) {
-        let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
-        let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| {
-            ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
-        });
-        if !plain.is_empty() {
-            let env: Map<String, Value> = plain.into_iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-            stage.insert("env".to_owned(), Value::Object(env));
-        }
-        if !secrets.is_empty() {
-            let names: Vec<&String> = secrets.into_iter().map(|(name, _)| name).collect();
-            stage.insert("secrets".to_owned(), json!(names));
-        }
-    }
-}
+use crate::interop::nvidia_harness::run_args;
+use crate::interop::triton_backend::{core_model, fill_template, launch_triton_server};
+use crate::interop::{aiperf, genai_perf, llmb_run, perf_analyzer, triton_cli, trtllm_bench, trtllm_serve};
 
 /// The programs with supported command lines.
 pub const TOOLS: [&str; 13] = [
@@ -60,11 +23,6 @@ pub const TOOLS: [&str; 13] = [
     "RUN_ARGS",
     "--benchmarks=…",
 ];
-
-/// Brings up the ranks of TensorRT-LLM.
-const LAUNCHER: &str = "trtllm-llmapi-launch";
-/// Prefixes of a command that do not change what it does.
-const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
@@ -92,28 +50,28 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     }
     let second = rest.first().map(String::as_str);
     match (name, second) {
-        ("launch_triton_server.py", _) => triton_server::tell(&env, rest),
-        ("trtllm-serve", _) => trtllm::serve(&env, rest),
+        ("launch_triton_server.py", _) => launch_triton_server::tell(&env, rest),
+        ("trtllm-serve", _) => trtllm_serve::tell(&env, rest),
         ("trtllm-bench", _) => {
             let before = &words[..words.len() - rest.len()];
             let launcher: Vec<String> = before.iter().filter(|word| *word == LAUNCHER).cloned().collect();
-            trtllm::bench(&env, &launcher, rest)
+            trtllm_bench::command_line::tell(&env, &launcher, rest)
         }
         ("genai-perf" | "genai_perf", Some("analyze")) => {
-            without_env(&env, genai_perf::tell("genai-perf analyze", true, &rest[1..]))
+            without_env(&env, genai_perf::command_line::tell("genai-perf analyze", true, &rest[1..]))
         }
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
         ) => Err(vec![format!("`genai-perf {other}` does not measure; a `profile` line does")]),
         ("genai-perf" | "genai_perf", _) => {
-            without_env(&env, genai_perf::tell("genai-perf profile", false, strip(rest, "profile")))
+            without_env(&env, genai_perf::command_line::tell("genai-perf profile", false, strip(rest, "profile")))
         }
-        ("aiperf", _) => without_env(&env, aiperf::tell(strip(rest, "profile"))),
-        ("perf_analyzer", _) => without_env(&env, perf_analyzer::tell(rest)),
+        ("aiperf", _) => without_env(&env, aiperf::command_line::tell(strip(rest, "profile"))),
+        ("perf_analyzer", _) => without_env(&env, perf_analyzer::command_line::tell(rest)),
         ("benchmark_core_model.py", _) => without_env(&env, core_model::tell(rest)),
         ("fill_template.py", _) => without_env(&env, fill_template::tell(rest)),
-        ("llmb-run", _) => without_env(&env, llmb::tell(rest)),
+        ("llmb-run", _) => without_env(&env, llmb_run::tell(rest)),
         ("triton", _) => without_env(&env, triton_cli::tell(rest)),
         ("make", _) => {
             // Both places are good for make.
@@ -126,29 +84,6 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
             Err(vec![format!("command lines of `{name}` cannot be imported; {hint}")])
         }
     }
-}
-
-/// Variables in front, the first argument of the command, the tool's name, and the arguments behind it.
-pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Vec<String>> {
-    let mut env = Env::default();
-    let mut rest = words;
-    while let Some((word, more)) = rest.split_first() {
-        match assignment(word) {
-            Some((name, value)) if name != "RUN_ARGS" => env.0.push((name.to_owned(), value.to_owned())),
-            _ if AROUND.contains(&word.as_str()) => {}
-            _ => break,
-        }
-        rest = more;
-    }
-    let Some((program, rest)) = rest.split_first() else {
-        return Err(vec!["there is no command in the line".to_owned()]);
-    };
-    let name = base(program);
-    if is_python(name) {
-        let (script, rest) = script(rest)?;
-        return Ok((env, program, script, rest));
-    }
-    Ok((env, program, name, rest))
 }
 
 /// Variables change what none of these do.
@@ -167,37 +102,4 @@ fn strip<'a>(words: &'a [String], first: &str) -> &'a [String] {
         Some((word, rest)) if word == first => rest,
         _ => words,
     }
-}
-
-/// `NAME=VALUE`
-pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
-    let (name, value) = word.split_once('=')?;
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_name.then_some((name, value))
-}
-
-fn base(program: &str) -> &str {
-    program.rsplit('/').next().unwrap_or(program)
-}
-
-fn is_python(name: &str) -> bool {
-    name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
-}
-
-/// The script or module that Python runs, and its arguments.
-fn script(words: &[String]) -> Result<(&str, &[String]), Vec<String>> {
-    let mut at = 0;
-    while let Some(word) = words.get(at) {
-        at += 1;
-        match word.as_str() {
-            "-m" => {
-                let module = words.get(at).map(String::as_str).unwrap_or_default();
-                return Ok((module, words.get(at + 1..).unwrap_or_default()));
-            }
-            word if word.starts_with('-') => {}
-            word => return Ok((base(word), &words[at..])),
-        }
-    }
-    Err(vec!["there is no script behind python".to_owned()])
 }

@@ -38,7 +38,7 @@ const ORDER: [&str; 27] = [
 
 /// Options by Regatta's names, in any order.
 #[derive(Debug, Default)]
-pub(super) struct TranslatedLoad {
+pub(in crate::interop) struct TranslatedLoad {
     target: String,
     options: Vec<(&'static str, Vec<String>)>,
     pub keys: Map<String, Value>,
@@ -107,7 +107,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
-pub(super) fn range(text: &str) -> Option<Vec<Value>> {
+pub(in crate::interop) fn range(text: &str) -> Option<Vec<Value>> {
     /// A range with more values than this is an error.
     const MOST: usize = 1000;
     let parts: Vec<f64> =
@@ -126,12 +126,12 @@ pub(super) fn range(text: &str) -> Option<Vec<Value>> {
 }
 
 /// Whole where it is.
-pub(super) fn number(value: f64) -> Value {
+pub(in crate::interop) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
 
 /// Mean and deviation of a length, which have one option each there and here.
-pub(super) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
+pub(in crate::interop) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
     let name = match given.name {
         "--synthetic-input-tokens-mean" | "--input-mean" => "--input-tokens",
         "--synthetic-input-tokens-stddev" | "--input-stdev" => "--input-tokens-stddev",
@@ -149,7 +149,7 @@ pub(super) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
 }
 
 /// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
-pub(super) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
+pub(in crate::interop) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
             extra_field(load, sheet, &name, &plain(&value), is_http);
@@ -184,7 +184,7 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
 }
 
 /// `METRIC:MS` of a goodput SLO.
-pub(super) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
+pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
     for word in &given.values {
         let key = match word.split(':').next().unwrap_or_default() {
             "time_to_first_token" | "ttft" => "ttft",
@@ -200,6 +200,19 @@ pub(super) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder,
         };
         let limit = word.split_once(':').map_or("", |(_, limit)| limit);
         load.add("--goodput", format!("{key}:{limit}"));
+    }
+}
+
+/// A key belongs into the environment, and nowhere else.
+pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    for word in &given.values {
+        let name = word.split([':', ' ']).next().unwrap_or_default();
+        if name.eq_ignore_ascii_case("authorization") {
+            load.put("--api-key-env", "API_KEY");
+            sheet.note("the key of `Authorization: Bearer` is read from the environment variable API_KEY; it is not written down");
+        } else {
+            sheet.leave(format!("{} {name}:…", given.written), "further headers are not sent");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::translation::TranslationBuilder;
 use crate::diag::did_you_mean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(in crate::interop) enum Takes {
     Nothing,
     One,
     /// All arguments up to the next option.
@@ -16,26 +16,26 @@ pub(super) enum Takes {
 
 /// One option: its names with their dashes, the first of which is the one it is known by here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opt {
+pub(in crate::interop) struct Opt {
     pub names: &'static [&'static str],
     pub takes: Takes,
 }
 
-pub(super) const fn flag(names: &'static [&'static str]) -> Opt {
+pub(in crate::interop) const fn flag(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Nothing }
 }
 
-pub(super) const fn one(names: &'static [&'static str]) -> Opt {
+pub(in crate::interop) const fn one(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::One }
 }
 
-pub(super) const fn many(names: &'static [&'static str]) -> Opt {
+pub(in crate::interop) const fn many(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Many }
 }
 
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GivenOption {
+pub(in crate::interop) struct GivenOption {
     /// The first name in the table.
     pub name: &'static str,
     /// The name as it was written.
@@ -60,7 +60,7 @@ impl GivenOption {
 
 /// A line, read.
 #[derive(Debug, Default)]
-pub(super) struct ParsedLine {
+pub(in crate::interop) struct ParsedLine {
     pub given: Vec<GivenOption>,
     /// Arguments that belong to no option.
     pub plain: Vec<String>,
@@ -80,7 +80,12 @@ impl ParsedLine {
 }
 
 /// Reads the arguments behind a tool's name. What cannot be read goes to the sheet's faults.
-pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &mut TranslationBuilder) -> ParsedLine {
+pub(in crate::interop) fn read(
+    tool: &str,
+    table: &'static [Opt],
+    words: &[String],
+    sheet: &mut TranslationBuilder,
+) -> ParsedLine {
     let mut line = ParsedLine::default();
     let mut at = 0;
     while let Some(word) = words.get(at) {

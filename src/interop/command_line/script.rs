@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::fill_template::{self, FilledFile};
-use super::line::{assignment, parts, read_line};
-use super::translation::{BenchLine, Translation, TranslationBuilder, TranslationKind};
-use super::triton_server;
+use super::line::read_line;
+use super::program::{assignment, parts};
+use super::translation::{BenchLine, Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::interop::triton_backend::fill_template::{self, FilledFile};
+use crate::interop::triton_backend::launch_triton_server;
 use crate::triton::repository::substitute;
 
 const TOOL: &str = "a script";
@@ -75,7 +76,7 @@ impl Script {
         match name {
             "fill_template.py" => self.filled.extend(fill_template::filled(rest, &mut self.sheet)),
             "launch_triton_server.py" if self.server.is_none() => {
-                self.server = Some(triton_server::stage(&env, rest, &mut self.sheet));
+                self.server = Some(launch_triton_server::stage(&env, rest, &mut self.sheet));
             }
             "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" if self.load.is_none() => {
                 match read_line(words) {
@@ -140,7 +141,7 @@ impl Script {
         }
         let means = match self.load {
             Some(load) => TranslationKind::Pipeline(stages, load),
-            None => super::manifest("script", TOOL, stages),
+            None => manifest("script", TOOL, stages),
         };
         self.sheet.told(TOOL, means)
     }

@@ -1,6 +1,6 @@
 //! The translation of a line or a file of another tool.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,14 +80,14 @@ pub struct RunSetting {
 }
 
 impl RunSetting {
-    pub(super) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
+    pub(in crate::interop) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
         Self { names: vec![name.to_owned()], value: value.into(), word: word.into() }
     }
 }
 
 /// Collects while arguments are read.
 #[derive(Debug, Default)]
-pub(super) struct TranslationBuilder {
+pub(in crate::interop) struct TranslationBuilder {
     pub notes: Vec<String>,
     pub left: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
@@ -112,4 +112,20 @@ impl TranslationBuilder {
         let Self { notes, left, faults } = self;
         if faults.is_empty() { Ok(Translation { tool, means, notes, left }) } else { Err(faults) }
     }
+}
+
+/// The origin of a manifest, for display.
+pub fn origin(tool: &str) -> String {
+    let what = if tool.starts_with("a ") { "" } else { "a line of " };
+    format!("from {what}{tool}")
+}
+
+/// A manifest of these stages.
+pub(in crate::interop) fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> TranslationKind {
+    let mut manifest = Map::new();
+    manifest.insert("regatta".to_owned(), json!(1));
+    manifest.insert("name".to_owned(), json!(name));
+    manifest.insert("about".to_owned(), json!(origin(tool)));
+    manifest.insert("stages".to_owned(), Value::Object(stages));
+    TranslationKind::Manifest(manifest)
 }

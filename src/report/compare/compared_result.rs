@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::RunIdentity;
-use crate::interop::metrics::{MeasuredRun, MetricConcept, MetricMeaning, SortedValues, Tool, identity_of};
+use crate::interop::{MeasuredRun, MetricConcept, MetricMeaning, SortedValues, Tool, identity_of};
 use crate::report::explain;
 
 /// One metric with the requests it comes from.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::interop::metrics::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
+use crate::interop::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
 use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
@@ -37,9 +37,9 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
     let side = |told: &[MeasuredRun]| {
-        let sheets = told.iter().map(|told| {
-            ComparedResult::as_tool(told, crate::interop::metrics::Tool::Regatta).expect("requests are known")
-        });
+        let sheets = told
+            .iter()
+            .map(|told| ComparedResult::as_tool(told, crate::interop::Tool::Regatta).expect("requests are known"));
         RunSet::new(told[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
     Comparison::of(&side(a), &side(b), CompareRules::default())
@@ -245,7 +245,7 @@ fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
         let mut run = told("a", "d", |_| 50.0);
         run.result["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested });
-        ComparedResult::as_tool(&run, crate::interop::metrics::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     let unlike = |a: ComparedResult, b: ComparedResult| a.unlike_load(&b).0;
     assert_eq!(unlike(run(1200, 1200), run(1500, 1500)), Vec::<String>::new());
@@ -258,7 +258,7 @@ fn limits_of_the_verdict_are_no_load() {
         let mut run = told("a", "d", |_| 50.0);
         run.result["asked"]["further_limits"] = json!({ "e2e_p95_ms": limit });
         run.result["asked"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
-        ComparedResult::as_tool(&run, crate::interop::metrics::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     assert_eq!(run(8000, 1).unlike_load(&run(9000, 2)).0, Vec::<String>::new());
 }
@@ -271,7 +271,7 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
             "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
             "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
         });
-        ComparedResult::as_tool(&run, crate::interop::metrics::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
     let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err();

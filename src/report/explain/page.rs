@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::{ENTRIES, ExplainedNumber};
-use crate::interop::metrics::{MetricConcept, MetricMeaning, Tool, vector};
+use crate::interop::{MetricConcept, MetricMeaning, Tool, vector};
 use crate::report::terminal::styler::{Styler, TextRole, table};
 
 /// The value of a tool's term on the golden vector.

@@ -14,7 +14,7 @@ use super::server::{self, ServerSection};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::RunIdentity;
-use crate::interop::metrics::{identity_of, verdict_text};
+use crate::interop::{identity_of, verdict_text};
 
 /// One benchmark, ready for the template.
 #[derive(Debug, Serialize)]

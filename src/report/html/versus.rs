@@ -11,7 +11,7 @@ use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::interop::metrics::{MeasuredRun, MetricMeaning};
+use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judged, letter, method};
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::to_the_second;

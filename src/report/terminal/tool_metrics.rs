@@ -1,7 +1,7 @@
 //! Regatta's metrics beside those of other tools, from the same requests.
 
 use super::styler::{Styler, TextRole, clean, table};
-use crate::interop::metrics::{CompatRow, CompatStats, Tool};
+use crate::interop::{CompatRow, CompatStats, Tool};
 
 /// The rows of several tools as a table for a terminal.
 pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {

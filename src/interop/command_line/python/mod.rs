@@ -4,7 +4,7 @@
 mod lex;
 mod parse;
 
-pub(super) use parse::{Expr, PythonItem, Statement, What, parse};
+pub(in crate::interop) use parse::{Expr, PythonItem, Statement, What, parse};
 
 #[cfg(test)]
 mod tests {

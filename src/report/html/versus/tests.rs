@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::interop::metrics::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
+use crate::interop::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 use crate::report::compare::CompareRules;
 
 /// 300 requests at 20 a second, TTFT `by` ms.

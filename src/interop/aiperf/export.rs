@@ -1,0 +1,189 @@
+//! `profile_export_aiperf.json` and `.csv`, and the records of `profile_export.jsonl`.
+
+use std::fmt::Write as _;
+
+use crate::interop::metrics::{
+    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool,
+};
+use crate::interop::results::exported::{
+    Exported, PERCENTILES, cell, counted_by_server, duration_s, facts, input_tokens, linear, ok, output_tokens,
+    second_token, single, spread, statistics, tokens_per_user,
+};
+use crate::interop::results::identity;
+use serde_json::{Map, Value, json};
+
+const TOOL: Tool = Tool::AiPerf;
+
+/// Tag, heading with its unit, unit, values.
+type Spreads = Vec<(&'static str, &'static str, &'static str, SortedValues)>;
+/// Tag, heading with its unit, unit, value.
+type Singles = Vec<(&'static str, &'static str, &'static str, f64)>;
+
+pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
+    let spreads = spreads(told, out);
+    let singles = singles(told);
+    let mut all = Map::new();
+    all.insert("schema_version".to_owned(), json!("1.4"));
+    for (tag, _, unit, values) in &spreads {
+        all.insert((*tag).to_owned(), statistics(unit, values, true));
+    }
+    for (tag, _, unit, value) in &singles {
+        all.insert((*tag).to_owned(), single(unit, *value));
+    }
+    let facts = facts(told);
+    let lost = facts.number("/counts/lost").unwrap_or(0.0) + facts.number("/counts/cancelled").unwrap_or(0.0);
+    all.insert(
+        "input_config".to_owned(),
+        json!({
+            "generated_by": format!("regatta {}, in the shape of AIPerf and with its definitions", env!("CARGO_PKG_VERSION")),
+            "models": { "items": facts.model().map(|name| json!({ "name": name })).into_iter().collect::<Vec<_>>() },
+            "endpoint": { "urls": facts.urls() },
+            "regatta": identity::object(told),
+        }),
+    );
+    all.insert("run_info".to_owned(), json!({ "random_seed": facts.number("/asked/seed") }));
+    all.insert("was_cancelled".to_owned(), json!(lost > 0.0));
+    all.insert("is_complete".to_owned(), json!(lost == 0.0));
+    all.insert("error_summary".to_owned(), error_summary(told));
+    out.without("aiperf_version, benchmark_id: AIPerf did not run");
+    out.without("telemetry_data, http_req_*, effective_*: a run has none");
+    counted_by_server(told, out);
+    out.json("profile_export_aiperf.json", &Value::Object(all));
+    out.file("profile_export_aiperf.csv", csv(spreads, singles) + &identity::csv_section(told));
+    out.file("profile_export.jsonl", records(told));
+}
+
+fn spreads(told: &MeasuredRun, out: &mut Exported) -> Spreads {
+    let mut all: Spreads = Vec::new();
+    for (concept, tag, heading) in [
+        (MetricConcept::E2e, "request_latency", "Request Latency (ms)"),
+        (MetricConcept::Ttft, "time_to_first_token", "Time to First Token (ms)"),
+        (MetricConcept::Itl, "inter_token_latency", "Inter Token Latency (ms)"),
+    ] {
+        if let Some(values) = spread(told, TOOL, concept, tag, out) {
+            if concept == MetricConcept::Itl {
+                let heading = "Output Token Throughput Per User (tokens/sec/user)";
+                let per_user = tokens_per_user(&values);
+                if per_user.n() > 0 {
+                    all.push(("output_token_throughput_per_user", heading, "tokens/sec/user", per_user));
+                }
+            }
+            all.push((tag, heading, "ms", values));
+        }
+    }
+    match second_token(told) {
+        Some(values) if values.n() > 0 => {
+            all.push(("time_to_second_token", "Time to Second Token (ms)", "ms", values));
+        }
+        Some(_) => {}
+        None => out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.why())),
+    }
+    match ok(told).map(|one| one.gaps(ChunkFilter::Text)).collect::<Option<Vec<_>>>() {
+        Some(gaps) => {
+            let values = linear(gaps.into_iter().flatten().map(|gap| gap.0));
+            if values.n() > 0 {
+                all.push(("inter_chunk_latency", "Inter Chunk Latency (ms)", "ms", values));
+            }
+        }
+        None => out.without(format!("inter_chunk_latency: {}", MissingMetric::Timelines.why())),
+    }
+    all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(told)));
+    all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(told)));
+    all
+}
+
+fn singles(told: &MeasuredRun) -> Singles {
+    let (output, input) = (output_tokens(told), input_tokens(told));
+    let mut all: Singles = vec![
+        ("request_count", "Request Count", "requests", ok(told).count() as f64),
+        ("total_osl", "Total Output Sequence Length (tokens)", "tokens", output.sum()),
+        ("total_isl", "Total Input Sequence Length (tokens)", "tokens", input.sum()),
+    ];
+    let failed = told.seen.iter().filter(|one| !one.ok).count();
+    if failed > 0 {
+        all.push(("error_request_count", "Error Request Count", "requests", failed as f64));
+    }
+    if let Ok(rate) = TOOL.rate(&told.seen) {
+        all.push(("request_throughput", "Request Throughput (requests/sec)", "requests/sec", rate));
+    }
+    if let Some(seconds) = duration_s(told, TOOL) {
+        all.push(("benchmark_duration", "Benchmark Duration (sec)", "sec", seconds));
+        let heading = "Output Token Throughput (tokens/sec)";
+        all.push(("output_token_throughput", heading, "tokens/sec", output.sum() / seconds));
+    }
+    all
+}
+
+fn error_summary(told: &MeasuredRun) -> Value {
+    let mut counts: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for error in told.seen.iter().filter_map(|one| one.error.as_deref()) {
+        *counts.entry(error.split(':').next().unwrap_or(error)).or_default() += 1;
+    }
+    counts.into_iter().map(|(class, count)| json!({ "error_details": { "type": class }, "count": count })).collect()
+}
+
+/// Rows sorted by heading, two decimals.
+fn csv(mut spreads: Spreads, mut singles: Singles) -> String {
+    spreads.sort_by_key(|row| row.1);
+    singles.sort_by_key(|row| row.1);
+    let names: Vec<&str> = PERCENTILES.iter().map(|(name, _)| *name).collect();
+    let mut text = format!("Metric,avg,min,max,sum,{},std\n", names.join(","));
+    for (_, heading, _, values) in &spreads {
+        let mut cells = vec![cell(heading)];
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+        cells.extend([number(values.mean()), number(values.min()), number(values.max()), number(Some(values.sum()))]);
+        cells.extend(PERCENTILES.iter().map(|(_, p)| number(values.at(*p))));
+        cells.push(number(values.deviation(DeviationRule::Population)));
+        let _ = writeln!(text, "{}", cells.join(","));
+    }
+    text.push_str("\nMetric,Value\n");
+    for (_, heading, _, value) in &singles {
+        let _ = writeln!(text, "{},{value:.2}", cell(heading));
+    }
+    text
+}
+
+/// One line for each request.
+fn records(told: &MeasuredRun) -> String {
+    let epoch = facts(told).epoch_ns();
+    let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
+    let mut text = String::new();
+    let simulated = identity::is_simulated(told);
+    for one in &told.seen {
+        let alone = std::slice::from_ref(one);
+        let mut metrics = Map::new();
+        let mut put = |tag: &str, unit: &str, value: Option<f64>| {
+            if let Some(value) = value {
+                metrics.insert(tag.to_owned(), json!({ "value": value, "unit": unit }));
+            }
+        };
+        let value =
+            |concept| TOOL.by_request(concept, alone).ok().and_then(|values| values.first().map(|value| value.1));
+        put("input_sequence_length", "tokens", one.input.map(f64::from));
+        put("output_sequence_length", "tokens", one.tokens.map(f64::from).filter(|_| one.ok));
+        put("time_to_first_token", "ms", value(MetricConcept::Ttft));
+        put("request_latency", "ms", value(MetricConcept::E2e));
+        put("inter_token_latency", "ms", value(MetricConcept::Itl));
+        let mut line = json!({
+            "metadata": {
+                "session_num": one.index,
+                "request_start_ns": ns(one.issue),
+                "request_end_ns": ns(one.end),
+                "benchmark_phase": "profiling",
+                "was_cancelled": false,
+            },
+            "metrics": metrics,
+        });
+        if let Some(simulated) = simulated {
+            line["metadata"]["simulated"] = json!(simulated);
+        }
+        if let Some(sched) = one.sched {
+            line["metadata"]["credit_issued_ns"] = json!(ns(sched));
+        }
+        if let Some(error) = &one.error {
+            line["error"] = json!({ "message": error });
+        }
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}

@@ -1,0 +1,272 @@
+//! `genai-perf profile` and `genai-perf analyze`, of 2024 and of now.
+
+use serde_json::json;
+
+use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range};
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::perf_analyzer::command_line as perf_analyzer;
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    many(&["--model", "-m", "--model-names"]), one(&["--model-selection-strategy"]), one(&["--backend", "--output-format"]),
+    one(&["--endpoint"]), one(&["--endpoint-type"]), one(&["--service-kind"]), flag(&["--streaming"]), one(&["--url", "-u"]),
+    many(&["--server-metrics-urls", "--server-metrics-url"]), one(&["--grpc-method"]),
+    one(&["--batch-size-text", "--batch-size", "-b"]), one(&["--batch-size-image"]), one(&["--batch-size-audio"]),
+    many(&["--extra-inputs"]), many(&["--goodput", "-g"]), many(&["--header", "-H"]),
+    one(&["--input-file", "-f"]), one(&["--prompt-source", "--input-type"]), one(&["--num-dataset-entries", "--num-prompts", "--num-of-output-prompts"]),
+    one(&["--num-prefix-prompts"]), one(&["--prefix-prompt-length"]),
+    one(&["--synthetic-input-tokens-mean", "--isl", "--input-tokens-mean"]), one(&["--synthetic-input-tokens-stddev", "--input-tokens-stddev"]),
+    one(&["--output-tokens-mean", "--osl", "--expected-output-tokens"]), one(&["--output-tokens-stddev"]), flag(&["--output-tokens-mean-deterministic"]),
+    one(&["--random-seed"]), one(&["--warmup-request-count", "--num-warmup-requests"]),
+    one(&["--num-sessions"]), one(&["--session-concurrency"]), one(&["--session-delay-ratio"]),
+    one(&["--session-turns-mean"]), one(&["--session-turns-stddev"]), one(&["--session-turn-delay-mean"]), one(&["--session-turn-delay-stddev"]),
+    one(&["--concurrency"]), one(&["--request-rate"]), flag(&["--fixed-schedule"]),
+    one(&["--request-count", "--num-requests"]), one(&["--measurement-interval", "-p"]), one(&["--stability-percentage", "-s"]),
+    one(&["--sweep-type"]), one(&["--sweep-range"]), one(&["--sweep-list"]),
+    one(&["--artifact-dir"]), one(&["--checkpoint-dir"]), flag(&["--enable-checkpointing"]), one(&["--profile-export-file"]), flag(&["--generate-plots"]),
+    one(&["--tokenizer"]), one(&["--tokenizer-revision"]), flag(&["--tokenizer-trust-remote-code"]), flag(&["--verbose", "-v"]),
+];
+
+/// Options that only set where and how it reports the run.
+const TELLING: [(&str, &str); 9] = [
+    (
+        "--artifact-dir",
+        "results are kept with the run; `regatta export TASK --as genai-perf --out DIR` writes its files",
+    ),
+    ("--profile-export-file", "results are kept with the run; `regatta export TASK --as genai-perf` writes that file"),
+    ("--checkpoint-dir", "what is measured already is kept with the run"),
+    ("--enable-checkpointing", "what is measured already is kept with the run"),
+    ("--generate-plots", "the report of a run has its plots"),
+    ("--verbose", "`regatta -v` prints more"),
+    (
+        "--server-metrics-urls",
+        "GPU readings come from nvidia-smi or from the servers' own metrics, not through a DCGM exporter",
+    ),
+    (
+        "--stability-percentage",
+        "the run ends with its requests or its duration, and the result reports whether it was steady",
+    ),
+    ("--prompt-source", "without data, prompts are synthetic"),
+];
+
+pub(in crate::interop) fn tell(
+    tool: &'static str,
+    is_analyze: bool,
+    words: &[String],
+) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(tool, TABLE, words, &mut sheet);
+    let mut load = TranslatedLoad::default();
+    let is_http = interface(&line, &mut load, &mut sheet);
+    for word in &line.plain {
+        sheet.fault(format!("`{word}`: {tool} takes options only"));
+    }
+    for given in &line.given {
+        if !length(&mut load, given) {
+            option(given, is_http, &line, &mut load, &mut sheet);
+        }
+    }
+    if is_analyze || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name)) {
+        sweep(&line, &mut load, &mut sheet);
+    }
+    defaults(&line, &mut load, &mut sheet);
+    perf_analyzer::behind(&line.behind, &mut load, &mut sheet);
+    if load.has("--rate") && !load.has("--arrivals") {
+        // It sends at equal distances unless perf_analyzer has another setting.
+        load.put("--arrivals", "constant");
+    }
+    sheet.told(tool, load.means())
+}
+
+/// The server's address and protocol. Returns whether that is HTTP.
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
+    let endpoint = line.value("--endpoint-type");
+    let protocol = match (line.value("--service-kind"), endpoint) {
+        (None | Some("triton"), None | Some("kserve")) => "kserve",
+        (None | Some("triton"), Some("generate")) => "generate",
+        (Some("openai"), None) | (None | Some("openai"), Some("chat")) => "openai-chat",
+        (None | Some("openai"), Some("completions")) => "openai-completions",
+        (kind, endpoint) => {
+            let word = endpoint.or(kind).unwrap_or_default();
+            let why = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
+            sheet.fault(format!("`{word}` is not supported: {why}"));
+            "kserve"
+        }
+    };
+    load.put("--protocol", protocol);
+    let is_http = protocol != "kserve";
+    let usual = if is_http { "localhost:8000" } else { "localhost:8001" };
+    load.target(line.value("--url").unwrap_or(usual));
+    is_http
+}
+
+fn option(
+    given: &GivenOption,
+    is_http: bool,
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
+        return sheet.leave(given.words(), *why);
+    }
+    let value = given.value();
+    match given.name {
+        "--model" => {
+            load.put("--model", value);
+            if given.values.len() > 1 {
+                let rest = given.values[1..].join(" ");
+                sheet.leave(
+                    format!("{} … {rest}", given.written),
+                    "one measurement drives one model; add a `bench` for each",
+                );
+            }
+        }
+        // Read together, above.
+        "--service-kind" | "--endpoint-type" | "--url" => {}
+        "--endpoint" => load.put("--endpoint", value),
+        "--streaming" => load.flag("--streaming"),
+        // The server's model metadata shows the backend.
+        "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}
+        "--backend" => sheet.leave(given.words(), "the model's tensors are read from the server"),
+        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
+        "--goodput" => goodput(load, sheet, given),
+        // It may contain a key.
+        "--header" => header(given, load, sheet),
+        "--input-file" => data(given, line, load, sheet),
+        "--num-dataset-entries" if line.has("--input-file") => {
+            sheet.leave(given.words(), "each record of the data is sent once");
+        }
+        "--num-dataset-entries" => whole(given, load, sheet, "distinct_prompts"),
+        "--num-prefix-prompts" | "--prefix-prompt-length" => prefixes(line, load),
+        "--output-tokens-mean-deterministic" => load.flag("--ignore-eos"),
+        "--random-seed" => load.put("--seed", value),
+        "--warmup-request-count" => load.put("--warmup", value),
+        "--concurrency" => load.put("--concurrency", value),
+        "--request-rate" => load.put("--rate", value),
+        "--request-count" => load.put("--requests", value),
+        "--measurement-interval" if line.has("--request-count") => {
+            sheet.leave(given.words(), "the run ends after its number of requests");
+        }
+        "--measurement-interval" => {
+            load.put("--measurement-interval", value);
+            sheet.note("--measurement-interval is for how long requests arrive; there it is the length of one of three windows");
+        }
+        "--tokenizer" => load.put("--tokenizer", value),
+        "--batch-size-text" if value == "1" => {}
+        "--batch-size-text" if !is_http => {
+            if let Ok(rows) = value.parse::<u32>() {
+                load.keys.insert("request".to_owned(), json!({"batch": rows}));
+            }
+            sheet.note(format!("{value} prompts in one message: here each is a request and measured separately"));
+        }
+        "--fixed-schedule" => {
+            sheet.leave(given.words(), "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`");
+        }
+        name if name.starts_with("--session") || name == "--num-sessions" => {
+            sheet.leave(given.words(), "conversations are `bench.sessions` and `think_time`: write them by hand");
+        }
+        // Read together, below.
+        "--sweep-type" | "--sweep-range" | "--sweep-list" => {}
+        "--model-selection-strategy" => sheet.leave(given.words(), "with one model there is nothing to select"),
+        "--tokenizer-revision" | "--tokenizer-trust-remote-code" => {
+            sheet.leave(given.words(), "a tokenizer is a file here, nothing is downloaded or run for it");
+        }
+        _ => sheet.leave(given.words(), "there is nothing like it here"),
+    }
+}
+
+fn whole(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, key: &str) {
+    match given.value().parse::<u64>() {
+        Ok(number) if number > 0 => {
+            load.keys.insert(key.to_owned(), json!(number));
+        }
+        _ => sheet.fault(format!("`{}`: a whole number from 1 on", given.words())),
+    }
+}
+
+fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
+    let count = line.value("--num-prefix-prompts").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
+    let tokens = line.value("--prefix-prompt-length").and_then(|n| n.parse::<u32>().ok()).unwrap_or(100);
+    if count > 0 {
+        load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
+    }
+}
+
+fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let file = given.value();
+    if file.starts_with("synthetic:") || file.starts_with("payload:") {
+        sheet.leave(given.words(), "it is for other endpoint types; without data, prompts are synthetic");
+    } else if std::path::Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
+        load.put("--data", file);
+        if line.has("--synthetic-input-tokens-mean") {
+            sheet.note("with data, --isl is the length that prompts are cut or filled to");
+        }
+    } else {
+        sheet.leave(given.words(), "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not");
+    }
+}
+
+fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let kind = line.value("--sweep-type").unwrap_or("concurrency");
+    let values = match (line.value("--sweep-list"), line.value("--sweep-range")) {
+        (Some(list), _) => {
+            list.split(',').map(|one| range(one.trim()).filter(|one| one.len() == 1)).collect::<Option<Vec<_>>>()
+        }
+        // Its concurrencies are powers of two, whatever the step.
+        (None, range) if kind == "concurrency" => powers(range.unwrap_or("1:1024")).map(|all| vec![all]),
+        (None, Some(text)) => range(text).map(|all| vec![all]),
+        (None, None) => None,
+    };
+    let Some(values) = values.map(|values| values.into_iter().flatten().collect::<Vec<_>>()) else {
+        return sheet
+            .fault("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
+    };
+    match kind {
+        "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values),
+        "request_rate" => load.sweep(Some("--rate"), "rate", values),
+        "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values),
+        "num_dataset_entries" => load.sweep(None, "distinct_prompts", values),
+        other => sheet.fault(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
+    }
+}
+
+fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
+    let parts: Vec<u32> = text.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (from, to) = match parts.as_slice() {
+        [from, to] | [from, to, _] => (*from, *to),
+        _ => return None,
+    };
+    let all: Vec<_> = (0..31).map(|n| 1u32 << n).filter(|n| (from..=to).contains(n)).map(|n| json!(n)).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// Adds options where an absent one means another thing here.
+fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    if !load.has("--concurrency") && !load.has("--rate") {
+        load.put("--concurrency", "1");
+    }
+    if !line.has("--warmup-request-count") {
+        load.put("--warmup", "0");
+    }
+    let has_data = load.has("--data");
+    if !line.has("--request-count") && !line.has("--measurement-interval") && !has_data {
+        let users = load.get("--concurrency").and_then(|users| users.parse::<u64>().ok()).unwrap_or(1);
+        load.put("--requests", users.saturating_mul(2).max(10).to_string());
+        sheet.note("neither a number of requests nor a duration is given: 10 requests, or twice the users, as GenAI-Perf has it");
+    }
+    if !load.has("--output-tokens") && !has_data {
+        sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+    }
+    if !line.has("--streaming") {
+        load.flag("--no-streaming");
+    }
+    if let Some(name) = load.get("--tokenizer").map(str::to_owned)
+        && !std::path::Path::new(&name).exists()
+    {
+        sheet.note(format!(
+            "--tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+        ));
+    }
+}

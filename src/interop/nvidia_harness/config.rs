@@ -1,0 +1,232 @@
+//! Configs of NVIDIA's MLPerf code: one Python file per system, scenario and benchmark with `EXPORTS` (round v5.1), or
+//! one per benchmark and scenario with a class for each system (v4.1, v5.0). They become one manifest, with a parameter
+//! for the setting.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::file::ConfigFile;
+use super::run_args::benchmark;
+use super::{entry, gpus};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+
+const TOOL: &str = "a config of NVIDIA's MLPerf code";
+/// A larger file is no config.
+const MOST_BYTES: usize = 1 << 20;
+
+/// What configs mean here. `files` are names and texts, base classes first; `pick` names settings, all where it is empty;
+/// `shape` gives `engine.model` of a benchmark.
+pub fn read_config(
+    files: &[(String, String)],
+    pick: &[String],
+    shape: &dyn Fn(&str) -> Option<Value>,
+) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let mut read = ConfigFile::default();
+    for (name, text) in files {
+        if text.len() > MOST_BYTES {
+            sheet.fault(format!("{name} is {} bytes long: no config is", text.len()));
+        } else {
+            read.file(name, text, &mut sheet);
+        }
+    }
+    read.end(&mut sheet);
+    let place = files.last().map_or("", |(name, _)| name.as_str());
+    let path = Place::of(place);
+    choose(&mut read, pick, place, &mut sheet);
+    let mut entries = Map::new();
+    let mut told = BTreeSet::new();
+    let (mut bench, mut scenario) = (path.benchmark, path.scenario);
+    let mut accuracies = Vec::new();
+    for setting in &read.settings {
+        let entry = entry::entry(setting, path.system.as_deref(), &mut told, &mut sheet);
+        bench = bench.or_else(|| benchmark(entry.benchmark.as_deref()?));
+        scenario = scenario.or(entry.scenario);
+        accuracies.push((setting.name.clone(), setting.accuracy));
+        let mut name = setting.name.clone();
+        while entries.contains_key(&name) {
+            name.push('+');
+        }
+        entries.insert(name, Value::Object(entry.value));
+    }
+    for (name, _) in &read.env {
+        sheet.leave(format!("os.environ[{name}]"), "an environment variable of the harness; a stage has `env`");
+    }
+    if sheet.faults.is_empty() && entries.is_empty() {
+        sheet.fault(format!(
+            "{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"
+        ));
+    }
+    let bench = bench.unwrap_or_else(|| {
+        sheet.fault(format!("{place}: neither its path nor its fields name the benchmark"));
+        "llama2-70b"
+    });
+    let scenario = scenario.unwrap_or_else(|| {
+        sheet.fault(format!("{place}: neither its path nor its fields name the scenario"));
+        "offline"
+    });
+    let is_interactive = place.contains("llama2-70b-interactive");
+    let scenario = if is_interactive && scenario == "server" && !read.has_classes { "interactive" } else { scenario };
+    let Some(shape) = shape(bench) else {
+        sheet.fault(format!("{bench}: its engines are not built here, its shape is not known"));
+        return sheet.told(TOOL, TranslationKind::Manifest(Map::new()));
+    };
+    for (name, accuracy) in accuracies {
+        // A target of its own is part of the benchmark's name where the round has both.
+        // In v5.0 Interactive was a benchmark of its own.
+        let interactive = if is_interactive && read.has_classes { "-interactive" } else { "" };
+        let full = if bench == "llama2-70b" { format!("{bench}{interactive}-{accuracy}") } else { bench.to_owned() };
+        if let Some(entry) = entries.get_mut(&name).and_then(Value::as_object_mut) {
+            let qps = if scenario == "offline" { "offline_qps" } else { "server_qps" };
+            let rate = entry.shift_remove(qps).unwrap_or(Value::Null);
+            entry.retain(|key, _| !key.ends_with("_qps"));
+            entry.insert("target_qps".to_owned(), rate);
+            entry.insert("benchmark".to_owned(), json!(full));
+        }
+    }
+    if read.settings.iter().any(|setting| setting.harness != "Triton") {
+        sheet.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
+    }
+    if read.has_classes {
+        sheet.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
+        sheet.note("v4.1 has no rules here: the round is v5.0");
+    }
+    let round = if read.has_classes { "v5.0" } else { "v5.1" };
+    sheet.told(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
+}
+
+/// Keeps the settings that were picked.
+fn choose(read: &mut ConfigFile, pick: &[String], place: &str, sheet: &mut TranslationBuilder) {
+    for name in pick {
+        if !read.settings.iter().any(|setting| setting.name == *name) {
+            let names: Vec<&str> = read.settings.iter().map(|setting| setting.name.as_str()).collect();
+            let hint = crate::diag::did_you_mean(name, names).unwrap_or_default();
+            sheet.fault(format!("{place} has no setting `{name}`; {hint}"));
+        }
+    }
+    if !pick.is_empty() {
+        read.settings.retain(|setting| pick.contains(&setting.name));
+    }
+}
+
+/// The parts of a path: `configs/<system>/<Scenario>/<benchmark>.py`, `configs/<benchmark>/<Scenario>/__init__.py`.
+#[derive(Default)]
+struct Place {
+    system: Option<String>,
+    benchmark: Option<&'static str>,
+    scenario: Option<&'static str>,
+}
+
+impl Place {
+    fn of(path: &str) -> Self {
+        let mut place = Self::default();
+        for step in path.split('/') {
+            let step = step.strip_suffix(".py").unwrap_or(step);
+            if let Some(name) = benchmark(step) {
+                place.benchmark = Some(name);
+            } else if gpus::machine(step).is_some() {
+                place.system = Some(step.to_owned());
+            } else {
+                let scenario = match step {
+                    "Offline" => Some("offline"),
+                    "Server" => Some("server"),
+                    "Interactive" => Some("interactive"),
+                    "SingleStream" => Some("single_stream"),
+                    _ => None,
+                };
+                place.scenario = scenario.or(place.scenario);
+            }
+        }
+        place
+    }
+}
+
+fn manifest(
+    bench: &str,
+    scenario: &str,
+    round: &str,
+    entries: &Map<String, Value>,
+    shape: &Value,
+) -> Map<String, Value> {
+    let names: Vec<&String> = entries.keys().collect();
+    // The one that is a Triton's, where there is one.
+    let usual = names.iter().find(|name| name.starts_with('t') || name.contains("Triton")).or(names.first());
+    let text = json!({
+        "regatta": 1,
+        "name": format!("{bench}-{}", scenario.replace('_', "-")),
+        "about": format!("{bench}, {scenario}: from {TOOL}"),
+        "params": {
+            "setting": { "about": "Of the config", "choice": names, "default": usual },
+            "round": { "about": "Of MLPerf Inference", "choice": ["v5.0", "v5.1", "v6.0"], "default": round },
+            "checkpoint": { "about": "Folder of the Hugging Face checkpoint", "path": "optional" },
+            "trtllm": { "about": "Folder of the TensorRT-LLM checkout", "path": "optional" },
+            "engine_dir": { "about": "Reuse an engine that was built before", "path": "optional" },
+            "dataset": { "about": "The processed data set, as it is published; without it a stand-in with its shape", "path": "optional" },
+            "rehearse": { "about": "All rules but the durations; what comes out cannot be submitted", "switch": {}, "default": false },
+        },
+        "vars": {
+            "model": shape,
+            "settings": entries,
+            "chosen": "{{ settings[setting] }}",
+        },
+        "stages": {
+            "loadgen": { "mlperf": { "loadgen": { "round": "{{ round }}" } } },
+            "dataset": { "mlperf": { "dataset": {
+                "round": "{{ round }}",
+                "benchmark": "{{ chosen.benchmark }}",
+                "from": "{{ dataset or none }}",
+                "synthetic": "{{ none if dataset else { 'seed': 20240601, 'samples': 256 if rehearse else none } }}",
+            } } },
+            "generate_engines": {
+                "when": "{{ not engine_dir }}",
+                "gpus": "{{ chosen.tensor_parallelism * chosen.pipeline_parallelism }}",
+                "engine": {
+                    "backend": "tensorrt_llm",
+                    "model": "{{ model }}",
+                    "system": "{{ chosen.machine }}",
+                    "precision": "{{ chosen.precision }}",
+                    "tensor_parallelism": "{{ chosen.tensor_parallelism }}",
+                    "pipeline_parallelism": "{{ chosen.pipeline_parallelism }}",
+                    "checkpoint": "{{ checkpoint or none }}",
+                    "trtllm": "{{ trtllm or none }}",
+                    "checkpoint_flags": "{{ chosen.checkpoint_flags }}",
+                    "build_flags": "{{ chosen.build_flags }}",
+                },
+            },
+            "generate_triton_config": {
+                "gpus": "{{ chosen.machine.gpus }}",
+                "repository": {
+                    "engine": "{{ engine_dir or stages.generate_engines.out }}",
+                    "triton_num_servers": "{{ chosen.triton_num_servers }}",
+                    "streaming": scenario != "offline",
+                    "models": ["tensorrt_llm"],
+                    "runtime_flags": "{{ chosen.runtime_flags }}",
+                },
+            },
+            "triton": {
+                "gpus": "{{ chosen.machine.gpus }}",
+                "serve": { "triton": { "repository": "{{ stages.generate_triton_config.out }}" } },
+            },
+            "run_harness": { "bench": {
+                "target": "{{ stages.triton }}",
+                "scenario": scenario,
+                "triton_num_frontends_per_model": "{{ chosen.triton_num_frontends_per_model }}",
+                "triton_num_clients_per_frontend": "{{ chosen.triton_num_clients_per_frontend }}",
+                "loadgen": {
+                    "library": "{{ stages.loadgen.out }}",
+                    "dataset": "{{ stages.dataset.out }}",
+                    "round": "{{ round }}",
+                    "benchmark": "{{ chosen.benchmark }}",
+                    "target_qps": "{{ chosen.target_qps }}",
+                    "user_conf": "{{ chosen.user_conf }}",
+                    "rehearse": "{{ rehearse }}",
+                },
+            } },
+        },
+    });
+    match text {
+        Value::Object(manifest) => manifest,
+        _ => Map::new(),
+    }
+}

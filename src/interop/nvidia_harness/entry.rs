@@ -1,0 +1,224 @@
+//! One setting's fields → what its stages need.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::file::ConfigSetting;
+use super::gpus::machine;
+use super::value::ConfigValue;
+use crate::diag::nearest;
+use crate::interop::command_line::translation::TranslationBuilder;
+use crate::triton::repository::RUNTIME_FLAGS;
+
+/// LoadGen's settings that go to user.conf unchanged.
+const USER_CONF: [&str; 6] = [
+    "min_duration",
+    "max_duration",
+    "min_query_count",
+    "max_query_count",
+    "performance_sample_count_override",
+    "single_stream_expected_latency_ns",
+];
+
+/// Fields that have no place, and why.
+#[rustfmt::skip]
+const LEFT: &[(&str, &str)] = &[
+    ("vboost_slider", "the machine's state is set before a run: `nvidia-smi boost-slider --vboost 1`"),
+    ("power_limit", "the machine's state is set before a run: `nvidia-smi -pl WATTS`"),
+    ("numa_config", "processes are not bound to NUMA nodes"),
+    ("use_graphs", "it is for the executor of the Custom harness"),
+    ("enable_sort", "it is a placeholder there"),
+    ("tensor_path", "the parameter `dataset` is the path of the processed data set"),
+    ("input_dtype", "token ids are 32-bit whole numbers"),
+    ("llm_gen_config_path", "the generation settings are those of the round's benchmark"),
+    ("model_path", "the parameter `checkpoint` is the path of the weights"),
+    ("core_type", "here Triton serves the engine, with any core"),
+    ("warmup_iterations", "LoadGen's runs begin with one warm-up request"),
+    ("moe_expert_parallelism", "engines are cut by tensor and pipeline parallelism here"),
+    ("triton_grpc_ports", "servers are started here; `serve: { attach: … }` measures those that are up"),
+    ("triton_skip_server_spawn", "servers are started here; `serve: { attach: … }` measures those that are up"),
+    ("trtllm_server_urls", "servers are started here"),
+    ("server_target_latency_ns", "the round decides it"),
+    ("server_target_latency_percentile", "the round decides it"),
+    ("harness_use_hf_tokenizer", "LoadGen's samples are token ids"),
+    ("enable_metrics", "the servers' metrics are read by themselves"),
+    ("traffic_distribution_policy", "requests go to the servers in turn"),
+    ("readiness_timeout", "`ready.timeout` of the servers"),
+    ("calib_batch_size", "`checkpoint_flags.calib_size` is the number of calibration samples"),
+    ("calib_max_batches", "`checkpoint_flags.calib_size` is the number of calibration samples"),
+    ("workspace_size", "trtllm-build has no such option"),
+];
+/// Always so, or set elsewhere in the manifest.
+const SAID: [&str; 8] = [
+    "use_token_latencies",
+    "use_triton",
+    "system",
+    "scenario",
+    "benchmark",
+    "test_run",
+    "gpu_indices",
+    "coalesced_tensor",
+];
+
+/// Read one by one, below.
+const READ: [&str; 14] = [
+    "precision",
+    "use_fp8",
+    "gpu_batch_size",
+    "tensor_parallelism",
+    "pipeline_parallelism",
+    "trtllm_build_flags",
+    "trtllm_runtime_flags",
+    "trtllm_checkpoint_flags",
+    "triton_num_servers",
+    "triton_num_frontends_per_model",
+    "triton_num_clients_per_frontend",
+    "triton_num_models_per_server",
+    "server_target_qps",
+    "offline_expected_qps",
+];
+
+/// What a manifest's stages take from one setting.
+pub(super) struct StageEntry {
+    pub value: Map<String, Value>,
+    pub benchmark: Option<String>,
+    pub scenario: Option<&'static str>,
+}
+
+pub(super) fn entry(
+    setting: &ConfigSetting,
+    system: Option<&str>,
+    told: &mut BTreeSet<String>,
+    sheet: &mut TranslationBuilder,
+) -> StageEntry {
+    let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
+    let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
+    let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {
+        if told.insert(word.clone()) {
+            sheet.leave(word, why);
+        }
+    };
+    let mut value = Map::new();
+    match machine(&system) {
+        Some(machine) => {
+            value.insert("machine".to_owned(), machine);
+        }
+        None => sheet.fault(format!(
+            "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300 and L40S, with `x<number>` at the end",
+            setting.name
+        )),
+    }
+    let gpus = value.get("machine").and_then(|machine| machine["gpus"].as_u64()).unwrap_or(1);
+    let mut build = flags(setting, "trtllm_build_flags");
+    let whole = |name: &str| setting.fields.get(name).map(ConfigValue::json).and_then(|found| found.as_u64());
+    let mut parallel = |field: &str| {
+        let inside = build.shift_remove(field).and_then(|found| found.as_u64());
+        whole(field).or(inside).unwrap_or(1).max(1)
+    };
+    let (tp, pp) = (parallel("tensor_parallelism"), parallel("pipeline_parallelism"));
+    value.insert("tensor_parallelism".to_owned(), json!(tp));
+    value.insert("pipeline_parallelism".to_owned(), json!(pp));
+    let precision = match setting.fields.get("precision").and_then(ConfigValue::last) {
+        Some(precision) => precision.to_lowercase(),
+        None if setting.fields.get("use_fp8").map(ConfigValue::json) == Some(json!(true)) => "fp8".to_owned(),
+        None => "fp16".to_owned(),
+    };
+    value.insert("precision".to_owned(), json!(precision));
+    value.insert("checkpoint_flags".to_owned(), Value::Object(flags(setting, "trtllm_checkpoint_flags")));
+    let mut benchmark = None;
+    if let Some(Value::Object(batch)) = setting.fields.get("gpu_batch_size").map(ConfigValue::json) {
+        if let Some((name, size)) = batch.iter().next() {
+            benchmark = Some(name.clone());
+            build.insert("max_batch_size".to_owned(), size.clone());
+        }
+    } else if let Some(size) = whole("gpu_batch_size") {
+        build.insert("max_batch_size".to_owned(), json!(size));
+    }
+    value.insert("build_flags".to_owned(), Value::Object(build));
+    let mut runtime = Map::new();
+    for (flag, given) in flags(setting, "trtllm_runtime_flags") {
+        if RUNTIME_FLAGS.contains(&flag.as_str()) {
+            runtime.insert(flag, given);
+        } else {
+            let why = match nearest(&flag, RUNTIME_FLAGS.iter().copied()) {
+                Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
+                None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
+            };
+            leave(format!("trtllm_runtime_flags.{flag}"), why, sheet);
+        }
+    }
+    value.insert("runtime_flags".to_owned(), Value::Object(runtime));
+    let is_triton = setting.harness == "Triton";
+    // Without servers of its own, a replica of the engine is one server.
+    let usual = if is_triton { 1 } else { (gpus / (tp * pp)).max(1) };
+    value.insert("triton_num_servers".to_owned(), json!(whole("triton_num_servers").unwrap_or(usual)));
+    for field in ["triton_num_frontends_per_model", "triton_num_clients_per_frontend"] {
+        value.insert(field.to_owned(), json!(whole(field).unwrap_or(1)));
+    }
+    let mut conf = Map::new();
+    let mut rates = Vec::new();
+    for (field, given) in &setting.fields {
+        match field.as_str() {
+            "server_target_qps" | "offline_expected_qps" => {
+                rates.push(field.as_str());
+                value.insert(
+                    if field.starts_with("server") { "server_qps" } else { "offline_qps" }.to_owned(),
+                    given.json(),
+                );
+            }
+            name if USER_CONF.contains(&name) => {
+                conf.insert(name.to_owned(), given.json());
+            }
+            "triton_num_models_per_server" | "triton_num_clients_per_server" => {
+                leave(
+                    field.clone(),
+                    "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
+                    sheet,
+                );
+            }
+            name if READ.contains(&name) || SAID.contains(&name) => {}
+            name => {
+                if let Some((_, why)) = LEFT.iter().find(|(known, _)| *known == name) {
+                    leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), sheet);
+                    continue;
+                }
+                let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
+                let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+                leave(field.clone(), format!("no field of language models that is known here{near}"), sheet);
+            }
+        }
+    }
+    value.insert("user_conf".to_owned(), Value::Object(conf));
+    if setting.is_max_q {
+        leave(
+            "PowerSetting.MaxQ".to_owned(),
+            "a run with power measurement is not made here; the settings are".to_owned(),
+            sheet,
+        );
+    }
+    let scenario = match setting.fields.get("scenario").and_then(ConfigValue::last) {
+        Some("Offline") => Some("offline"),
+        Some("Server") => Some("server"),
+        Some("Interactive") => Some("interactive"),
+        Some("SingleStream") => Some("single_stream"),
+        _ => match rates.as_slice() {
+            ["offline_expected_qps"] => Some("offline"),
+            ["server_target_qps"] => Some("server"),
+            _ => None,
+        },
+    };
+    StageEntry { value, benchmark, scenario }
+}
+
+fn flags(setting: &ConfigSetting, field: &str) -> Map<String, Value> {
+    match setting.fields.get(field).map(ConfigValue::json) {
+        Some(Value::Object(flags)) => flags,
+        _ => Map::new(),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() > 60 { format!("{}…", text.chars().take(60).collect::<String>()) } else { text }
+}

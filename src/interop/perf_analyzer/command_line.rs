@@ -1,0 +1,182 @@
+//! `perf_analyzer`, and what GenAI-Perf passes to it behind `--`.
+
+use crate::interop::command_line::load::{TranslatedLoad, extra, header, range};
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+const TOOL: &str = "perf_analyzer";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["-m", "--model-name"]), one(&["-x", "--model-version"]), one(&["--service-kind"]), one(&["-u", "--url"]), one(&["-i", "--protocol"]),
+    one(&["--endpoint"]), one(&["--model-repository"]), one(&["--server-directory"]), one(&["--bls-composing-models"]),
+    one(&["--measurement-mode"]), one(&["-p", "--measurement-interval"]), one(&["--measurement-request-count"]), one(&["-s", "--stability-percentage"]),
+    one(&["--percentile"]), one(&["--warmup-request-count"]), one(&["--request-count"]), one(&["-r", "--max-trials"]),
+    one(&["--concurrency-range"]), one(&["--periodic-concurrency-range"]), one(&["--request-period"]), one(&["--request-rate-range"]),
+    one(&["--request-distribution"]), one(&["--request-intervals"]), flag(&["--fixed-schedule"]), one(&["-l", "--latency-threshold"]), flag(&["--binary-search"]),
+    one(&["--max-threads"]), one(&["--num-of-sequences"]), one(&["--sequence-length"]), one(&["--sequence-id-range"]), one(&["--serial-sequences"]),
+    one(&["--input-data"]), one(&["-b", "--batch-size"]), one(&["--shape"]), one(&["--shared-memory"]), one(&["--output-shared-memory-size"]),
+    one(&["--string-length"]), one(&["--string-data"]), one(&["--input-tensor-format"]), one(&["--output-tensor-format"]),
+    flag(&["-a", "--async"]), flag(&["--sync"]), flag(&["--streaming"]), flag(&["--collect-metrics"]), one(&["--metrics-url"]), one(&["--metrics-interval"]),
+    one(&["-f", "--csv"]), one(&["--profile-export-file"]), flag(&["--verbose-csv"]), flag(&["-v", "--verbose"]), flag(&["--extra-verbose"]),
+    one(&["--request-parameter"]), many(&["-H", "--header"]), one(&["--random-seed"]), one(&["--trace-level"]), one(&["--trace-rate"]), one(&["--trace-count"]), one(&["--log-frequency"]),
+    flag(&["--ssl-grpc-use-ssl"]), one(&["--ssl-grpc-root-certifications-file"]), one(&["--ssl-grpc-private-key-file"]), one(&["--ssl-grpc-certificate-chain-file"]),
+    one(&["--ssl-https-verify-peer"]), one(&["--ssl-https-verify-host"]), one(&["--ssl-https-ca-certificates-file"]), one(&["--ssl-https-client-certificate-file"]),
+    one(&["--ssl-https-client-certificate-type"]), one(&["--ssl-https-private-key-file"]), one(&["--ssl-https-private-key-type"]),
+];
+
+/// Options without a meaning here, and why.
+#[rustfmt::skip]
+const LEFT: &[(&[&str], &str)] = &[
+    (&["--stability-percentage", "-s", "-r"], "the run ends with its requests or its duration; the result reports whether it was steady"),
+    (&["--measurement-mode"], "--request-count or a duration ends the run"),
+    (&["--percentile"], "all percentiles are in the result"),
+    (&["--max-threads", "--sync", "-a"], "every request is sent at its scheduled time, independently of others"),
+    (&["-l", "--binary-search"], "the highest rate within limits is `bench.search` with `limits`"),
+    (&["--periodic-concurrency-range", "--request-period"], "a level that changes is `bench.ramp`"),
+    (&["--request-intervals", "--fixed-schedule"], "arrivals at given times are `scenario: trace`, with `data.jsonl`"),
+    (&["--shared-memory", "--output-shared-memory-size"], "prompts and answers go over the network, as clients' do"),
+    (&["--shape", "--string-length", "--string-data", "--input-tensor-format", "--output-tensor-format"], "prompts are made to a length in tokens, for language models"),
+    (&["--num-of-sequences", "--sequence-length", "--sequence-id-range", "--serial-sequences"], "Triton's sequences are not driven; conversations are `bench.sessions`"),
+    (&["--collect-metrics", "--metrics-url", "--metrics-interval"], "the servers' metrics are read by themselves before, during and after"),
+    (&["-f", "--profile-export-file", "--verbose-csv"], "results are kept with the run; `regatta export TASK --as perf-analyzer --out DIR` writes that file"),
+    (&["-v", "--extra-verbose", "--log-frequency"], "`regatta -v` prints more"),
+    (&["--trace-level", "--trace-rate", "--trace-count"], "traces are set on the server: `serve.triton.trace`, or `regatta triton trace`"),
+    (&["-x"], "the newest version is used"),
+    (&["--model-repository", "--server-directory", "--bls-composing-models"], "requests go to the server's ports"),
+];
+
+pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.fault(format!("`{word}`: {TOOL} takes options only"));
+    }
+    let mut load = TranslatedLoad::default();
+    let is_openai = match line.value("--service-kind") {
+        None | Some("triton") => false,
+        Some("openai") => true,
+        Some(other) => {
+            sheet.fault(format!("`--service-kind {other}` is not measured here: there are triton and openai"));
+            false
+        }
+    };
+    let is_chat = line.value("--endpoint").is_none_or(|endpoint| endpoint.contains("chat"));
+    load.put(
+        "--protocol",
+        match (is_openai, is_chat) {
+            (false, _) => "kserve",
+            (true, true) => "openai-chat",
+            (true, false) => "openai-completions",
+        },
+    );
+    let is_grpc = line.value("-i").is_some_and(|word| word.eq_ignore_ascii_case("grpc"));
+    if !is_openai && !is_grpc {
+        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+    }
+    load.target(line.value("-u").unwrap_or(if is_openai { "localhost:8000" } else { "localhost:8001" }));
+    for given in &line.given {
+        option(given, is_openai, &line, &mut load, &mut sheet);
+    }
+    if !load.has("--concurrency") && !load.has("--rate") {
+        load.put("--concurrency", "1");
+    }
+    if !load.has("--requests") && !load.has("--measurement-interval") {
+        load.put("--measurement-interval", "5000");
+        sheet.note("neither a number of requests nor a duration is given: one window of its 5000 ms");
+    }
+    if !line.has("--warmup-request-count") {
+        load.put("--warmup", "0");
+    }
+    load.flag(if line.has("--streaming") { "--streaming" } else { "--no-streaming" });
+    if load.has("--rate") && !load.has("--arrivals") {
+        load.put("--arrivals", "constant");
+    }
+    sheet.told(TOOL, load.means())
+}
+
+fn option(
+    given: &GivenOption,
+    is_openai: bool,
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    let value = given.value();
+    match given.name {
+        "-m" => load.put("--model", value),
+        "-u" | "-i" | "--service-kind" | "--streaming" => {}
+        "--endpoint" if is_openai => load.put("--endpoint", value),
+        "--request-count" => load.put("--requests", value),
+        "--warmup-request-count" => load.put("--warmup", value),
+        "--random-seed" => load.put("--seed", value),
+        "--measurement-request-count" if !line.has("--request-count") => {
+            load.put("--requests", value);
+            sheet.note("--measurement-request-count is the number of all requests; there it is that of one of three windows");
+        }
+        "-p" if line.has("--request-count") => sheet.leave(given.words(), "the run ends after its number of requests"),
+        "-p" => {
+            load.put("--measurement-interval", value);
+            sheet.note("-p is for how long requests arrive; there it is the length of one of three windows");
+        }
+        "--concurrency-range" => level(given, "--concurrency", "concurrency", load, sheet),
+        "--request-rate-range" => level(given, "--rate", "rate", load, sheet),
+        "--request-distribution" => load.put("--arrivals", value),
+        "-b" if value == "1" => {}
+        "-b" if !is_openai => {
+            if let Ok(rows) = value.parse::<u32>() {
+                load.keys.insert("request".to_owned(), serde_json::json!({"batch": rows}));
+            }
+        }
+        "--request-parameter" => {
+            // NAME:VALUE:TYPE
+            let mut parts = value.splitn(3, ':');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            extra(load, sheet, &format!("{name}:{value}"), is_openai);
+        }
+        "-H" => header(given, load, sheet),
+        "--input-data" => sheet.leave(
+            given.words(),
+            "tensors in its JSON are not read, and prompts are synthetic: --data takes JSONL, one `{\"prompt\": …}` a line",
+        ),
+        name if name.starts_with("--ssl-https-ca") => load.put("--cacert", value),
+        name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),
+        name if name.starts_with("--ssl-https-private-key-file") => load.put("--key", value),
+        name if name.starts_with("--ssl-grpc") => {
+            sheet.leave(given.words(), "gRPC is supported without TLS only; OpenAI's interfaces support TLS");
+        }
+        name => {
+            let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            sheet.leave(given.words(), why);
+        }
+    }
+}
+
+fn level(
+    given: &GivenOption,
+    option: &'static str,
+    key: &'static str,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    match range(given.value()) {
+        Some(values) => load.sweep(Some(option), key, values),
+        None => sheet.fault(format!("`{}` is not START, START:END or START:END:STEP", given.words())),
+    }
+}
+
+/// The arguments behind `--` on another tool's line.
+pub(in crate::interop) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let line = read("perf_analyzer (behind `--`)", TABLE, words, sheet);
+    for word in &line.plain {
+        sheet.fault(format!("`{word}` behind `--`: perf_analyzer takes options only"));
+    }
+    for given in &line.given {
+        match given.name {
+            "--request-count" if load.has("--requests") => {
+                sheet.leave(given.words(), "it is already given before `--`");
+            }
+            _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, sheet),
+        }
+    }
+}

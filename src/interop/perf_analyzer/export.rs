@@ -1,0 +1,65 @@
+//! `profile_export.json`: perf_analyzer's raw export, from which every metric can be computed again.
+
+use crate::interop::metrics::{MeasuredRun, RequestTrace, TracedChunks};
+use crate::interop::results::exported::{Exported, facts, has_every_chunk};
+use crate::interop::results::identity;
+use serde_json::{Value, json};
+
+pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
+    if let Err(missing) = has_every_chunk(told) {
+        out.without(format!("profile_export.json: {}", missing.why()));
+        return;
+    }
+    let facts = facts(told);
+    let epoch = facts.epoch_ns();
+    let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
+    let requests: Vec<Value> = told
+        .seen
+        .iter()
+        .filter(|one| one.ok)
+        .map(|one| {
+            let stamps: Vec<u64> = chunk_times(one).into_iter().map(ns).collect();
+            json!({
+                "timestamp": ns(one.issue),
+                "request_inputs": {},
+                "response_timestamps": stamps,
+                "response_outputs": [],
+            })
+        })
+        .collect();
+    let first = told.seen.iter().map(|one| one.issue).fold(f64::INFINITY, f64::min);
+    let last = told.seen.iter().map(|one| one.end).fold(f64::NEG_INFINITY, f64::max);
+    let windows = if first.is_finite() { vec![ns(first), ns(last)] } else { Vec::new() };
+    let (mode, value) = match facts.rate() {
+        Some(rate) => ("request_rate", rate),
+        // All at once is as many users as requests.
+        None => ("concurrency", facts.users().unwrap_or(told.seen.len() as f64)),
+    };
+    out.without("request_inputs, response_outputs: a run keeps no contents");
+    out.without("wall-clock stamps: they count from the start of set-up (`started`), only differences are exact");
+    if told.seen.iter().any(|one| !one.ok) {
+        out.without("profile_export.json: failed requests; the shape has no place for them");
+    }
+    out.json(
+        "profile_export.json",
+        &json!({
+            "experiments": [{
+                "experiment": { "mode": mode, "value": value },
+                "requests": requests,
+                "window_boundaries": windows,
+            }],
+            "version": "",
+            "service_kind": "triton",
+            "endpoint": "",
+            "regatta": identity::object(told),
+        }),
+    );
+}
+
+pub(in crate::interop) fn chunk_times(one: &RequestTrace) -> Vec<f64> {
+    match &one.chunks {
+        TracedChunks::Every(all) => all.iter().map(|chunk| chunk.at).collect(),
+        TracedChunks::Ends { first, count: 1, .. } => vec![first.at],
+        TracedChunks::Ends { first, last, .. } => vec![first.at, last.at],
+    }
+}

@@ -1,0 +1,210 @@
+//! The files of an export in the making, and what the formats share: facts of a run, statistics of its requests, cells.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::metrics::{
+    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
+    Tool, TracedChunks,
+};
+
+/// One file to be written.
+#[derive(Clone, Debug)]
+pub struct ExportFile {
+    pub name: &'static str,
+    pub bytes: Vec<u8>,
+}
+
+/// The result of an export.
+#[derive(Clone, Debug, Default)]
+pub struct Exported {
+    pub files: Vec<ExportFile>,
+    /// What the format has and a run does not, and why.
+    pub left_out: Vec<String>,
+}
+
+impl Exported {
+    pub(in crate::interop) fn file(&mut self, name: &'static str, bytes: impl Into<Vec<u8>>) {
+        self.files.push(ExportFile { name, bytes: bytes.into() });
+    }
+
+    pub(in crate::interop) fn json(&mut self, name: &'static str, value: &Value) {
+        self.file(name, format!("{value:#}\n"));
+    }
+
+    pub(in crate::interop) fn without(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.left_out.contains(&what) {
+            self.left_out.push(what);
+        }
+    }
+}
+
+/// The facts of a run, for the formats' headers.
+pub(in crate::interop) struct RunFacts<'a> {
+    told: &'a MeasuredRun,
+}
+
+impl RunFacts<'_> {
+    pub(in crate::interop) fn text(&self, place: &str) -> Option<String> {
+        Some(self.told.result.pointer(place)?.as_str()?.to_owned())
+    }
+
+    pub(in crate::interop) fn number(&self, place: &str) -> Option<f64> {
+        self.told.result.pointer(place)?.as_f64()
+    }
+
+    pub(in crate::interop) fn model(&self) -> Option<String> {
+        self.text("/asked/model").filter(|model| !model.is_empty())
+    }
+
+    pub(in crate::interop) fn urls(&self) -> Vec<String> {
+        let all = self.told.result.pointer("/asked/endpoints").and_then(Value::as_array);
+        all.into_iter().flatten().filter_map(|url| Some(url.as_str()?.to_owned())).collect()
+    }
+
+    /// The requested rate, in requests per second; `None` where there is no rate.
+    pub(in crate::interop) fn rate(&self) -> Option<f64> {
+        self.number("/asked/scenario/server/rate")
+    }
+
+    /// Users of a closed loop.
+    pub(in crate::interop) fn users(&self) -> Option<f64> {
+        self.number("/asked/scenario/concurrency/users")
+    }
+
+    /// Wall-clock ns of the instant that stamps count from, as near as it is known.
+    pub(in crate::interop) fn epoch_ns(&self) -> i128 {
+        let started: Option<jiff::Timestamp> = self.text("/started").and_then(|text| text.parse().ok());
+        started.map_or(0, jiff::Timestamp::as_nanosecond)
+    }
+}
+
+pub(in crate::interop) const fn facts(told: &MeasuredRun) -> RunFacts<'_> {
+    RunFacts { told }
+}
+
+pub(in crate::interop) fn ok(told: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
+    told.seen.iter().filter(|one| one.ok)
+}
+
+pub(in crate::interop) fn linear(values: impl IntoIterator<Item = f64>) -> SortedValues {
+    SortedValues::new(values.into_iter().collect(), PercentileRule::Linear)
+}
+
+/// The second token chunk less the first, ms, of requests that have two. `None` without timelines.
+pub(in crate::interop) fn second_token(told: &MeasuredRun) -> Option<SortedValues> {
+    let mut values = Vec::new();
+    for one in ok(told) {
+        values.extend(one.gaps(ChunkFilter::Token)?.first().map(|gap| gap.0));
+    }
+    Some(linear(values))
+}
+
+pub(in crate::interop) fn output_tokens(told: &MeasuredRun) -> SortedValues {
+    linear(ok(told).filter_map(|one| one.tokens).map(f64::from))
+}
+
+pub(in crate::interop) fn input_tokens(told: &MeasuredRun) -> SortedValues {
+    linear(ok(told).filter_map(|one| one.input).map(f64::from))
+}
+
+/// 1/ITL of each request, tokens/s.
+pub(in crate::interop) fn tokens_per_user(itl: &SortedValues) -> SortedValues {
+    linear(itl.values().iter().filter(|ms| **ms > 0.0).map(|ms| 1e3 / ms))
+}
+
+/// Percentile names and places as GenAI-Perf and AIPerf have them.
+pub(in crate::interop) const PERCENTILES: [(&str, f64); 9] = [
+    ("p1", 0.01),
+    ("p5", 0.05),
+    ("p10", 0.10),
+    ("p25", 0.25),
+    ("p50", 0.50),
+    ("p75", 0.75),
+    ("p90", 0.90),
+    ("p95", 0.95),
+    ("p99", 0.99),
+];
+
+/// `{unit, avg, p1, …, min, max, std}`; AIPerf adds count and sum.
+pub(in crate::interop) fn statistics(unit: &str, spread: &SortedValues, counted: bool) -> Value {
+    let mut all = Map::new();
+    all.insert("unit".to_owned(), json!(unit));
+    all.insert("avg".to_owned(), json!(spread.mean()));
+    for (name, p) in PERCENTILES {
+        all.insert(name.to_owned(), json!(spread.at(p)));
+    }
+    all.insert("min".to_owned(), json!(spread.min()));
+    all.insert("max".to_owned(), json!(spread.max()));
+    all.insert("std".to_owned(), json!(spread.deviation(DeviationRule::Population)));
+    if counted {
+        all.insert("count".to_owned(), json!(spread.n()));
+        all.insert("sum".to_owned(), json!(spread.sum()));
+    }
+    Value::Object(all)
+}
+
+pub(in crate::interop) fn single(unit: &str, value: f64) -> Value {
+    json!({ "unit": unit, "avg": value })
+}
+
+/// A tool's numbers, and a note on those that are missing.
+pub(in crate::interop) fn spread(
+    told: &MeasuredRun,
+    tool: Tool,
+    concept: MetricConcept,
+    name: &str,
+    out: &mut Exported,
+) -> Option<SortedValues> {
+    match tool.spread(concept, &told.seen) {
+        Ok(spread) if spread.n() > 0 => Some(spread),
+        Ok(_) => {
+            out.without(format!("{name}: no request has one"));
+            None
+        }
+        Err(missing) => {
+            out.without(format!("{name}: {}", missing.why()));
+            None
+        }
+    }
+}
+
+/// A tool's own tokenizer counts text; where the server's count is taken, there is no such count.
+pub(in crate::interop) fn counted_by_server(told: &MeasuredRun, out: &mut Exported) {
+    if ok(told).any(|one| one.retokenised.is_none()) {
+        out.without("counts by a client's tokenizer: output tokens are the server's");
+    }
+}
+
+/// 1234.5 → `1,234.50`
+pub(in crate::interop) fn grouped(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
+    let (whole, rest) = digits.split_once('.').unwrap_or((digits, "00"));
+    let mut out = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    format!("{sign}{out}.{rest}")
+}
+
+/// A cell of a CSV file, quoted where it must be.
+pub(in crate::interop) fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// Seconds from the first start to the last response, as GenAI-Perf and AIPerf take it.
+pub(in crate::interop) fn duration_s(told: &MeasuredRun, tool: Tool) -> Option<f64> {
+    let rate = tool.rate(&told.seen).ok()?;
+    let count = if tool == Tool::GenAiPerf { told.seen.len() } else { ok(told).count() };
+    (rate > 0.0).then(|| count as f64 / rate)
+}
+
+/// Whether every chunk was kept.
+pub(in crate::interop) fn has_every_chunk(told: &MeasuredRun) -> Result<(), MissingMetric> {
+    let partly = |one: &RequestTrace| matches!(one.chunks, TracedChunks::Ends { count, .. } if count > 2);
+    if told.seen.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
+}

@@ -1,0 +1,50 @@
+//! What was measured, in every exported file: verdict, whether it was simulated, and the identity of servers, GPUs,
+//! engines, client and manifest.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::exported::cell;
+use crate::harness::RunIdentity;
+use crate::interop::metrics::{MeasuredRun, identity_of, verdict_text};
+
+/// For formats that take an object of a tool's own.
+pub(in crate::interop) fn object(told: &MeasuredRun) -> Value {
+    json!({
+        "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
+        "verdict": verdict_text(&told.result),
+        "simulated": is_simulated(told),
+        "identity": identity_of(&told.result),
+    })
+}
+
+/// For formats with a single text field.
+pub(in crate::interop) fn line(told: &MeasuredRun) -> String {
+    let verdict = verdict_text(&told.result);
+    match identity_of(&told.result) {
+        Some(identity) => format!("{verdict}; {}", identity.line()),
+        None => format!("{verdict}; what was measured is not known"),
+    }
+}
+
+/// Name and value, the verdict first.
+pub(in crate::interop) fn entries(told: &MeasuredRun) -> Vec<(String, String)> {
+    let first = ("verdict".to_owned(), verdict_text(&told.result));
+    let others = identity_of(&told.result).map(|identity| identity.entries()).unwrap_or_default();
+    std::iter::once(first).chain(others).collect()
+}
+
+/// One more section of a CSV file, after a blank line, as these tools add sections of their own.
+pub(in crate::interop) fn csv_section(told: &MeasuredRun) -> String {
+    let mut text = "\nIdentity,Value\n".to_owned();
+    for (name, value) in entries(told) {
+        let _ = writeln!(text, "{},{}", cell(&name), cell(&value));
+    }
+    text
+}
+
+/// `None`: the result does not state it.
+pub(in crate::interop) fn is_simulated(told: &MeasuredRun) -> Option<bool> {
+    identity_of(&told.result).map(|identity: RunIdentity| identity.simulated)
+}

@@ -1,0 +1,14 @@
+//! Result files: which tool wrote a file and what is in it ([`import`]), and a run in the formats of other tools ([`export`]).
+
+pub(super) mod exported;
+pub(super) mod identity;
+pub(super) mod imported;
+mod parquet;
+mod read;
+mod timeslices;
+mod write;
+
+pub use exported::{ExportFile, Exported};
+pub use parquet::{COLUMNS, Column, schema as requests_schema};
+pub use read::{FORMATS, ImportSource, Imported, import};
+pub use write::{ExportFormat, export};

@@ -1,0 +1,259 @@
+//! Results of other tools, read into the format of Regatta's `result.json`: verdict `not_judged`, every number with the tool's
+//! own definition. What a file does not have stays absent; nothing is filled in.
+//!
+//! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
+//! to compute its run with another tool's definitions.
+
+use serde_json::{Map, Value, json};
+
+use super::imported::{ImportedNumbers, ImportedRequests, ImportedStats, SERVER};
+use crate::interop::metrics::{MeasuredRun, MetricConcept, MetricMeaning, RequestTrace, Tool};
+use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, perf_analyzer, trtllm_bench, vllm};
+
+/// One imported run.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    pub tool: Tool,
+    pub told: MeasuredRun,
+}
+
+/// A file as it was read.
+#[derive(Clone, Debug)]
+pub struct ImportSource {
+    pub name: String,
+    pub text: String,
+}
+
+/// What a file is known to be.
+enum Known {
+    /// The tool's own numbers.
+    Numbers(ImportedNumbers),
+    /// ImportedRequests one by one.
+    Requests(ImportedRequests),
+}
+
+/// The formats that are known, for help and errors.
+pub const FORMATS: [&str; 10] = [
+    "GenAI-Perf profile_export_genai_perf.json",
+    "perf_analyzer profile_export.json (raw)",
+    "AIPerf profile_export_aiperf.json",
+    "AIPerf profile_export.jsonl (raw)",
+    "vLLM bench serve JSON (raw when detailed)",
+    "SGLang bench_serving JSON",
+    "GuideLLM benchmarks.json",
+    "Benchmark Report 0.2",
+    "trtllm-bench report JSON",
+    "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
+];
+
+/// Reads a tool's files: its numbers, its raw records, or both.
+pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> {
+    let mut numbers: Option<(String, ImportedNumbers)> = None;
+    let mut requests: Option<(String, ImportedRequests)> = None;
+    for source in sources {
+        for known in read(source)? {
+            match known {
+                Known::Numbers(found) => match &numbers {
+                    None => numbers = Some((source.name.clone(), found)),
+                    Some((other, before)) if before.tool != found.tool || before.format != found.format => {
+                        return Err(format!(
+                            "{name} holds results of several tools: {other} and {}\n  hint: name the file",
+                            source.name
+                        ));
+                    }
+                    Some(_) => {}
+                },
+                Known::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
+                Known::Requests(_) => {}
+            }
+        }
+    }
+    let mut from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
+        .into_iter()
+        .flatten()
+        .collect();
+    from.dedup();
+    // AIPerf's records do not name the source of token counts; its summary does.
+    if let (Some((_, numbers)), Some((_, requests))) = (&numbers, &mut requests)
+        && numbers.tool == Some(Tool::AiPerf)
+        && numbers.counted == Some(SERVER)
+    {
+        requests.counted = numbers.counted;
+        for one in &mut requests.seen {
+            one.tokens = one.retokenised.take().or(one.tokens);
+        }
+    }
+    let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
+    // The records of a run may have other counts than its numbers.
+    let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);
+    let numbers = match (numbers, requests) {
+        (Some((_, numbers)), _) => numbers,
+        (None, Some((_, requests))) => computed(requests),
+        (None, None) => {
+            return Err(format!("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; ")));
+        }
+    };
+    let tool = numbers.tool.ok_or_else(|| {
+        format!("{name} does not name the tool that measured, so its metrics have no definition here")
+    })?;
+    let mut result = result(tool, &numbers, &from);
+    if let Some(counted) = recounted {
+        result["imported"]["requests_counted"] = json!(counted);
+    }
+    Ok(Imported { tool, told: MeasuredRun { name: name.to_owned(), result, seen } })
+}
+
+fn read(source: &ImportSource) -> Result<Vec<Known>, String> {
+    let text = source.text.trim_start_matches('\u{feff}').trim();
+    if text.contains(trtllm_bench::import::OVERVIEW)
+        && let Some(numbers) = trtllm_bench::import::overview(text)
+    {
+        return Ok(vec![Known::Numbers(numbers)]);
+    }
+    let wrong = |why: String| format!("{} cannot be read: {why}", source.name);
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => Ok(known(&value)),
+        // Several documents: records, one on each line.
+        Err(_)
+            if source.name.ends_with("jsonl")
+                || text.lines().count() > 1 && text.lines().all(|line| line.starts_with('{')) =>
+        {
+            let lines: Vec<Value> = text
+                .lines()
+                .enumerate()
+                .map(|(n, line)| serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", n + 1))))
+                .collect::<Result<_, _>>()?;
+            if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
+                return Ok(vec![Known::Requests(aiperf::import::requests(&lines))]);
+            }
+            // SGLang adds a line for each run; the last is the newest.
+            Ok(lines.last().map(known).unwrap_or_default())
+        }
+        Err(error) => match serde_yaml::from_str::<Value>(text) {
+            Ok(value) if value.is_object() => Ok(known(&value)),
+            _ => Err(wrong(error.to_string())),
+        },
+    }
+}
+
+fn known(value: &Value) -> Vec<Known> {
+    let has = |key: &str| value.get(key).is_some();
+    if value.pointer("/experiments/0/requests").is_some() {
+        return vec![Known::Requests(perf_analyzer::import::requests(value))];
+    }
+    if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
+        let mut found = vec![Known::Numbers(guidellm::numbers(value))];
+        found.extend(guidellm::requests(value).map(Known::Requests));
+        return found;
+    }
+    if value.pointer("/results/request_performance/aggregate").is_some() {
+        return vec![Known::Numbers(benchmark_report::import::numbers(value))];
+    }
+    if value.pointer("/performance/system_output_throughput_tok_s").is_some() {
+        return vec![Known::Numbers(trtllm_bench::import::report(value))];
+    }
+    if has("mean_ttft_ms") {
+        let mut found = vec![Known::Numbers(vllm::import::numbers(value))];
+        found.extend(vllm::import::requests(value).map(Known::Requests));
+        return found;
+    }
+    if value.pointer("/request_latency/avg").is_some() || value.pointer("/request_throughput/avg").is_some() {
+        return vec![Known::Numbers(genai_perf::import::numbers(value))];
+    }
+    Vec::new()
+}
+
+/// A tool's numbers from its raw records, with its own definitions.
+fn computed(requests: ImportedRequests) -> ImportedNumbers {
+    let ImportedRequests { tool, format, version, asked, counted, seen } = requests;
+    let stats = MetricConcept::ALL
+        .into_iter()
+        .filter_map(|concept| Some((concept, ImportedStats::from(&tool.spread(concept, &seen).ok()?))))
+        .collect();
+    let ok = || seen.iter().filter(|one| one.ok);
+    let sum = |of: fn(&RequestTrace) -> Option<u32>| {
+        let all: Option<Vec<u32>> = ok().map(of).collect();
+        all.map(|all| all.into_iter().map(f64::from).sum())
+    };
+    let requests_per_s = tool.rate(&seen).ok();
+    let count = if tool == Tool::GenAiPerf { seen.len() } else { ok().count() } as f64;
+    let window_s = requests_per_s.filter(|rate| *rate > 0.0).map(|rate| count / rate);
+    let output_tokens = sum(|one| one.retokenised.or(one.tokens));
+    ImportedNumbers {
+        tool: Some(tool),
+        format,
+        version,
+        asked,
+        ok: Some(ok().count() as f64),
+        failed: Some((seen.len() - ok().count()) as f64),
+        input_tokens: sum(|one| one.input),
+        output_tokens,
+        window_s,
+        requests_per_s,
+        tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
+        counted,
+        more: Vec::new(),
+        stats,
+    }
+}
+
+fn result(tool: Tool, numbers: &ImportedNumbers, from: &[String]) -> Value {
+    let counted = numbers.counted.unwrap_or(tool.counted());
+    let mut latency = Map::new();
+    for (concept, stat) in &numbers.stats {
+        let Some(meaning) = MetricMeaning::of(tool, *concept) else { continue };
+        if stat.mean.is_none() && stat.p50.is_none() {
+            continue;
+        }
+        let token_source = if meaning.token_source.is_empty() { "" } else { counted };
+        let mut metric = json!({
+            "unit": "ms",
+            "n": stat.n.map(|n| n as u64),
+            "definition": meaning.formula,
+            "population": meaning.population,
+            "zero_point": meaning.zero_point,
+            "token_source": token_source,
+            "window": meaning.window,
+            "percentile_rule": meaning.percentile_rule,
+        });
+        for (name, value) in [
+            ("mean", stat.mean),
+            ("p50", stat.p50),
+            ("p90", stat.p90),
+            ("p95", stat.p95),
+            ("p99", stat.p99),
+            ("min", stat.min),
+            ("max", stat.max),
+        ] {
+            if let Some(value) = value {
+                metric[name] = json!(value);
+            }
+        }
+        latency.insert(concept.name().to_owned(), metric);
+    }
+    let present = |pairs: &[(&str, Option<f64>)]| {
+        let there = pairs.iter().filter_map(|(name, value)| Some(((*name).to_owned(), json!((*value)?))));
+        Value::Object(there.collect())
+    };
+    let mut rates = vec![
+        ("window_s", numbers.window_s),
+        ("requests_full", numbers.requests_per_s),
+        ("output_tokens", numbers.tokens_per_s),
+    ];
+    rates.extend(&numbers.more);
+    let mut tokens = present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]);
+    tokens["source"] = json!(counted);
+    json!({
+        "schema": 1,
+        "verdict": "not_judged",
+        "imported": {
+            "from": from, "tool": tool.name(), "tool_version": numbers.version, "format": numbers.format,
+            "definitions": tool.title(),
+        },
+        "asked": numbers.asked,
+        "counts": present(&[("ok", numbers.ok), ("failed", numbers.failed)]),
+        "tokens": tokens,
+        "rates": present(&rates),
+        "latency": latency,
+    })
+}

@@ -1,0 +1,65 @@
+//! Files in the formats of other tools, made from Regatta's requests with *their* definitions.
+//!
+//! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
+
+use super::exported::Exported;
+use super::{parquet, timeslices};
+use crate::harness::RequestRecord;
+use crate::interop::metrics::MeasuredRun;
+use crate::interop::{aiperf, benchmark_report, genai_perf, perf_analyzer, vllm};
+
+/// The file format to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    GenAiPerf,
+    AiPerf,
+    Vllm,
+    PerfAnalyzer,
+    BenchmarkReport,
+    /// Regatta's own requests as columns.
+    Parquet,
+    /// Regatta's own seconds as rows.
+    Timeslices,
+}
+
+impl ExportFormat {
+    pub const ALL: [Self; 7] = [
+        Self::GenAiPerf,
+        Self::AiPerf,
+        Self::Vllm,
+        Self::PerfAnalyzer,
+        Self::BenchmarkReport,
+        Self::Parquet,
+        Self::Timeslices,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GenAiPerf => "genai-perf",
+            Self::AiPerf => "aiperf",
+            Self::Vllm => "vllm",
+            Self::PerfAnalyzer => "perf-analyzer",
+            Self::BenchmarkReport => "benchmark-report",
+            Self::Parquet => "parquet",
+            Self::Timeslices => "timeslices",
+        }
+    }
+}
+
+/// `records` are the source of `told`.
+pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, String> {
+    let mut out = Exported::default();
+    match shape {
+        ExportFormat::GenAiPerf => {
+            genai_perf::export::write(told, &mut out);
+            perf_analyzer::export::write(told, &mut out);
+        }
+        ExportFormat::AiPerf => aiperf::export::write(told, &mut out),
+        ExportFormat::Vllm => vllm::export::write(told, &mut out),
+        ExportFormat::PerfAnalyzer => perf_analyzer::export::write(told, &mut out),
+        ExportFormat::BenchmarkReport => benchmark_report::export::write(told, &mut out),
+        ExportFormat::Parquet => parquet::write(told, records, &mut out).map_err(|error| error.to_string())?,
+        ExportFormat::Timeslices => timeslices::write(told, records, &mut out),
+    }
+    Ok(out)
+}

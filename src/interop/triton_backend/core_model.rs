@@ -1,0 +1,93 @@
+//! `benchmark_core_model.py` of the TensorRT-LLM backend.
+
+use crate::interop::command_line::load::{TranslatedLoad, length};
+use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+const TOOL: &str = "benchmark_core_model.py";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--protocol", "-i"]), one(&["--url", "-u"]), one(&["--concurrency", "-c"]), one(&["--max-input-len"]), one(&["--request-rate"]),
+    one(&["--time-delay-dist"]), one(&["--num-requests"]), flag(&["--decoupled"]), one(&["--stream-timeout", "-t"]), flag(&["--exclude-input-in-output"]),
+    one(&["--tensorrt-llm-model-name"]), one(&["--op-stats-csv"]), one(&["--dump-perfetto-trace"]), one(&["--check-perf-json"]), one(&["--check-perf-key"]),
+    one(&["--check-perf-atol"]), one(&["--check-perf-rtol"]), flag(&["--test-llmapi"]), flag(&["--verbose", "-v"]), one(&["--lora-path"]),
+    one(&["--dataset"]), one(&["--tokenizer-dir"]), one(&["--tokenizer-type"]), one(&["--op-tokens-per-word"]),
+    one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
+];
+
+pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut load = TranslatedLoad::default();
+    // Its page writes them with `_`.
+    let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
+    match kinds.as_slice() {
+        [kind] if ["dataset", "token-norm-dist"].contains(&kind.as_str()) => {}
+        [kind] if kind == "token-from-histogram" => sheet.fault(
+            "`token-from-histogram` has its lengths in the script; write them as `input_tokens: { empirical: … }`",
+        ),
+        [] => sheet.fault(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
+        words => sheet.fault(format!(
+            "`{}`: {TOOL} takes one of dataset, token-norm-dist, token-from-histogram",
+            words.join(" ")
+        )),
+    }
+    load.target(line.value("--url").unwrap_or("localhost:8001"));
+    load.put("--model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
+    load.put("--protocol", "kserve");
+    if line.value("--protocol").unwrap_or("http") == "http" {
+        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+    }
+    for given in &line.given {
+        if !length(&mut load, given) {
+            option(given, &mut load, &mut sheet);
+        }
+    }
+    if !load.has("--rate") {
+        load.put("--rate", "-1");
+    }
+    if !load.has("--requests") && !load.has("--data") {
+        load.put("--requests", "30000");
+    }
+    // Its own.
+    load.put("--warmup", "10");
+    load.flag(if line.has("--decoupled") { "--streaming" } else { "--no-streaming" });
+    sheet.told(TOOL, load.means())
+}
+
+fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let value = given.value();
+    match given.name {
+        "--protocol" | "--url" | "--decoupled" | "--tensorrt-llm-model-name" => {}
+        "--max-input-len" => load.put("--max-input-len", value),
+        "--request-rate" => load.put("--rate", value),
+        "--time-delay-dist" => load.put("--arrivals", if value == "constant" { "constant" } else { "poisson" }),
+        "--num-requests" => load.put("--requests", value),
+        "--stream-timeout" => load.put("--stall-timeout", format!("{value}s")),
+        "--dataset" => {
+            load.put("--data", value);
+            sheet.note("its data sets are one JSON list of `input` and `output`; read are JSONL with `prompt` and `output_length`, and ShareGPT");
+        }
+        "--tokenizer-dir" => load.put("--tokenizer", value),
+        "--exclude-input-in-output" => {
+            sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case");
+        }
+        "--concurrency" => {
+            sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time");
+        }
+        "--check-perf-json" | "--check-perf-key" | "--check-perf-atol" | "--check-perf-rtol" => {
+            sheet.leave(
+                given.words(),
+                "a limit against an older result is `regatta compare OLD NEW --fail-if 'e2e_p99>5%'`",
+            );
+        }
+        "--op-stats-csv" | "--dump-perfetto-trace" => sheet.leave(given.words(), "requests.jsonl has every request"),
+        "--tokenizer-type" => sheet.leave(given.words(), "tokenizer.json names its own type"),
+        "--op-tokens-per-word" => {
+            sheet.leave(given.words(), "tokens are counted, not estimated from the number of words");
+        }
+        "--verbose" => sheet.leave(given.words(), "`regatta -v` prints more"),
+        _ => sheet.leave(given.words(), "there is nothing like it here"),
+    }
+}

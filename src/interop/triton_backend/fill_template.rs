@@ -1,0 +1,141 @@
+//! `fill_template.py`: values for the `config.pbtxt` of one model of the TensorRT-LLM backend.
+//!
+//! With an engine it is a `repository:` stage, which writes all five files from pristine templates and knows every name;
+//! without one it is `regatta repository fill`, which fills the files that are there.
+
+use serde_json::{Map, Value, json};
+
+use crate::diag::did_you_mean;
+use crate::interop::command_line::options::{Opt, flag, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::triton::repository::{PARAMETERS, pairs};
+
+const TOOL: &str = "fill_template.py";
+
+static TABLE: &[Opt] = &[flag(&["--in_place", "-i"])];
+
+/// One file and its values.
+#[derive(Clone, Debug)]
+pub(in crate::interop) struct FilledFile {
+    /// The folder above the model's.
+    pub tree: String,
+    pub model: String,
+    pub values: Vec<(String, String)>,
+}
+
+pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let Some(filled) = filled(words, &mut sheet) else {
+        return sheet.told(TOOL, TranslationKind::Commands(Vec::new()));
+    };
+    if let Some(stage) = repository(std::slice::from_ref(&filled), &mut sheet) {
+        sheet.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
+        let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
+        return sheet.told(TOOL, manifest("repository", TOOL, stages));
+    }
+    let mut command: Vec<String> =
+        ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
+            .map(str::to_owned)
+            .to_vec();
+    for (name, value) in &filled.values {
+        command.extend(["--model".to_owned(), filled.model.clone(), format!("{name}={value}")]);
+    }
+    sheet.note(
+        "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
+    );
+    sheet.told(TOOL, TranslationKind::Commands(vec![command]))
+}
+
+/// Reads `[-i] FILE key:value,key:value`.
+pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option<FilledFile> {
+    let line = read(TOOL, TABLE, words, sheet);
+    let [file, text] = line.plain.as_slice() else {
+        sheet.fault(format!("{TOOL} takes a file and `key:value,key:value`"));
+        return None;
+    };
+    let mut steps = file.rsplit('/');
+    let (name, model) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
+    if !name.starts_with("config.pbtxt") || model.is_empty() {
+        sheet.fault(format!("`{file}` is not MODEL/config.pbtxt"));
+        return None;
+    }
+    let tree = steps.rev().collect::<Vec<_>>().join("/");
+    let tree = if tree.is_empty() { if file.starts_with('/') { "/" } else { "." }.to_owned() } else { tree };
+    let values = match pairs(text) {
+        Ok(values) => values,
+        Err(why) => {
+            sheet.fault(why);
+            return None;
+        }
+    };
+    for (name, _) in &values {
+        if !PARAMETERS.iter().any(|parameter| parameter.name == name) {
+            let hint = did_you_mean(name, PARAMETERS.iter().map(|parameter| parameter.name)).unwrap_or_default();
+            sheet.fault(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
+        }
+    }
+    for (name, value) in values.iter().filter(|(_, value)| value.contains('$')) {
+        sheet.fault(format!("`{name}:{value}`: a variable of your shell; give its value"));
+    }
+    Some(FilledFile { tree, model: model.to_owned(), values })
+}
+
+/// The `repository:` stage for the filled templates; none without an engine.
+pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut TranslationBuilder) -> Option<Value> {
+    let find = |name: &str| {
+        files.iter().flat_map(|file| &file.values).find(|(other, _)| other == name).map(|(_, value)| value.clone())
+    };
+    let engine = find("engine_dir")?;
+    let mut stage = Map::from_iter([("engine".to_owned(), json!(engine))]);
+    let mut parameters = Map::new();
+    for file in files {
+        for (name, value) in &file.values {
+            match name.as_str() {
+                "engine_dir" => {}
+                "tokenizer_dir" => {
+                    stage.insert("tokenizer".to_owned(), json!(value));
+                }
+                "decoupled_mode" => {
+                    stage.insert("streaming".to_owned(), json!(is_true(value)));
+                }
+                _ => match parameters.insert(name.clone(), typed(value)) {
+                    Some(before) if before != typed(value) => sheet.fault(format!(
+                        "`{name}` is {before} in one file and {value} in another; one value goes to all models here"
+                    )),
+                    _ => {}
+                },
+            }
+        }
+    }
+    let models: Vec<&str> = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
+        .into_iter()
+        .filter(|model| files.iter().any(|file| file.model == *model))
+        .collect();
+    for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
+        sheet.leave(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
+    }
+    if models.len() < 5 {
+        stage.insert("models".to_owned(), json!(models));
+    }
+    if !parameters.is_empty() {
+        stage.insert("parameters".to_owned(), Value::Object(parameters));
+    }
+    Some(Value::Object(stage))
+}
+
+fn is_true(value: &str) -> bool {
+    matches!(value, "true" | "True" | "TRUE" | "1")
+}
+
+/// Numbers and switches as such: `True` is how Python spells one.
+fn typed(value: &str) -> Value {
+    match value {
+        "true" | "True" => json!(true),
+        "false" | "False" => json!(false),
+        _ => match (value.parse::<i64>(), value.parse::<f64>()) {
+            (Ok(number), _) => json!(number),
+            (_, Ok(number)) if number.is_finite() => json!(number),
+            _ => json!(value),
+        },
+    }
+}

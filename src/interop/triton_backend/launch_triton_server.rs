@@ -1,0 +1,117 @@
+//! `launch_triton_server.py` of the TensorRT-LLM backend → a `serve: { triton: … }` stage.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+
+const TOOL: &str = "launch_triton_server.py";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--world_size"]), one(&["--tritonserver"]), one(&["--grpc_port"]), one(&["--http_port"]), one(&["--metrics_port"]),
+    flag(&["--force", "-f"]), flag(&["--log"]), one(&["--log-file"]), one(&["--model_repo"]), one(&["--tensorrt_llm_model_name"]),
+    flag(&["--multi-model"]), flag(&["--disable-spawn-processes"]), one(&["--multimodal_gpu0_cuda_mem_pool_bytes"]),
+    flag(&["--oversubscribe"]), flag(&["--no-mpi"]), flag(&["--trtllm_llmapi_launch"]), one(&["--exit_timeout"]),
+];
+
+/// Keys that take a number as it is, with the script's default where that differs from Regatta's.
+const NUMBERS: [(&str, &str, Option<u64>); 5] = [
+    ("--grpc_port", "grpc_port", Some(8001)),
+    ("--http_port", "http_port", Some(8000)),
+    ("--metrics_port", "metrics_port", Some(8002)),
+    ("--exit_timeout", "exit_timeout_secs", None),
+    ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
+];
+
+pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let stage = stage(env, words, &mut sheet);
+    sheet.note("a server is started when a stage needs it: add a `bench` whose target is `{{ stages.triton }}`");
+    sheet.note("`regatta plan FILE --launch` prints every process that is started, before it is");
+    let stages = Map::from_iter([("triton".to_owned(), stage)]);
+    sheet.told(TOOL, manifest("triton", TOOL, stages))
+}
+
+/// The stage, with the folder of its models as it was written.
+pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut TranslationBuilder) -> Value {
+    let line = read(TOOL, TABLE, words, sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.fault(format!("`{word}`: {TOOL} takes options only"));
+    }
+    let mut server = Map::new();
+    if let Some(folder) = line.value("--model_repo") {
+        server.insert("repository".to_owned(), json!(folder));
+    } else {
+        sheet.fault("--model_repo is needed: the script's own default is a folder that is not there any more");
+    }
+    if let Some(program) = line.value("--tritonserver") {
+        server.insert("program".to_owned(), json!(program));
+    }
+    let world = number(&line, "--world_size", sheet).unwrap_or(1);
+    let is_multi = line.has("--multi-model");
+    match (is_multi, world) {
+        (true, _) => {
+            server.insert("mode".to_owned(), json!("orchestrator"));
+            if line.has("--disable-spawn-processes") {
+                server.insert("spawn_processes".to_owned(), json!(false));
+                server.insert("world_size".to_owned(), json!(world));
+            }
+        }
+        (false, 2..) => {
+            server.insert("mode".to_owned(), json!("leader"));
+            server.insert("world_size".to_owned(), json!(world));
+        }
+        (false, _) => {}
+    }
+    if line.has("--no-mpi") {
+        server.insert("launcher".to_owned(), json!("none"));
+    }
+    for (option, key, usual) in NUMBERS {
+        if let Some(value) = number(&line, option, sheet).or(usual) {
+            server.insert(key.to_owned(), json!(value));
+        }
+    }
+    for (option, key) in [("--oversubscribe", "oversubscribe"), ("--trtllm_llmapi_launch", "trtllm_llmapi_launch")] {
+        if line.has(option) {
+            server.insert(key.to_owned(), json!(true));
+        }
+    }
+    if !line.has("--force") {
+        server.insert("force".to_owned(), json!(false));
+    }
+    if let Some(names) = line.value("--tensorrt_llm_model_name") {
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        server.insert("tensorrt_llm_model_name".to_owned(), json!(names));
+    }
+    let file = line.value("--log-file");
+    if line.has("--log") {
+        server.insert("log_verbose".to_owned(), json!(3));
+        server.insert("log_file".to_owned(), json!(file.unwrap_or("triton_log.txt")));
+    } else if let Some(file) = file {
+        sheet.leave(
+            format!("--log-file {file}"),
+            "without --log the script does not use it; the log is that of the task",
+        );
+    }
+    let gpus = if is_multi && line.has("--disable-spawn-processes") { world.saturating_sub(1) } else { world };
+    let mut stage = Map::new();
+    let gpus = env.gpus(sheet).unwrap_or(gpus);
+    // An orchestrator's models set how many it takes.
+    if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
+        stage.insert("gpus".to_owned(), json!(gpus));
+    }
+    env.put_into(&mut stage);
+    stage.insert("serve".to_owned(), json!({"triton": server}));
+    Value::Object(stage)
+}
+
+fn number(line: &ParsedLine, option: &str, sheet: &mut TranslationBuilder) -> Option<u64> {
+    let text = line.value(option)?;
+    let number = text.parse::<u64>().ok();
+    if number.is_none() {
+        sheet.fault(format!("`{option} {text}` is no whole number"));
+    }
+    number
+}

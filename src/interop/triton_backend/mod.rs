@@ -1,0 +1,5 @@
+//! Scripts of Triton's TensorRT-LLM backend: its benchmark, its templates and its launcher.
+
+pub(super) mod core_model;
+pub(super) mod fill_template;
+pub(super) mod launch_triton_server;

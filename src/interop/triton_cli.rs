@@ -1,0 +1,91 @@
+//! `triton import`, `triton start`, `triton profile` … of triton_cli.
+
+use crate::interop::command_line::options::{Opt, flag, one, read};
+use crate::interop::command_line::translation::{
+    RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
+};
+use crate::interop::genai_perf::command_line as genai_perf;
+
+const TOOL: &str = "triton";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--model", "-m"]), one(&["--source", "-s"]), one(&["--backend"]), one(&["--repo", "--model-repository", "--model-store"]), one(&["--mode"]), one(&["--image"]),
+    one(&["--server-timeout"]), one(&["--frontend"]), one(&["--openai-chat-template-tokenizer"]), one(&["--prompt"]), one(&["--interface", "-i"]), one(&["--url", "-u"]), one(&["--port", "-p"]),
+    flag(&["--verbose", "-v"]),
+];
+
+pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let Some((command, rest)) = words.split_first() else {
+        return Err(vec!["`triton` alone does nothing".to_owned()]);
+    };
+    if command == "profile" {
+        return genai_perf::tell("triton profile", false, rest);
+    }
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, rest, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.fault(format!("`{word}`: triton {command} takes options only"));
+    }
+    let asks = |what: &str| {
+        let port = line.value("--port").unwrap_or("8001");
+        let server = format!("{}:{port}", line.value("--url").unwrap_or("localhost"));
+        let mut command = vec!["regatta".to_owned(), "triton".to_owned(), what.to_owned(), server];
+        command.extend(line.value("--model").map(str::to_owned));
+        if let Some(prompt) = line.value("--prompt") {
+            command.extend(["--text".to_owned(), prompt.to_owned()]);
+        }
+        TranslationKind::Commands(vec![command])
+    };
+    let means = match command.as_str() {
+        "import" | "start" => {
+            let mut run = RunLine::default();
+            let model = line.value("--model").unwrap_or("gpt2");
+            run.manifests.push(model.to_owned());
+            let is_import = command == "import";
+            let service = match (line.value("--backend"), line.value("--frontend")) {
+                (_, Some("openai")) => Some("openai-chat"),
+                (Some("tensorrtllm"), _) => Some("triton-trtllm"),
+                // An import without a backend is vLLM's.
+                (backend, _) => (is_import || backend.is_some()).then_some("triton-vllm"),
+            };
+            if let Some(service) = service {
+                run.settings.push(RunSetting::new("service", service, format!("triton {command}")));
+            }
+            if is_import {
+                let trtllm = service == Some("triton-trtllm");
+                run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
+            } else {
+                sheet.note("`service=…` selects the server; there the model repository decides it");
+                sheet.note("a server runs as long as a stage needs it; `regatta run` measures it and ends it");
+            }
+            for (name, why) in [
+                ("--source", "the checkpoint is a parameter of the manifest"),
+                ("--repo", "a model repository is an output of its stage: `latest/generate_triton_config`"),
+                ("--mode", "`container:` of a stage sets where it runs"),
+                ("--image", "`container:` of a stage sets where it runs"),
+                ("--server-timeout", "`ready.timeout` of the server"),
+                ("--openai-chat-template-tokenizer", "the server has the one of its model"),
+            ] {
+                if let Some(value) = line.value(name) {
+                    sheet.leave(format!("{name} {value}"), why);
+                }
+            }
+            TranslationKind::Run(run)
+        }
+        "infer" => asks("infer"),
+        "metrics" => asks("metrics"),
+        "config" => asks("config"),
+        "status" => asks("status"),
+        "list" => TranslationKind::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
+        "remove" => {
+            sheet.leave("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
+            TranslationKind::Commands(Vec::new())
+        }
+        other => {
+            sheet.fault(format!("`triton {other}` is not known here"));
+            TranslationKind::Commands(Vec::new())
+        }
+    };
+    sheet.told("triton", means)
+}

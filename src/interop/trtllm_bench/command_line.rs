@@ -1,0 +1,165 @@
+//! `trtllm-bench`'s command line. Its three commands become a stage of their own, a server with one user, or a build.
+
+use serde_json::{Map, Value, json};
+
+use super::throughput::throughput;
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::trtllm_serve::{ServeStage, visible};
+
+const BENCH: &str = "trtllm-bench";
+
+#[rustfmt::skip]
+static BENCHES: &[Opt] = &[
+    one(&["--model", "-m"]), one(&["--model_path"]), one(&["--workspace", "-w"]), one(&["--log_level"]), one(&["--revision"]),
+    one(&["--engine_dir"]), one(&["--backend"]), one(&["--extra_llm_api_options", "--config"]), one(&["--max_batch_size"]), one(&["--max_num_tokens"]), one(&["--max_seq_len"]),
+    one(&["--beam_width"]), one(&["--kv_cache_free_gpu_mem_fraction"]), one(&["--dataset"]), one(&["--eos_id"]), one(&["--modality"]), one(&["--max_input_len"]),
+    one(&["--num_requests"]), one(&["--warmup"]), one(&["--target_input_len"]), one(&["--target_output_len"]), one(&["--tp", "--tp_size"]), one(&["--pp", "--pp_size"]), one(&["--ep", "--ep_size"]),
+    one(&["--cluster_size"]), one(&["--concurrency"]), flag(&["--streaming"]), one(&["--report_json"]), one(&["--iteration_log"]), one(&["--output_json"]), one(&["--request_json"]),
+    flag(&["--enable_chunked_context"]), one(&["--scheduler_policy"]), one(&["--medusa_choices"]), one(&["--quantization", "-q"]),
+    flag(&["--no_weights_loading"]), flag(&["--trust_remote_code"]), one(&["--gpus_per_node"]),
+];
+
+fn product(line: &ParsedLine, names: &[&str]) -> u64 {
+    names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
+}
+
+/// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user. `launcher`: what
+/// stood before it.
+pub(in crate::interop) fn tell(env: &Env, launcher: &[String], words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(BENCH, BENCHES, words, &mut sheet);
+    let kind = match line.plain.as_slice() {
+        [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
+        _ => {
+            sheet.fault("trtllm-bench needs one of `throughput`, `latency`, `build`");
+            "throughput"
+        }
+    };
+    let Some(model) = line.value("--model") else {
+        sheet.fault("trtllm-bench needs --model");
+        return sheet.told(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
+    };
+    match kind {
+        "build" => return build(words, &line, sheet),
+        "throughput" => return throughput(env, &line, model, launcher, sheet),
+        _ => {}
+    }
+    sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
+    visible(env, &mut sheet);
+    let mut server = ServeStage::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
+    let mut bench = Map::from_iter([
+        ("target".to_owned(), json!("{{ stages.server }}")),
+        ("protocol".to_owned(), json!("openai-completions")),
+        ("model".to_owned(), json!("")),
+    ]);
+    if line.has("--engine_dir") || line.has("--model_path") {
+        server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut sheet);
+    }
+    load(&line, &mut bench, &mut sheet);
+    for given in &line.given {
+        option(given, &line, &mut server, &mut bench, &mut sheet);
+    }
+    let stages =
+        Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
+    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+}
+
+/// One user, token by token.
+fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut TranslationBuilder) {
+    bench.insert("scenario".to_owned(), json!("concurrency"));
+    bench.insert("concurrency".to_owned(), json!(1));
+    bench.insert("request".to_owned(), json!({"streaming": true}));
+    let number = |name: &str| line.value(name).and_then(|n| n.parse::<u64>().ok());
+    let requests = number("--num_requests").filter(|n| *n > 0);
+    if let Some(requests) = requests {
+        bench.insert("stop".to_owned(), json!({"requests": requests}));
+    }
+    bench.insert("warmup".to_owned(), json!(number("--warmup").unwrap_or(2)));
+    match line.value("--dataset") {
+        Some(file) => {
+            bench.insert("data".to_owned(), json!({"jsonl": file}));
+            sheet.note("of each line of the data set its prompt or its ids, and its output_tokens, are read");
+        }
+        None => sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file"),
+    }
+    // Its answers have the length that the data set gives.
+    bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
+}
+
+fn option(
+    given: &GivenOption,
+    line: &ParsedLine,
+    server: &mut ServeStage,
+    bench: &mut Map<String, Value>,
+    sheet: &mut TranslationBuilder,
+) {
+    let renamed = match given.name {
+        "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
+        "--tp" => "--tp_size",
+        "--pp" => "--pp_size",
+        "--ep" => "--ep_size",
+        "--backend"
+        | "--extra_llm_api_options"
+        | "--max_batch_size"
+        | "--max_num_tokens"
+        | "--max_seq_len"
+        | "--cluster_size"
+        | "--log_level"
+        | "--revision"
+        | "--trust_remote_code"
+        | "--gpus_per_node" => given.name,
+        "--beam_width" => "--max_beam_width",
+        "--model" | "--model_path" | "--engine_dir" | "--dataset" | "--num_requests" | "--warmup" | "--concurrency"
+        | "--streaming" => return,
+        "--eos_id" if given.value() == "-1" => return,
+        "--eos_id" => {
+            bench.shift_remove("extra");
+            return sheet.leave(given.words(), "the server ends an answer at the model's own end token");
+        }
+        "--report_json" | "--iteration_log" | "--output_json" | "--request_json" => {
+            return sheet.leave(given.words(), "results are kept with the run: result.json, requests.jsonl");
+        }
+        "--scheduler_policy" | "--enable_chunked_context" => {
+            return sheet.leave(
+                given.words(),
+                "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
+            );
+        }
+        "--max_input_len" | "--target_input_len" | "--target_output_len" => {
+            return sheet.leave(
+                given.words(),
+                "it tunes trtllm-bench's choice of limits; set --max_batch_size and --max_num_tokens",
+            );
+        }
+        "--workspace" => return sheet.leave(given.words(), "every stage has an output folder of its own"),
+        _ => {
+            return sheet
+                .leave(given.words(), format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")));
+        }
+    };
+    server.put(renamed, &given.values, sheet);
+}
+
+/// The build unchanged, into the stage's own folder.
+fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+    let mut command: Vec<String> = vec![BENCH.to_owned()];
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        match word.as_str() {
+            "-w" | "--workspace" => at += 1,
+            word if word.starts_with("--workspace=") => {}
+            word => command.push(word.to_owned()),
+        }
+    }
+    let place = 1;
+    command.splice(place..place, ["--workspace".to_owned(), ".".to_owned()]);
+    sheet.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
+    let stages = Map::from_iter([(
+        "generate_engines".to_owned(),
+        json!({"gpus": product(line, &["--tp", "--pp"]), "shell": command}),
+    )]);
+    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+}

@@ -1,0 +1,5 @@
+//! `trtllm-bench`: its command line and what it reports.
+
+pub(super) mod command_line;
+pub(super) mod import;
+mod throughput;

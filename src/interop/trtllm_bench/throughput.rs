@@ -1,0 +1,84 @@
+//! `trtllm-bench … throughput`: the same measurement as a stage, its numbers reported as its own.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::options::ParsedLine;
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::trtllm_serve::visible;
+
+const BENCH: &str = "trtllm-bench";
+
+/// `launcher`: what stood before it.
+pub(super) fn throughput(
+    env: &Env,
+    line: &ParsedLine,
+    model: &str,
+    launcher: &[String],
+    mut sheet: TranslationBuilder,
+) -> Result<Translation, Vec<String>> {
+    let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
+    let mut flags = Map::new();
+    if !line.has("--dataset") {
+        sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file");
+    }
+    for given in &line.given {
+        let name = &given.name[2..];
+        let text = given.value();
+        match given.name {
+            "--model" => {}
+            "--model_path" | "--engine_dir" | "--dataset" => {
+                keys.insert(name.to_owned(), json!(text));
+            }
+            "--backend" if ["pytorch", "tensorrt", "_autodeploy"].contains(&text) => {
+                keys.insert(name.to_owned(), json!(text));
+            }
+            "--tp"
+            | "--pp"
+            | "--ep"
+            | "--max_batch_size"
+            | "--max_num_tokens"
+            | "--max_seq_len"
+            | "--num_requests"
+            | "--warmup"
+            | "--concurrency"
+            | "--kv_cache_free_gpu_mem_fraction" => match serde_json::from_str(text) {
+                // 0 and -1 are its values for "all".
+                Ok(Value::Number(number)) if name == "num_requests" && number.as_i64().is_some_and(|n| n < 1) => {}
+                Ok(number @ Value::Number(_)) => {
+                    keys.insert(name.to_owned(), number);
+                }
+                _ => sheet.fault(format!("`{} {text}` is no number", given.written)),
+            },
+            "--streaming" => {
+                keys.insert(name.to_owned(), json!(true));
+            }
+            "--extra_llm_api_options" => {
+                sheet.leave(given.words(), "the content of that file belongs under `options`, key by key");
+            }
+            "--report_json" => {
+                sheet.leave(given.words(), "the report is always requested; its numbers are in result.json");
+            }
+            "--workspace" => sheet.leave(given.words(), "every stage has an output folder of its own"),
+            "--log_level" | "--revision" => sheet.leave(given.words(), "`trtllm_bench:` has no such key yet"),
+            _ if given.values.is_empty() => {
+                flags.insert(name.to_owned(), json!(true));
+            }
+            _ => {
+                flags.insert(name.to_owned(), json!(text));
+            }
+        }
+    }
+    keys.insert("launcher".to_owned(), json!(launcher));
+    if !flags.is_empty() {
+        keys.insert("flags".to_owned(), Value::Object(flags));
+    }
+    let ranks = |key: &str| keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
+    let mut stage = Map::from_iter([("gpus".to_owned(), json!(ranks("tp").saturating_mul(ranks("pp"))))]);
+    visible(env, &mut sheet);
+    env.put_into(&mut stage);
+    stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
+    sheet.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
+    let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
+    sheet.told(BENCH, manifest(BENCH, BENCH, stages))
+}

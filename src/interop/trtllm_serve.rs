@@ -1,0 +1,127 @@
+//! `trtllm-serve`'s command line → a `serve: { trtllm_serve: … }` stage.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::options::{Opt, flag, one, read};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+
+const SERVE: &str = "trtllm-serve";
+#[rustfmt::skip]
+static SERVES: &[Opt] = &[
+    one(&["--tokenizer"]), one(&["--host"]), one(&["--port"]), one(&["--backend"]), one(&["--max_beam_width"]), one(&["--max_batch_size"]),
+    one(&["--max_num_tokens"]), one(&["--max_seq_len"]), one(&["--tp_size"]), one(&["--pp_size"]), one(&["--cp_size"]), one(&["--ep_size"]),
+    one(&["--cluster_size"]), one(&["--gpus_per_node"]), one(&["--kv_cache_free_gpu_memory_fraction"]), one(&["--num_postprocess_workers"]),
+    flag(&["--trust_remote_code"]), one(&["--extra_llm_api_options", "--config"]), one(&["--set"]), one(&["--reasoning_parser"]), one(&["--tool_parser"]),
+    one(&["--chat_template"]), one(&["--server_role"]), one(&["--metadata_server_config_file"]), one(&["--otlp_traces_endpoint"]), one(&["--disagg_cluster_uri"]),
+    flag(&["--enable_chunked_prefill"]), flag(&["--fail_fast_on_attention_window_too_large"]), one(&["--log_level"]), one(&["--revision"]),
+];
+
+/// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
+pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
+    let line = read(SERVE, SERVES, words, &mut sheet);
+    let model = match line.plain.as_slice() {
+        [model]
+            if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"]
+                .contains(&model.as_str()) =>
+        {
+            model.clone()
+        }
+        [] => {
+            sheet.fault("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
+            String::new()
+        }
+        words => {
+            sheet.fault(format!(
+                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over",
+                words.join(" ")
+            ));
+            String::new()
+        }
+    };
+    visible(env, &mut sheet);
+    let mut server = ServeStage::of(&model);
+    server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
+    for given in line.given.iter().filter(|given| given.name != "--port") {
+        server.put(given.name, &given.values, &mut sheet);
+    }
+    sheet.note("a server is started when a stage needs it: add a `bench` with `protocol: openai-completions` and the target `{{ stages.server }}`");
+    let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
+    sheet.told(SERVE, manifest("trtllm-serve", SERVE, stages))
+}
+
+/// A `serve: { trtllm_serve: … }` stage in the making.
+pub(in crate::interop) struct ServeStage {
+    keys: Map<String, Value>,
+    args: Vec<String>,
+    inputs: Map<String, Value>,
+}
+
+impl ServeStage {
+    pub fn of(model: &str) -> Self {
+        Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
+    }
+
+    /// An option of trtllm-serve: a key where there is one, else unchanged.
+    pub fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
+        let key = match option {
+            "--tp_size" => "tensor_parallelism",
+            "--pp_size" => "pipeline_parallelism",
+            "--ep_size" => "moe_expert_parallelism",
+            "--port"
+            | "--max_batch_size"
+            | "--max_num_tokens"
+            | "--max_seq_len"
+            | "--max_beam_width"
+            | "--num_postprocess_workers"
+            | "--tokenizer"
+            | "--host"
+            | "--backend" => &option[2..],
+            // A relative path has no meaning where the server is started.
+            "--extra_llm_api_options" | "--chat_template" | "--metadata_server_config_file" => {
+                let name = option[2..].to_owned();
+                self.args.extend([option.to_owned(), format!("{{{{ inputs.{name} }}}}")]);
+                self.inputs.insert(name, json!(values.first()));
+                return;
+            }
+            _ => {
+                self.args.push(option.to_owned());
+                return self.args.extend(values.iter().cloned());
+            }
+        };
+        let text = values.first().map_or("", String::as_str);
+        let value = match (key, text.parse::<u32>()) {
+            ("tokenizer" | "host" | "backend", _) => json!(text),
+            (_, Ok(number)) => json!(number),
+            _ => return sheet.fault(format!("`{option} {text}` is no whole number")),
+        };
+        self.keys.insert(key.to_owned(), value);
+    }
+
+    pub fn stage(mut self, env: &Env) -> Value {
+        let ranks = |key: &str| self.keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
+        let gpus = ranks("tensor_parallelism").saturating_mul(ranks("pipeline_parallelism"));
+        if !self.args.is_empty() {
+            self.keys.insert("args".to_owned(), json!(self.args));
+        }
+        let mut stage = Map::from_iter([("gpus".to_owned(), json!(gpus))]);
+        if !self.inputs.is_empty() {
+            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        }
+        env.put_into(&mut stage);
+        stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
+        Value::Object(stage)
+    }
+}
+
+/// The lease decides which GPUs are visible.
+pub(in crate::interop) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
+    if env.has("CUDA_VISIBLE_DEVICES") {
+        sheet.leave(
+            "CUDA_VISIBLE_DEVICES=…",
+            "as many as the model needs are leased; `regatta run … --gpus` says which may be",
+        );
+    }
+}

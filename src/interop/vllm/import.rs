@@ -1,0 +1,113 @@
+//! The JSON of `vllm bench serve`: its numbers, and its requests when it is detailed; and the numbers of SGLang's `bench_serving`.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::metrics::{MetricConcept, RequestTrace, Tool, TracedChunks};
+use crate::interop::results::imported::{
+    ImportedNumbers, ImportedRequests, ImportedStats, at, from_gaps, put, text_at,
+};
+
+/// vLLM's object, and SGLang's, which has other names for the whole answer.
+pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
+    let is_sglang = value.get("mean_e2e_latency_ms").is_some();
+    let (tool, format, e2e) = if is_sglang {
+        let native = matches!(text_at(value, "/backend").as_deref(), Some("sglang" | "sglang-native"));
+        let tool = if native { Tool::SglangNative } else { Tool::SglangChat };
+        (tool, "SGLang bench_serving JSON", "e2e_latency")
+    } else {
+        (Tool::Vllm, "vLLM bench serve JSON", "e2el")
+    };
+    let completed = at(value, "/completed");
+    let stat = |name: &str| ImportedStats {
+        n: None,
+        mean: at(value, &format!("/mean_{name}_ms")),
+        p50: at(value, &format!("/median_{name}_ms")),
+        p90: at(value, &format!("/p90_{name}_ms")),
+        p95: at(value, &format!("/p95_{name}_ms")),
+        p99: at(value, &format!("/p99_{name}_ms")),
+        min: None,
+        max: None,
+    };
+    let mut asked = Map::new();
+    for (key, place) in [
+        ("model", "/model_id"),
+        ("request_rate", "/request_rate"),
+        ("burstiness", "/burstiness"),
+        ("concurrency", "/max_concurrency"),
+        ("requests", "/num_prompts"),
+    ] {
+        put(&mut asked, key, value.pointer(place).cloned());
+    }
+    ImportedNumbers {
+        tool: Some(tool),
+        format,
+        version: None,
+        asked,
+        ok: completed,
+        failed: at(value, "/failed"),
+        input_tokens: at(value, "/total_input_tokens"),
+        output_tokens: at(value, "/total_output_tokens"),
+        window_s: at(value, "/duration"),
+        requests_per_s: at(value, "/request_throughput"),
+        tokens_per_s: at(value, "/output_throughput"),
+        counted: None,
+        more: Vec::new(),
+        stats: vec![
+            (MetricConcept::Ttft, ImportedStats { n: completed, ..stat("ttft") }),
+            (MetricConcept::Tpot, stat("tpot")),
+            (MetricConcept::Itl, stat("itl")),
+            (MetricConcept::E2e, ImportedStats { n: completed, ..stat(e2e) }),
+        ],
+    }
+}
+
+/// vLLM's detailed arrays. `None` where the file was saved without them.
+pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
+    if value.get("mean_e2e_latency_ms").is_some() {
+        return None;
+    }
+    let list = |key: &str| value.get(key).and_then(Value::as_array);
+    let (first, starts, lengths) = (list("ttfts")?, list("start_times")?, list("output_lens")?);
+    let whole = list("latencies")?;
+    let number = |list: Option<&Vec<Value>>, n: usize| list.and_then(|list| list.get(n)?.as_f64());
+    let origin = starts.iter().filter_map(Value::as_f64).fold(f64::INFINITY, f64::min);
+    let seen = (0..first.len())
+        .filter_map(|n| {
+            let issue = (number(Some(starts), n)? - origin) * 1e3;
+            let tokens = number(Some(lengths), n).map(|tokens| tokens as u32);
+            let error = list("errors").and_then(|all| all.get(n)?.as_str()).filter(|error| !error.is_empty());
+            let end = issue + number(Some(whole), n)? * 1e3;
+            let ok = error.is_none() && tokens != Some(0);
+            let gaps: Vec<f64> = list("itls")
+                .and_then(|all| all.get(n)?.as_array())
+                .map(|all| all.iter().filter_map(|gap| Some(gap.as_f64()? * 1e3)).collect())
+                .unwrap_or_default();
+            Some(RequestTrace {
+                index: n as u64,
+                ok,
+                sched: None,
+                issue,
+                end,
+                input: number(list("input_lens"), n).map(|tokens| tokens as u32),
+                tokens,
+                retokenised: None,
+                chunks: if ok {
+                    from_gaps(issue + number(Some(first), n)? * 1e3, &gaps, tokens, Some(end))
+                } else {
+                    TracedChunks::Every(Vec::new())
+                },
+                error: error.map(str::to_owned),
+            })
+        })
+        .collect();
+    let mut asked = Map::new();
+    asked.insert("requests".to_owned(), json!(first.len()));
+    Some(ImportedRequests {
+        tool: Tool::Vllm,
+        format: "vLLM bench serve JSON, detailed",
+        version: None,
+        asked,
+        counted: None,
+        seen,
+    })
+}
