@@ -5,8 +5,15 @@
 //! stalled server cannot hide.
 //!
 //! ```text
-//!  spec ─→ schedule ─→ drive (over transport) ─→ measure: records, RunResult ─→ verdict
-//!                                                          search: the next rate to try
+//!  BenchSpec ─schedule→ RequestSchedule ─drive→ records ─measure→ RunResult ─verdict→ reasons, Verdict
+//!                                         └ transport: connections, messages, answers      └ search: the next rate to try
+//! ```
+//!
+//! Folders use each other in one direction, and no circle of imports is larger than two files:
+//!
+//! ```text
+//!  clock  error  tokens ← record ← spec ← schedule ← transport ← identity ← measure ← verdict ← drive
+//!                                                                            └ search
 //! ```
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
@@ -26,7 +33,7 @@ mod transport;
 mod verdict;
 
 pub use drive::driver::{BenchProgress, run, run_outside};
-pub use drive::external_driver::{CallInlet, ExternalObserver, ExternalSample};
+pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::HarnessError;
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
@@ -34,34 +41,39 @@ pub use identity::{
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
+pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
-pub use measure::goodput::{Goodput, Slo};
+pub use measure::goodput::Goodput;
 pub use measure::load_summary::{LoadSummary, SessionsSummary};
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric};
-pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
+pub use measure::reason::{Reason, ReasonSeverity};
+pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
+pub use measure::repeats_result::result_of_repeats;
+pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates, Reason,
-    ReasonSeverity, Requested, RunResult, ServerSide, TimeSlice, TokenCounts, Versions, Withdrawals,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
+    Requested, RunResult, ServerSide, TimeSlice, TokenCounts, Versions, Withdrawals,
 };
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
 pub use measure::stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use measure::steady::{Drift, Steady};
-pub use measure::summary::FULL as FULL_WINDOW;
-pub use record::{FailureClass, RequestEnd, RequestRecord, ServerStamps};
-pub use schedule::data::{
-    DataKind, DataSummary, History, Prefixes, PreviousAnswers, Prompt, PromptFile, PromptSource, RecordOrder, Sessions,
-    Weighted,
-};
-pub use schedule::plan::{PlannedRequest, RequestSchedule, RequestTrigger, plan};
+pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
+pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
+pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
 pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
+pub use spec::BenchSpec;
+pub use spec::length::{Length, Weighted};
 pub use spec::level::{LoadLevel, LoadSegment};
 pub use spec::limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
 pub use spec::pause::Pause;
+pub use spec::prompts::{DataKind, History, Prefixes, PromptFile, PromptSource, RecordOrder, Sessions};
 pub use spec::protocol::{Api, Http, Protocol, Tls};
 pub use spec::request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use spec::response_limits::ResponseLimits;
-pub use spec::retries::{FailedAttempt, Retries};
-pub use spec::{Arrivals, BenchSpec, CallSource, Length, Scenario, SendingSpec, StopAfter, StreamMode};
-pub use tokens::{CachedInput, FinishReason, TokenSource, Usage, Violation};
+pub use spec::retries::Retries;
+pub use spec::scenario::{Arrivals, CallSource, Scenario, StopAfter};
+pub use spec::sending::{SendingSpec, StreamMode};
+pub use spec::slo::Slo;
+pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use verdict::preflight;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
-use crate::harness::spec::retries::FailedAttempt;
 
 /// One request that was issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +103,15 @@ pub struct ServerStamps {
     pub kv_cache_alloc_new_blocks: i32,
     pub kv_cache_reused_blocks: i32,
     pub kv_cache_alloc_total_blocks: i32,
+}
+
+/// An attempt that failed and was followed by another. Stamps are ns from the schedule's start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    pub t_issue: u64,
+    pub t_end: u64,
+    pub class: FailureClass,
+    pub why: String,
 }
 
 /// How a request left.

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::external_driver::{CallInbox, CallListener, ExternalCall};
 use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
+use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
-use super::worker::WorkerJob;
 use crate::harness::measure::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;

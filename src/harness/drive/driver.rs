@@ -12,17 +12,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
 use super::in_flight::LiveCounts;
-use super::worker::{PreparedMessages, WorkerJob, WorkerOutput};
+use super::job::{PreparedMessages, WorkerJob};
 use crate::event::Stop;
 use crate::harness::clock::BenchClock;
 use crate::harness::measure::result::Measured;
 use crate::harness::measure::summary;
 use crate::harness::measure::summary::RunStart;
+use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::schedule::plan::{self, PlanQueue};
 use crate::harness::transport::http::Connector;
 use crate::harness::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, PlannedRequest, Protocol, RequestSchedule,
-    Scenario,
+    Scenario, verdict,
 };
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -186,7 +187,11 @@ async fn race(
     };
     let start = RunStart { wall: started, zero: clock.instant(t0) };
     // Texts may have to be counted.
-    let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, untaken, &start));
+    let summed = tokio::task::spawn_blocking(move || {
+        let mut measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
+        verdict::judge(&spec, &mut measured.result);
+        measured
+    });
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }
 

@@ -15,19 +15,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::harness::clock::BenchClock;
-use crate::harness::schedule::data::PromptPart;
-use crate::harness::schedule::plan::RequestTrigger;
 use crate::harness::transport::request_encoder::RequestEncoder;
 use crate::harness::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule};
-
-/// What a request can carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalSample {
-    /// Token ids of the prompt.
-    pub prompt: Arc<[i32]>,
-    /// Tokens that its answer may have.
-    pub output_len: u32,
-}
 
 /// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
 pub trait ExternalObserver: Send + Sync {
@@ -152,20 +141,6 @@ impl CallInlet {
             }
         }
     }
-}
-
-/// The samples as a plan: one request for each, in their order, without a time.
-pub(in crate::harness) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
-    let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
-        at_ns: 0,
-        due: RequestTrigger::Schedule,
-        input_len: sample.prompt.len() as u32,
-        output_len: sample.output_len,
-        session: index as u64,
-        turn: 0,
-        parts: Some(Arc::from([PromptPart::Ids(Arc::clone(&sample.prompt))])),
-    };
-    samples.iter().enumerate().map(request).collect()
 }
 
 /// The plan as it was carried out: one request for each call, at its time.

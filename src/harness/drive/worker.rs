@@ -2,82 +2,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::external_driver::CallInbox;
-use super::in_flight::LiveCounts;
-use super::pacer::{Alarms, Pacer};
-use super::request_attempt::{CallKind, RequestAttempt, RequestProgress};
-use crate::harness::clock::BenchClock;
+use super::job::WorkerJob;
+use super::pacer::{self, Alarms, Pacer};
+use super::request_attempt::{RequestAttempt, RequestProgress};
 use crate::harness::measure::collector::Collector;
+use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::record::RequestEnd;
 use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::schedule::plan::PlanQueue;
 use crate::harness::transport::connection::Connection;
-use crate::harness::transport::http::{ConnectionPool, Connector};
-use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::transport::http::ConnectionPool;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Scenario};
+use crate::harness::{HarnessError, Scenario};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
-
-pub(in crate::harness) struct WorkerJob {
-    pub number: usize,
-    pub workers: usize,
-    pub spec: Arc<BenchSpec>,
-    pub schedule: Arc<RequestSchedule>,
-    pub clock: BenchClock,
-    pub live: Arc<LiveCounts>,
-    pub stop: CancellationToken,
-    /// The source of the users' sessions.
-    pub queue: Arc<PlanQueue>,
-    pub bodies: Arc<PreparedMessages>,
-    /// One permit for each request that may be in flight.
-    pub room: Option<Arc<Semaphore>>,
-    pub keeps_answers: bool,
-    pub tls: Option<Connector>,
-    /// The source of requests from an external driver.
-    pub inbox: Cell<Option<CallInbox>>,
-}
-
-/// The output of a worker.
-pub(in crate::harness) struct WorkerOutput {
-    pub collector: Collector,
-    pub issued: u64,
-    pub lost: u64,
-    pub in_flight_at_end: u64,
-    /// In-flight integral, request·ns, from a running gauge (not from records).
-    pub in_flight_area: f64,
-    /// CPU of this thread between start and end, ns.
-    pub cpu_ns: u64,
-    /// Time this thread waited for a core, ns; absent where the kernel does not report it.
-    pub wait_ns: Option<u64>,
-    pub wall_ns: u64,
-    /// How often the next request in line waited because all connections were full.
-    pub waited_for_stream: u64,
-    /// How often an arrival waited because the limit on requests in flight was reached.
-    pub held_back: u64,
-    pub max_streams: Option<u64>,
-    pub reconnects: u32,
-    /// Kept HTTP connections that the server closed while they were idle.
-    pub idle_closed: u64,
-    /// Requests sent again because such a close crossed them on the way.
-    pub resent: u64,
-    /// Shared streams that were opened.
-    pub streams: u64,
-    /// HTTP/1.1 connections opened, before the start and after.
-    pub opened: Option<u64>,
-    pub call: CallKind,
-    pub count: TokenCounting,
-}
 
 /// Connected and warmed up, waiting for the start.
 pub(in crate::harness) struct PreparedWorker {
@@ -87,45 +31,7 @@ pub(in crate::harness) struct PreparedWorker {
     pacer: Pacer,
 }
 
-/// Messages made before the start, by the index of their first request.
-pub(in crate::harness) struct PreparedMessages(Vec<Mutex<Option<Bytes>>>);
-
-impl PreparedMessages {
-    pub fn for_plan(schedule: &RequestSchedule) -> Self {
-        Self(schedule.requests.iter().map(|_| Mutex::new(None)).collect())
-    }
-
-    fn put(&self, index: u64, body: Bytes) {
-        if let Some(place) = self.0.get(index as usize) {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
-        }
-    }
-
-    /// Each once.
-    pub fn take(&self, index: u64) -> Option<Bytes> {
-        self.0.get(index as usize)?.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl WorkerJob {
-    fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
-        let endpoints = self.spec.endpoints.len();
-        (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
-    }
-
-    /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn mine<'s>(
-        &self,
-        schedule: &'s RequestSchedule,
-    ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
-        schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
-    }
-
-    /// Requests that are sent together: a batch, or one turn after the other.
-    pub fn messages<'s>(&self, session: &'s [PlannedRequest]) -> std::slice::Chunks<'s, PlannedRequest> {
-        session.chunks(self.spec.request.batch())
-    }
-
     /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
@@ -271,6 +177,7 @@ impl PreparedWorker {
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
             call: manner.call(),
             count: manner.count(),
+            pacing: pacer::KIND,
             idle_closed: idle_closed - idle_closed_before,
             resent: resent - resent_before,
             collector: collected,

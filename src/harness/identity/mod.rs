@@ -16,6 +16,7 @@ mod query;
 mod run_identity;
 mod server_identity;
 
+pub(super) use changes::changes as server_changes;
 pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
 pub use query::{ask, ask_all};

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
-use super::summary::{FULL, ok, tpot, ttft};
+use super::request_times::{FULL, ok, tpot, ttft};
 use crate::event::Endpoint;
-use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord, RunResult};
+use crate::harness::{BenchSpec, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord};
 use crate::triton::ServerMetrics;
 
 /// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
@@ -40,7 +40,12 @@ pub fn host_of(endpoint: &Endpoint) -> &str {
 }
 
 /// A part for each host, in the order of the servers; none where all are on one.
-pub(in crate::harness) fn by_host(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord]) -> Vec<HostShare> {
+pub(in crate::harness) fn by_host(
+    spec: &BenchSpec,
+    latency: &LatencyMetrics,
+    rates: &Rates,
+    records: &[RequestRecord],
+) -> Vec<HostShare> {
     let mut hosts: Vec<&str> = Vec::new();
     for endpoint in &spec.endpoints {
         if !hosts.contains(&host_of(endpoint)) {
@@ -50,16 +55,22 @@ pub(in crate::harness) fn by_host(spec: &BenchSpec, result: &RunResult, records:
     if hosts.len() < 2 {
         return Vec::new();
     }
-    hosts.into_iter().map(|host| share(spec, result, records, host)).collect()
+    hosts.into_iter().map(|host| share(spec, latency, rates, records, host)).collect()
 }
 
-fn share(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord], host: &str) -> HostShare {
+fn share(
+    spec: &BenchSpec,
+    latency: &LatencyMetrics,
+    rates: &Rates,
+    records: &[RequestRecord],
+    host: &str,
+) -> HostShare {
     let is_its =
         |record: &&RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
     let own: Vec<RequestRecord> = records.iter().filter(is_its).cloned().collect();
     let good = ok(&own).count() as u64;
     let tokens: u64 = ok(&own).map(|record| u64::from(record.tokens)).sum();
-    let window = result.rates.window_s;
+    let window = rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
     let metric = |like: &Metric, label: &MetricLabel, value: fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = ok(&own).filter_map(value).collect();
@@ -87,28 +98,8 @@ fn share(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord], host: 
         output_tokens: tokens,
         requests_per_s: per_s(good),
         output_tokens_per_s: per_s(tokens),
-        ttft: metric(&result.latency.ttft, &first, ttft),
-        tpot: metric(&result.latency.tpot, &later, tpot),
+        ttft: metric(&latency.ttft, &first, ttft),
+        tpot: metric(&latency.tpot, &later, tpot),
         server_metrics: None,
-    }
-}
-
-impl RunResult {
-    /// A line for each host, for the ending of a run: its name and its numbers.
-    pub fn hosts_in_short(&self) -> Vec<(String, String)> {
-        let ms = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.1}"));
-        let line = |one: &HostShare| {
-            let failed = if one.failed > 0 { format!(", {} failed", one.failed) } else { String::new() };
-            let speed = one.output_tokens_per_s.map_or_else(|| "n/a".to_owned(), |speed| format!("{speed:.0}"));
-            format!(
-                "{} ok{failed}  {speed} tok/s  TTFT p50/p99 {}/{} ms  TPOT p50/p99 {}/{} ms",
-                one.ok,
-                ms(one.ttft.p50),
-                ms(one.ttft.p99),
-                ms(one.tpot.p50),
-                ms(one.tpot.p99)
-            )
-        };
-        self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
     }
 }

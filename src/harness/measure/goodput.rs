@@ -3,36 +3,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{RequestEnd, RequestRecord};
+use super::request_times::{e2e, tpot, ttft};
+use crate::harness::{RequestEnd, RequestRecord, Slo};
 
-/// The promise for a single request, ms; at least one limit is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Slo {
-    /// First token − intended arrival.
-    pub ttft_ms: Option<f64>,
-    /// Time per output token after the first chunk. A request without such tokens is judged by the others only.
-    pub tpot_ms: Option<f64>,
-    /// Last token − intended arrival.
-    pub e2e_ms: Option<f64>,
-}
-
-impl Slo {
-    pub const fn is_empty(&self) -> bool {
-        self.ttft_ms.is_none() && self.tpot_ms.is_none() && self.e2e_ms.is_none()
-    }
-
-    /// A request that failed keeps no promise.
-    pub(in crate::harness) fn is_kept(&self, record: &RequestRecord) -> bool {
-        let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
-            (Some(limit), Some(ns)) => ns <= limit * 1e6,
-            _ => true,
-        };
-        record.ended == RequestEnd::Ok
-            && record.t_first.is_some()
-            && within(self.ttft_ms, super::summary::ttft(record))
-            && within(self.tpot_ms, super::summary::tpot(record).or_else(|| at_most(record)))
-            && within(self.e2e_ms, super::summary::e2e(record))
-    }
+/// A request that failed keeps no promise.
+fn is_kept(slo: Slo, record: &RequestRecord) -> bool {
+    let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
+        (Some(limit), Some(ns)) => ns <= limit * 1e6,
+        _ => true,
+    };
+    record.ended == RequestEnd::Ok
+        && record.t_first.is_some()
+        && within(slo.ttft_ms, ttft(record))
+        && within(slo.tpot_ms, tpot(record).or_else(|| at_most(record)))
+        && within(slo.e2e_ms, e2e(record))
 }
 
 /// Time per output token cannot be more where the tokens of chunks are not known: every later chunk has at least one.
@@ -61,7 +45,7 @@ impl Goodput {
         if slo.is_empty() {
             return None;
         }
-        let good: Vec<&RequestRecord> = records.iter().filter(|record| slo.is_kept(record)).collect();
+        let good: Vec<&RequestRecord> = records.iter().filter(|record| is_kept(slo, record)).collect();
         let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
         Some(Self {
             slo,

@@ -1,8 +1,37 @@
-//! One line for tables.
+//! A result in one line, and a line for each host.
 
-use crate::harness::{LoadgenResult, Repeats, RunResult, Scenario, Slo};
+use crate::harness::{HostShare, LoadgenResult, Repeats, RunResult, Scenario, Slo};
 
 impl RunResult {
+    /// Whether a server was the built-in simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.simulated)
+    }
+
+    /// `VALID`, and `SIMULATED` beside it where a server was the simulator.
+    pub fn verdict_text(&self) -> String {
+        let verdict = self.verdict.as_str();
+        if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
+    }
+
+    /// A line for each host, for the ending of a run: its name and its numbers.
+    pub fn hosts_in_short(&self) -> Vec<(String, String)> {
+        let ms = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.1}"));
+        let line = |one: &HostShare| {
+            let failed = if one.failed > 0 { format!(", {} failed", one.failed) } else { String::new() };
+            let speed = one.output_tokens_per_s.map_or_else(|| "n/a".to_owned(), |speed| format!("{speed:.0}"));
+            format!(
+                "{} ok{failed}  {speed} tok/s  TTFT p50/p99 {}/{} ms  TPOT p50/p99 {}/{} ms",
+                one.ok,
+                ms(one.ttft.p50),
+                ms(one.ttft.p99),
+                ms(one.tpot.p50),
+                ms(one.tpot.p99)
+            )
+        };
+        self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
+    }
+
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
     /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
-use super::summary::{FULL, ok, ttft};
-use crate::harness::drive::worker::WorkerOutput;
-use crate::harness::schedule::data::{DataSummary, PromptSource};
-use crate::harness::{BenchSpec, Metric, RequestRecord, RequestSchedule, Scenario};
+use super::request_times::{FULL, ok, ttft};
+use super::worker_output::WorkerOutput;
+use crate::harness::schedule::data::DataSummary;
+use crate::harness::schedule::plan::PLAN;
+use crate::harness::{BenchSpec, Metric, PromptSource, RequestRecord, RequestSchedule, Scenario};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,7 +64,7 @@ impl LoadSummary {
         let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
         Self {
             zero_point: format!("{first}{more}"),
-            plan: super::result_files::PLAN.to_owned(),
+            plan: PLAN.to_owned(),
             content: spec.content.clone(),
             data: schedule.data.clone(),
             input_lengths: if schedule.has_tokenizer() {

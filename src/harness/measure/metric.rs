@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::collector::ValueHistogram;
+use super::histogram::ValueHistogram;
+use crate::harness::Statistic;
 use crate::stats::{Ends, NoInterval, RunSeries};
 
 pub(in crate::harness) const RULE: &str = "nearest rank, sorted element floor(N·p)";
@@ -68,6 +69,18 @@ pub(in crate::harness) struct MetricLabel {
 }
 
 impl Metric {
+    pub(in crate::harness) const fn statistic(&self, statistic: Statistic) -> Option<f64> {
+        match statistic {
+            Statistic::Mean => self.mean,
+            Statistic::P50 => self.p50,
+            Statistic::P75 => self.p75,
+            Statistic::P90 => self.p90,
+            Statistic::P95 => self.p95,
+            Statistic::P99 => self.p99,
+            Statistic::Max => self.max,
+        }
+    }
+
     fn empty(label: &MetricLabel, rule: &str, excluded: u64) -> Self {
         Self {
             unit: "ms".to_owned(),

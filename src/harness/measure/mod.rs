@@ -1,28 +1,33 @@
 //! From the records of a run to its numbers, and to `result.json`.
 //!
 //! ```text
-//!  collector ─→ summary ─→ result ─→ result_files
+//!  drive ─→ collector, worker_output ─→ summary ─→ result ─→ result_files
 //! ```
 
 pub(super) mod adjusted;
+pub(super) mod answer_text;
+pub(super) mod arrival_law;
 pub(super) mod by_host;
+pub(super) mod cached_input;
 pub(super) mod collector;
 pub(super) mod consistency;
 pub(super) mod goodput;
-pub(super) mod headline;
+mod headline;
+pub(super) mod histogram;
 pub(super) mod load_summary;
 pub(super) mod loadgen;
 pub(super) mod metric;
+pub(super) mod preflight_result;
+pub(super) mod reason;
 pub(super) mod repeats;
+pub(super) mod repeats_result;
+pub(super) mod request_times;
 pub(super) mod result;
 pub(super) mod result_files;
 pub(super) mod retokenize;
-pub(super) mod secondary_metrics;
-pub(super) mod selfcheck;
+mod secondary_metrics;
 pub(super) mod stability;
 pub(super) mod steady;
 pub(super) mod summary;
 pub(super) mod unknown_chunks;
-
-#[cfg(test)]
-pub(super) mod golden;
+pub(super) mod worker_output;

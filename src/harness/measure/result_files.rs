@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use crate::harness::schedule::plan::{self, PLAN};
 use crate::harness::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
-/// The plan, to be replayed.
-pub(in crate::harness) const PLAN: &str = "plan.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
 const GPU: &str = "gpu.jsonl";
 
@@ -23,7 +22,7 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
-    crate::harness::schedule::plan::write(&dir.join(PLAN), &measured.schedule)?;
+    plan::write(&dir.join(PLAN), &measured.schedule)?;
     amend(dir, measured)
 }
 

@@ -1,8 +1,8 @@
 //! Secondary metrics from the records: the server's own stamps, withdrawn requests, other outputs.
 
 use super::metric::MetricLabel;
+use super::request_times::{FULL, ok};
 use super::result::{ExtraOutput, ServerSide, Withdrawals};
-use super::summary::{FULL, ok};
 use crate::harness::record::ServerStamps;
 use crate::harness::transport::kserve::extra_outputs::OutputTally;
 use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord};

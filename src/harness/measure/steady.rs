@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, MetricLabel};
-use super::summary::{e2e, tpot, ttft};
+use super::request_times::{e2e, tpot, ttft};
 use crate::harness::{Freeze, RequestEnd, RequestRecord};
 use crate::stats::{LevelChange, Observation, separated_floors};
 

@@ -5,22 +5,21 @@ use std::sync::Arc;
 
 use super::collector::Collector;
 use super::metric::MetricLabel;
+use super::request_times::{FULL, e2e, ok, tpot, ttft};
 use super::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
     Requested, RunResult, SCHEMA, TimeSlice, TokenCounts, Versions,
 };
 use super::unknown_chunks::UnknownChunks;
-use super::{by_host, consistency, retokenize, secondary_metrics};
+use super::worker_output::WorkerOutput;
+use super::{arrival_law, by_host, consistency, retokenize, secondary_metrics};
 use crate::event::Verdict;
-use crate::harness::drive::pacer;
-use crate::harness::drive::request_attempt::CallKind;
-use crate::harness::drive::worker::WorkerOutput;
-use crate::harness::schedule::{arrivals, payload};
-use crate::harness::tokens::{CHUNKS, CachedInput, TokenSource};
-use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::schedule::draws;
+use crate::harness::tokens::{CHUNKS, TokenSource};
+use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    Adjusted, BenchSpec, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd, RequestRecord,
-    RequestSchedule, Scenario, Stability, Steady, StreamMode, verdict,
+    Adjusted, BenchSpec, CachedInput, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd,
+    RequestRecord, RequestSchedule, Scenario, Stability, Steady, StreamMode,
 };
 
 const NS: f64 = 1e9;
@@ -89,7 +88,7 @@ pub(in crate::harness) fn summarise(
         identity: None,
         asked: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
-        generator: payload::GENERATOR.to_owned(),
+        generator: draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadSummary::of(spec, schedule, &shares, records),
         self_check: consistency::check(&all, &counts),
@@ -124,7 +123,7 @@ pub(in crate::harness) fn summarise(
         hosts: Vec::new(),
         repeats: None,
     };
-    result.hosts = by_host::by_host(spec, &result, &all.records);
+    result.hosts = by_host::by_host(spec, &result.latency, &result.rates, &all.records);
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);
@@ -137,14 +136,12 @@ pub(in crate::harness) fn summarise(
         let first = records.iter().filter(|record| record.turn == 0 && record.index.is_multiple_of(batch));
         let mut at: Vec<u64> = first.map(|record| record.t_issue).collect();
         at.sort_unstable();
-        let distance = arrivals::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
+        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
         "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
-    result.reasons = verdict::reasons(spec, &result);
-    result.verdict = verdict::verdict(&result.reasons);
     Measured {
         result,
         requests: all.records,
@@ -153,10 +150,6 @@ pub(in crate::harness) fn summarise(
         scrape: None,
         gpu: None,
     }
-}
-
-pub(in crate::harness) fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
-    records.iter().filter(|record| record.ended == RequestEnd::Ok)
 }
 
 fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
@@ -304,26 +297,6 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &[RequestRecord]
     }
 }
 
-pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
-    Some(record.t_first?.saturating_sub(record.t_sched) as f64)
-}
-
-/// None where a total is known, and the tokens of the first chunk are not.
-pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
-    if record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
-        return None;
-    }
-    let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
-    Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
-}
-
-pub(in crate::harness) fn e2e(record: &RequestRecord) -> Option<f64> {
-    Some(record.t_last?.saturating_sub(record.t_sched) as f64)
-}
-
-/// The definition of the window of most numbers.
-pub const FULL: &str = "full: schedule start to the end of the last successful request";
-
 fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {
     let records = &all.records;
     let requests = ok(records).count() as u64;
@@ -405,7 +378,7 @@ fn client(shares: &[WorkerOutput]) -> ClientUsage {
         workers: shares.len() as u64,
         cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         call: call.to_owned(),
-        pacing: pacer::KIND.to_owned(),
+        pacing: shares.first().map_or("", |share| share.pacing).to_owned(),
         cpu_share_max: shares.iter().map(|share| share_of(share.cpu_ns, share.wall_ns)).fold(0.0, f64::max),
         cpu_ms_per_1000_chunks: Some(shares.iter().map(|share| share.cpu_ns as f64 / 1e6).sum()),
         core_wait_share_max: waits.max_by(f64::total_cmp),

@@ -6,10 +6,9 @@ use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg64;
 
-use super::payload::generator;
+use super::draws::generator;
 use crate::harness::Arrivals;
 use crate::harness::LoadLevel;
-use crate::harness::measure::selfcheck;
 
 const NS: f64 = 1e9;
 
@@ -60,20 +59,4 @@ impl Iterator for ArrivalTimes {
         }
         self.rate.when(self.sum).map(|at| (at * NS).round() as u64)
     }
-}
-
-/// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
-/// there is no law: equal gaps, traces, fewer than two arrivals.
-pub(in crate::harness) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
-    let shape = match arrivals {
-        Arrivals::Poisson => 1.0,
-        Arrivals::Gamma { cv } => 1.0 / (cv * cv),
-        Arrivals::Constant => return None,
-    };
-    let at: Vec<f64> = at_ns.iter().map(|at| rate.area(*at as f64 / NS)).collect();
-    let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect();
-    let critical = selfcheck::ks_critical(gaps.len());
-    // Stamps are whole ns, and bursts have gaps that are shorter.
-    let from = gaps.iter().sum::<f64>() / gaps.len() as f64 * 1e-4;
-    Some((selfcheck::ks_distance(gaps, from, |gap| selfcheck::gamma_law(shape, gap * shape))?, critical))
 }

@@ -2,10 +2,10 @@
 //! plan.
 //!
 //! ```text
-//!  arrivals + data (prompts, lengths) ─→ plan: RequestSchedule
+//!  arrivals + draws (lengths, tokens) + data (prompts of files) ─→ plan: RequestSchedule
 //! ```
 
 pub(super) mod arrivals;
 pub(super) mod data;
-pub(super) mod payload;
+pub(super) mod draws;
 pub(super) mod plan;

@@ -1,7 +1,7 @@
 //! How near a measurement is to its limits, as one number that a search can fit a line to.
 
 use crate::harness::measure::metric::percentile;
-use crate::harness::measure::summary::{e2e, ok, tpot, ttft};
+use crate::harness::measure::request_times::{e2e, ok, tpot, ttft};
 use crate::harness::spec::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::harness::{BenchSpec, Measured, RequestRecord};
 use crate::stats::Margin;
@@ -23,9 +23,9 @@ impl Measured {
         let first_half = &records[..records.len() / 2];
         let (mut whole, mut half) = (-FAR, -FAR);
         for limit in spec.limits.latencies() {
-            let metric = limit.metric.of(&self.result.latency);
+            let metric = self.result.latency.of(limit.metric);
             let quickest = metric.min.unwrap_or(0.0);
-            let of_all = margin(&limit, quickest, limit.statistic.of(metric));
+            let of_all = margin(&limit, quickest, metric.statistic(limit.statistic));
             let of_half = values(limit.metric, first_half)
                 .map_or(of_all, |values| margin(&limit, quickest, statistic(&limit, values)));
             whole = f64::max(whole, of_all);

@@ -5,8 +5,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{LatencyMetrics, Metric};
-
 /// All of them; each latency from where its metric counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -117,17 +115,6 @@ impl LimitedMetric {
             Self::MaxStall => "max_stall",
         }
     }
-
-    pub(in crate::harness) const fn of(self, latency: &LatencyMetrics) -> &Metric {
-        match self {
-            Self::Ttft => &latency.ttft,
-            Self::Tpot => &latency.tpot,
-            Self::Itl => &latency.itl_token,
-            Self::Icl => &latency.icl,
-            Self::E2e => &latency.e2e,
-            Self::MaxStall => &latency.max_stall,
-        }
-    }
 }
 
 impl Statistic {
@@ -155,18 +142,6 @@ impl Statistic {
             Self::P95 => Some(0.95),
             Self::P99 => Some(0.99),
             Self::Max => Some(1.0),
-        }
-    }
-
-    pub(in crate::harness) const fn of(self, metric: &Metric) -> Option<f64> {
-        match self {
-            Self::Mean => metric.mean,
-            Self::P50 => metric.p50,
-            Self::P75 => metric.p75,
-            Self::P90 => metric.p90,
-            Self::P95 => metric.p95,
-            Self::P99 => metric.p99,
-            Self::Max => metric.max,
         }
     }
 }

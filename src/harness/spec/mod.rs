@@ -1,25 +1,33 @@
-//! What to send and how to judge it: plain types of this module, free of text and units.
+//! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
 
+pub(super) mod length;
 pub(super) mod level;
 pub(super) mod limits;
 pub(super) mod pause;
+pub(super) mod prompts;
 pub(super) mod protocol;
 pub(super) mod request;
 pub(super) mod response_limits;
 pub(super) mod retries;
+pub(super) mod scenario;
+pub(super) mod sending;
+pub(super) mod slo;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    CancelBy, HarnessError, History, Interface, Limits, LoadLevel, Pause, PromptSource, Protocol, RandomSeed, Request,
-    ResponseLimits, Retries, Slo, Weighted,
-};
+use self::length::Length;
+use self::limits::Limits;
+use self::prompts::{History, PromptSource};
+use self::protocol::Protocol;
+use self::request::{CancelBy, Interface, RandomSeed, Request};
+use self::response_limits::ResponseLimits;
+use self::scenario::{Arrivals, Scenario, StopAfter};
+use self::sending::{SendingSpec, StreamMode};
+use self::slo::Slo;
+use super::HarnessError;
 use crate::event::Endpoint;
-use crate::harness::schedule::data::empirical_fault;
 
 /// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,125 +60,6 @@ pub struct BenchSpec {
     /// End-of-sequence and padding token; never part of a prompt.
     pub end_id: i32,
     pub request: Request,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Scenario {
-    /// All requests at once; the metric is tokens/s.
-    Offline,
-    /// Open loop: arrivals at a mean rate, per second.
-    Server { rate: LoadLevel },
-    /// Open loop: arrivals at the time stamps of the data, so many times as fast.
-    Trace { speed: f64 },
-    /// Closed loop: so many users, each sending its next request when its last one has ended.
-    Concurrency { users: LoadLevel },
-    /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
-    Outside(CallSource),
-}
-
-/// How requests from outside come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CallSource {
-    /// All in one call. They wait in the client for streams, as they would wait in the server.
-    AllAtOnce,
-    /// At times that do not depend on answers.
-    AtTimes,
-    /// Each after the answer to the one before.
-    OneByOne,
-}
-
-impl Scenario {
-    /// What `t_sched` is, for metrics.
-    pub(super) const fn zero_point(&self) -> &'static str {
-        match self {
-            Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
-            Self::Concurrency { .. } => "user_free",
-            Self::Outside(_) => "call_from_outside",
-        }
-    }
-
-    /// Arrivals have times that do not depend on answers, and are not all at once.
-    pub const fn is_open_loop(&self) -> bool {
-        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(CallSource::AtTimes))
-    }
-}
-
-/// The distribution of arrivals at a rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// Exponential gaps.
-    #[default]
-    Poisson,
-    /// Equal gaps.
-    Constant,
-    /// Gamma gaps with this coefficient of variation: 1 is Poisson, more is burstier. vLLM's burstiness is 1/cv².
-    Gamma { cv: f64 },
-}
-
-/// How requests of one connection share its streams, over KServe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StreamMode {
-    /// A `ModelStreamInfer` for each.
-    #[default]
-    PerRequest,
-    /// One for all of them, as NVIDIA's harness and tritonclient do it.
-    Shared,
-}
-
-/// How requests are sent: held back, tried again, over which streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SendingSpec {
-    /// Of a user between an answer and the next request.
-    pub think: Pause,
-    /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
-    pub max_in_flight: Option<u32>,
-    /// Warm up for so long, after the number of requests.
-    pub warmup_for: Option<Duration>,
-    pub stream: StreamMode,
-    /// `None`: what failed has failed.
-    pub retries: Option<Retries>,
-}
-
-/// When the schedule ends. Both given: whichever is longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopAfter {
-    pub requests: Option<u64>,
-    /// All arrivals before this time.
-    pub duration: Option<Duration>,
-}
-
-/// A length in tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Length {
-    /// As the data say.
-    Given,
-    Fixed(u32),
-    /// Both ends included.
-    Uniform {
-        min: u32,
-        max: u32,
-    },
-    /// Rounded and kept within min and max.
-    Normal {
-        mean: f64,
-        stddev: f64,
-        min: u32,
-        max: u32,
-    },
-    /// Rounded and kept within min and max; mean and stddev are those of the lengths, not of their logarithms.
-    Lognormal {
-        mean: f64,
-        stddev: f64,
-        min: u32,
-        max: u32,
-    },
-    /// Values with weights.
-    Empirical(Arc<[Weighted]>),
 }
 
 impl BenchSpec {
@@ -302,30 +191,5 @@ impl BenchSpec {
             return Ok(());
         }
         Err(HarnessError::Spec(format!("requests from outside: {}", faults.join("; "))))
-    }
-}
-
-impl Length {
-    pub(super) fn check(&self, what: &str) -> Result<(), HarnessError> {
-        let refuse = |why: &str| Err(HarnessError::Spec(format!("{what}: {why}")));
-        match self {
-            Self::Fixed(0)
-            | Self::Uniform { min: 0, .. }
-            | Self::Normal { min: 0, .. }
-            | Self::Lognormal { min: 0, .. } => refuse("must be at least 1"),
-            Self::Uniform { min, max } | Self::Normal { min, max, .. } | Self::Lognormal { min, max, .. }
-                if min > max =>
-            {
-                refuse("min is above max")
-            }
-            Self::Normal { mean, stddev, .. } | Self::Lognormal { mean, stddev, .. }
-                if !mean.is_finite() || !stddev.is_finite() || *stddev < 0.0 =>
-            {
-                refuse("mean and stddev must be finite, stddev at least 0")
-            }
-            Self::Lognormal { mean, .. } if *mean <= 0.0 => refuse("the mean of a lognormal law must be above 0"),
-            Self::Empirical(values) => empirical_fault(values).map_or(Ok(()), refuse),
-            _ => Ok(()),
-        }
     }
 }

@@ -46,12 +46,3 @@ impl Retries {
         }
     }
 }
-
-/// One that failed and was followed by another. Stamps are ns from the schedule's start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedAttempt {
-    pub t_issue: u64,
-    pub t_end: u64,
-    pub class: FailureClass,
-    pub why: String,
-}

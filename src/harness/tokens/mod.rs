@@ -9,7 +9,6 @@
 //! computed per token.
 
 mod account;
-mod cached;
 mod event;
 mod finish;
 mod source;
@@ -18,7 +17,6 @@ mod usage;
 mod violation;
 
 pub(super) use account::{Accounting, CountedTokens};
-pub use cached::CachedInput;
 pub(super) use event::{ChunkTokens, WireEvent};
 pub use finish::FinishReason;
 pub(super) use source::CHUNKS;

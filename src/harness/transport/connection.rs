@@ -7,8 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::client::Builder;
 use http::Request;
 use tokio::net::TcpStream;
 
@@ -18,7 +17,7 @@ use crate::event::Endpoint;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::Violations;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, spell};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcSender, spell};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
 use crate::harness::{Protocol, ResponseLimits, StreamMode};
 
@@ -34,8 +33,6 @@ const SMALL_FRAMES: usize = usize::MAX;
 /// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
 const STREAMS_AT_FIRST: usize = 100;
 
-pub(in crate::harness) type ConnectionSender = SendRequest<Bytes>;
-
 /// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
 pub(in crate::harness) struct Connection {
     /// Position in `BenchSpec::endpoints`.
@@ -46,7 +43,7 @@ pub(in crate::harness) struct Connection {
     pub in_flight: Cell<usize>,
     /// When any stream of this server last had a token, as seen by this worker.
     pub last_token: Rc<Cell<u64>>,
-    live: RefCell<Option<ConnectionSender>>,
+    live: RefCell<Option<RpcSender>>,
     /// One attempt at a time; the rest wait for it.
     connecting: tokio::sync::Mutex<()>,
     failed: RefCell<Option<(Instant, String)>>,
@@ -173,7 +170,7 @@ impl Connection {
     }
 
     /// Returns the sender for requests; connects when there is no open connection.
-    pub async fn sender(&self) -> Result<ConnectionSender, String> {
+    pub async fn sender(&self) -> Result<RpcSender, String> {
         if let Some(sender) = self.living() {
             return Ok(sender);
         }
@@ -198,7 +195,7 @@ impl Connection {
         }
     }
 
-    fn living(&self) -> Option<ConnectionSender> {
+    fn living(&self) -> Option<RpcSender> {
         let mut sender = self.live.borrow().clone()?;
         // An error is that of the connection, which takes no more requests.
         let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));
@@ -210,7 +207,7 @@ impl Connection {
         why
     }
 
-    async fn connect(&self) -> Result<ConnectionSender, String> {
+    async fn connect(&self) -> Result<RpcSender, String> {
         let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| e.to_string())?;
         socket.set_nodelay(true).map_err(|e| e.to_string())?;
         let socket = StampedSocket::new(socket, self.clock, Rc::clone(&self.last_read));

@@ -4,9 +4,9 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::connection::Connection;
 use super::http::{self, HttpRequestTemplate};
-use crate::harness::drive::request_attempt::CallKind;
 use crate::harness::schedule::data::{PreviousAnswers, Prompt};
-use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::{grpc_messages, handshake};
 use crate::harness::{BenchSpec, HarnessError, PlannedRequest, Protocol, RequestSchedule};
 use crate::triton::proto::inference::ModelInferRequest;

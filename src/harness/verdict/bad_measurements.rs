@@ -8,11 +8,12 @@ use std::fmt::Write as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use crate::harness::drive::request_attempt::CallKind;
+use super::hand_made_records::{ended, spec, summarised_as};
 use crate::harness::measure::collector::Collector;
-use crate::harness::measure::golden::{ended, spec, summarised_as};
+use crate::harness::measure::reason::verdict_of;
 use crate::harness::measure::stability::Stability;
 use crate::harness::measure::steady::Steady;
+use crate::harness::transport::call::CallKind;
 use crate::harness::*;
 use crate::triton::{ServerMetric, ServerMetrics};
 
@@ -129,7 +130,7 @@ fn queue(name: &'static str, visits: &Visits) -> Case {
         spec.scenario = Scenario::Server { rate: rate.into() }
     });
     case.result.reasons.retain(|reason| !matches!(reason.check.as_str(), "rate" | "ks"));
-    case.result.verdict = verdict::verdict(&case.result.reasons);
+    case.result.verdict = verdict_of(&case.result.reasons);
     case
 }
 
@@ -187,7 +188,7 @@ fn bad() -> Vec<Case> {
         all
     };
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
-    let share = |name, change: fn(&mut crate::harness::drive::worker::WorkerOutput)| Case {
+    let share = |name, change: fn(&mut crate::harness::measure::worker_output::WorkerOutput)| Case {
         name,
         result: summarised_as(&spec(300), answered_after(300, |_| 30), change).result,
     };

@@ -22,27 +22,29 @@
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
 //! therefore causes a warning first, and INVALID only above the second bound.
 
+mod identity_findings;
+mod late_findings;
 pub mod preflight;
 
 #[cfg(test)]
 mod bad_measurements;
+#[cfg(test)]
+mod hand_made_records;
 
 use super::tokens::CHUNKS;
 use super::{
     Arrivals, BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation,
 };
-use crate::event::Verdict;
 use crate::harness::measure::metric::is_maximum;
-use crate::harness::measure::result::{Reason, ReasonSeverity, RunResult};
+use crate::harness::measure::reason::{Reason, ReasonSeverity, VerdictFindings, verdict_of};
+use crate::harness::measure::result::RunResult;
 use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
-use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::transport::call::TokenCounting;
 
 const RATE: f64 = 0.01;
 /// The largest share of repeated prompts.
 const REPEATED: f64 = 0.05;
-/// Requests that the server may count beyond those that were sent.
-const COUNTED: f64 = 0.02;
 pub(super) const CPU: f64 = 0.85;
 const CORE_WAIT: f64 = 0.01;
 const BACKLOG_MS: f64 = 1.0;
@@ -61,19 +63,15 @@ impl TimeBound {
     }
 }
 
-pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
-    match reasons.iter().map(|reason| reason.severity).min() {
-        None => Verdict::Valid,
-        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
-        Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
-        Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
-        Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
-    }
+/// Sets the reasons and the verdict from the numbers of the run.
+pub(super) fn judge(spec: &BenchSpec, result: &mut RunResult) {
+    result.reasons = reasons(spec, result);
+    result.verdict = verdict_of(&result.reasons);
 }
 
 /// Every reason against the run, worst first.
-pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
-    let mut found = VerdictFindings(Vec::new());
+fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
+    let mut found = VerdictFindings::default();
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, &mut found);
@@ -82,17 +80,7 @@ pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     stability(result, &mut found);
     answers(spec, result, &mut found);
     prompts(spec, result, &mut found);
-    found.0.sort_by_key(|reason| reason.severity);
-    found.0
-}
-
-/// The findings so far.
-pub(super) struct VerdictFindings(Vec<Reason>);
-
-impl VerdictFindings {
-    pub fn add(&mut self, check: &str, severity: ReasonSeverity, text: String) {
-        self.0.push(Reason { check: check.to_owned(), severity, text });
-    }
+    found.into_reasons()
 }
 
 fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
@@ -261,7 +249,7 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
-        let text = match limit.statistic.of(limit.metric.of(&result.latency)) {
+        let text = match result.latency.of(limit.metric).statistic(limit.statistic) {
             Some(found) if found <= most => continue,
             Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
             None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
@@ -320,27 +308,6 @@ fn stability(result: &RunResult, found: &mut VerdictFindings) {
         );
         found.add("drift", ReasonSeverity::Warning, text);
     }
-}
-
-/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
-/// is is not known where it lasts for a time.
-pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
-    let metrics = &result.server_metrics.as_ref()?.metrics;
-    let of_model = metrics.iter().filter(|metric| {
-        metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.asked.model)
-    });
-    let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();
-    let sent = result.counts.issued + result.counts.retried;
-    let known = (sent + u64::from(result.asked.warmup)) as f64;
-    if result.asked.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
-        return None;
-    }
-    let text = format!(
-        "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client used the server, \
-         and the result has its load in it",
-        result.asked.model
-    );
-    Some(Reason { check: "other_load".to_owned(), severity: ReasonSeverity::Warning, text })
 }
 
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared

@@ -7,12 +7,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 
 use super::response_reader::{ReadOutcome, ResponseReader};
-use super::{CallKind, RequestAttempt, RequestProgress, State};
+use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::CancelBy;
 use crate::harness::record::FailureClass;
+use crate::harness::transport::call::CallKind;
+use crate::harness::transport::kserve::calls::send;
 use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status, send, spell};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status, spell};
 use crate::harness::transport::kserve::shared_stream::StreamReply;
 
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;

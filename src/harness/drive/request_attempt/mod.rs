@@ -13,32 +13,17 @@ use super::external_driver::CallListener;
 use crate::harness::PlannedRequest;
 use crate::harness::ResponseLimits;
 use crate::harness::clock::BenchClock;
+use crate::harness::measure::answer_text::AnswerText;
 use crate::harness::measure::collector::Collector;
-use crate::harness::measure::retokenize::AnswerText;
 use crate::harness::record::{FailureClass, RequestEnd, ServerStamps};
 use crate::harness::schedule::data::Prompt;
 use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
+use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::{ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, said};
-use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::RpcFault;
 use crate::harness::transport::request_encoder::RequestEncoder;
-
-/// How a model is called: decoupled ones by stream, the others by a single call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum CallKind {
-    Stream,
-    Unary,
-}
-
-impl CallKind {
-    const fn method(self) -> &'static str {
-        match self {
-            Self::Stream => "ModelStreamInfer",
-            Self::Unary => "ModelInfer",
-        }
-    }
-}
 
 /// One message and the requests in it.
 pub(in crate::harness) struct RequestAttempt<'a> {

@@ -4,14 +4,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::{CallKind, RequestAttempt, RequestProgress, State};
+use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
+use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::kserve::extra_outputs;
 use crate::harness::transport::kserve::grpc_messages::{
     Frames, ScannedResponse, WireError, scan_response, scan_stream,
 };
-use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, TokenCounting};
+use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status, spell};
 use crate::harness::{Cancel, CancelBy};
 

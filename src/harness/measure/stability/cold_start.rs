@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::metric::percentile;
+use super::super::request_times::ttft;
 use super::super::steady;
-use super::super::summary::ttft;
 use super::Freeze;
 use crate::harness::{RequestEnd, RequestRecord};
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::summary::ttft;
+use super::super::request_times::ttft;
 use crate::harness::{RequestEnd, RequestRecord};
 
 /// Shorter silences are a server's usual work.

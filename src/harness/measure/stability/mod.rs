@@ -23,8 +23,7 @@ pub use freeze::Freeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use super::result::ReasonSeverity;
-use crate::harness::verdict::VerdictFindings;
+use crate::harness::measure::reason::{ReasonSeverity, VerdictFindings};
 use crate::harness::{BenchSpec, LoadLevel, RequestRecord, Scenario};
 use crate::stats::Growth;
 

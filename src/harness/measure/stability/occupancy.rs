@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::result::ReasonSeverity;
-use crate::harness::verdict::VerdictFindings;
+use crate::harness::measure::reason::{ReasonSeverity, VerdictFindings};
 use crate::harness::{BenchSpec, LoadLevel, Pause, RequestRecord, Scenario};
 
 /// Of the users, that must be in flight to count as all.

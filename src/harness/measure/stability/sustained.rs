@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::summary::ok;
+use super::super::request_times::ok;
 use crate::harness::RequestRecord;
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.

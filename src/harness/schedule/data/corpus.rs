@@ -3,18 +3,17 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
+use super::corpus_record::{CorpusRecord, DataSummary, MemoryBudget};
 use super::errors::fault;
-use super::{DataKind, DataSummary, PromptFile, PromptPart, PromptTokenizer, RecordOrder, jsonl, npy, sharegpt};
+use super::tokenizer::PromptTokenizer;
+use super::{jsonl, npy, sharegpt};
 use crate::harness::HarnessError;
-use crate::harness::schedule::payload::generator;
-
-/// The most memory for the content of a file; more is refused and not swapped.
-const MOST_BYTES: usize = 4 << 30;
+use crate::harness::schedule::draws::generator;
+use crate::harness::{DataKind, PromptFile, RecordOrder};
 
 #[derive(Debug)]
 pub(in crate::harness) struct Corpus {
@@ -22,33 +21,11 @@ pub(in crate::harness) struct Corpus {
     pub told: DataSummary,
 }
 
-/// One record: a session, most often of one turn.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct CorpusRecord {
-    /// Time stamp, ns; counted from the first record's.
-    pub at_ns: Option<u64>,
-    pub turns: Vec<CorpusTurn>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct CorpusTurn {
-    /// Empty: a prompt of `tokens` is drawn.
-    pub parts: Arc<[PromptPart]>,
-    pub tokens: Option<u32>,
-    pub output_tokens: Option<u32>,
-    /// A recorded answer.
-    pub answer: Option<Arc<str>>,
-    /// Between the answer before and this turn, ns.
-    pub pause_ns: Option<u64>,
-    /// The prompt holds all turns before.
-    pub is_whole: bool,
-}
-
 impl Corpus {
     pub fn load(data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
         let file = data.file.as_path();
         refuse_pickle(file)?;
-        let room = MemoryBudget { left: MOST_BYTES, file };
+        let room = MemoryBudget::of(file);
         let (entries, skipped) = match data.kind {
             DataKind::Sharegpt => sharegpt::read(data, speech, room)?,
             DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
@@ -69,22 +46,6 @@ pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_mmap_rayon(file).map_err(|error| fault(file, error.to_string()))?;
     Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// The memory that is left.
-pub(super) struct MemoryBudget<'a> {
-    left: usize,
-    file: &'a Path,
-}
-
-impl MemoryBudget<'_> {
-    pub fn take(&mut self, bytes: usize) -> Result<(), HarnessError> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            let gib = MOST_BYTES >> 30;
-            fault(self.file, format!("more than {gib} GiB of prompts would be kept: take fewer with `first: 10000`"))
-        })?;
-        Ok(())
-    }
 }
 
 pub(super) fn has_end(file: &Path, end: &str) -> bool {

@@ -20,11 +20,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::corpus::MemoryBudget;
-use super::errors::fault;
+use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
+use super::errors::{DataErrors, fault};
+use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
-use super::{CorpusRecord, CorpusTurn, DataErrors, DataKind, PromptFile, PromptPart, PromptTokenizer, RandomStream};
-use crate::harness::HarnessError;
+use super::tokenizer::PromptTokenizer;
+use crate::harness::{DataKind, HarnessError, PromptFile};
 
 /// A longer line is an error.
 const LONGEST_LINE: u64 = 256 << 20;

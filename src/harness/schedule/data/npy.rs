@@ -5,10 +5,10 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::corpus::MemoryBudget;
-use super::errors::fault;
-use super::{CorpusRecord, CorpusTurn, DataErrors, PromptFile, PromptPart};
-use crate::harness::HarnessError;
+use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
+use super::errors::{DataErrors, fault};
+use super::prompt::PromptPart;
+use crate::harness::{HarnessError, PromptFile};
 
 /// Reads rows of ids, each cut to its length.
 pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {

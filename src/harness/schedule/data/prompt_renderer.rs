@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::{PreviousAnswers, Prompt, PromptPart, PromptTokenizer};
-use crate::harness::HarnessError;
-use crate::harness::schedule::payload;
-use crate::harness::schedule::payload::generator;
+use super::prompt::{PreviousAnswers, Prompt, PromptPart};
+use super::tokenizer::PromptTokenizer;
+use crate::harness::schedule::draws;
+use crate::harness::schedule::draws::generator;
+use crate::harness::{BenchSpec, HarnessError, PromptSource};
 
 /// Everything that drawn parts are drawn from. A pure function of it and the parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,22 @@ pub(in crate::harness) struct PromptRenderer {
 }
 
 impl PromptRenderer {
+    /// Reads the tokenizer, if the spec names one.
+    pub fn of(spec: &BenchSpec) -> Result<Self, HarnessError> {
+        let speech = match &spec.content {
+            PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
+                let speech = PromptTokenizer::load(file)?;
+                // Counting the words of given texts needs no drawn words.
+                if data.is_none() || prefixes.is_some() || sessions.is_some() {
+                    speech.check(file)?;
+                }
+                Some(Arc::new(speech))
+            }
+            _ => None,
+        };
+        Ok(Self { seed: spec.seed, vocab_size: spec.vocab_size, end_id: spec.end_id, speech })
+    }
+
     /// For a target that takes token ids.
     pub fn ids(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
         if self.speech.is_some()
@@ -33,7 +50,7 @@ impl PromptRenderer {
         for part in parts {
             match part {
                 PromptPart::Drawn { stream, number, tokens } => {
-                    ids.extend(payload::prompt(
+                    ids.extend(draws::prompt(
                         stream.purpose(),
                         self.seed,
                         *number,

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-use super::corpus::MemoryBudget;
-use super::errors::fault;
+use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
+use super::errors::{DataErrors, fault};
+use super::prompt::PromptPart;
 use super::prompt_renderer::words_of;
-use super::{CorpusRecord, CorpusTurn, DataErrors, PromptFile, PromptPart, PromptTokenizer};
-use crate::harness::HarnessError;
+use super::tokenizer::PromptTokenizer;
+use crate::harness::{HarnessError, PromptFile};
 
 #[derive(Deserialize)]
 struct Conversation {

@@ -9,7 +9,7 @@ use tokenizers::Tokenizer;
 use super::errors::fault;
 use crate::event::{Digest, Hasher};
 use crate::harness::HarnessError;
-use crate::harness::schedule::payload::generator;
+use crate::harness::schedule::draws::generator;
 
 /// Fewer words than these would make prompts too similar.
 const FEWEST_WORDS: usize = 32;

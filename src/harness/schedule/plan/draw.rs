@@ -3,14 +3,20 @@
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
-use super::{Ended, PlannedRequest, RequestTrigger};
+use super::schedule::{PlannedRequest, RequestTrigger};
 use crate::harness::schedule::arrivals::ArrivalTimes;
 use crate::harness::schedule::data::{
-    Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataKind, DataSummary, History, Prefixes, PromptFile, PromptPart,
-    PromptRenderer, RandomStream, RecordOrder, fault,
+    Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
 };
-use crate::harness::schedule::payload::{self, generator};
-use crate::harness::{BenchSpec, HarnessError, Scenario};
+use crate::harness::schedule::draws::{self, generator};
+use crate::harness::{BenchSpec, DataKind, HarnessError, History, Prefixes, PromptFile, RecordOrder, Scenario};
+
+/// Why no more requests could be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Data,
+    Rate,
+}
 
 /// Draws sessions in their order, without end unless the data or the spec ends them.
 pub(super) struct SessionDrawer {
@@ -94,7 +100,7 @@ impl SessionDrawer {
                 let at = entry.and_then(|entry| entry.at_ns).unwrap_or(0).saturating_sub(*first_ns);
                 (RequestTrigger::Schedule, (at as f64 / *speed).round() as u64)
             }
-            Starts::Free => (RequestTrigger::User, think.before(self.spec.seed, self.index)),
+            Starts::Free => (RequestTrigger::User, draws::think_time(think, self.spec.seed, self.index)),
         };
         let mut session = self.turns(entry, number)?;
         if let Some(first) = session.first_mut() {
@@ -125,7 +131,7 @@ impl SessionDrawer {
     fn turns(&self, entry: Option<&CorpusRecord>, number: u64) -> Result<Vec<PlannedRequest>, HarnessError> {
         let BenchSpec { seed, content, pace, .. } = &self.spec;
         let sessions = content.sessions.as_ref();
-        let asked = sessions.and_then(|sessions| payload::length(&sessions.turns, "turns", *seed, number));
+        let asked = sessions.and_then(|sessions| draws::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
             // A ShareGPT conversation is a question and its answer, unless sessions are requested.
             (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
@@ -144,7 +150,9 @@ impl SessionDrawer {
             let (parts, input_len) = history.with(&own, is_whole);
             let is_plain = matches!(parts[..], [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] if number == index);
             planned.push(PlannedRequest {
-                at_ns: given.and_then(|given| given.pause_ns).unwrap_or_else(|| pace.think.before(*seed, index)),
+                at_ns: given
+                    .and_then(|given| given.pause_ns)
+                    .unwrap_or_else(|| draws::think_time(pace.think, *seed, index)),
                 due: RequestTrigger::Turn,
                 input_len,
                 output_len,
@@ -169,14 +177,13 @@ impl SessionDrawer {
             Some(distinct) => generator("distinct", *seed, index).random_range(0..distinct),
             None => index,
         };
-        let tokens =
-            given.and_then(|given| given.tokens).or_else(|| payload::length(input_len, "input", *seed, number));
+        let tokens = given.and_then(|given| given.tokens).or_else(|| draws::length(input_len, "input", *seed, number));
         let tokens = tokens.ok_or_else(|| self.lacks("an input length", "input_tokens"))?;
         Ok((vec![PromptPart::Drawn { stream: RandomStream::Prompt, number, tokens }], tokens))
     }
 
     fn output(&self, given: Option<&CorpusTurn>, index: u64) -> Result<u32, HarnessError> {
-        let drawn = payload::length(&self.spec.output_len, "output", self.spec.seed, index);
+        let drawn = draws::length(&self.spec.output_len, "output", self.spec.seed, index);
         let tokens = drawn.or_else(|| given.and_then(|given| given.output_tokens));
         tokens.ok_or_else(|| self.lacks("an output length", "output_tokens"))
     }

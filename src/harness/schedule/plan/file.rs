@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    DataSummary, Digest, GENERATOR, PlannedRequest, PromptFile, PromptPart, PromptRenderer, RequestSchedule,
-    RequestTrigger,
-};
-use crate::harness::schedule::data::{DataErrors, fault, file_digest};
-use crate::harness::{BenchSpec, HarnessError, Scenario};
+use super::schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
+use crate::event::Digest;
+use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
+use crate::harness::schedule::draws::GENERATOR;
+use crate::harness::{BenchSpec, HarnessError, PromptFile, Scenario};
+
+/// The plan's file beside a result.
+pub(in crate::harness) const PLAN: &str = "plan.jsonl";
 
 const VERSION: u32 = 1;
 

@@ -3,8 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::draw::SessionDrawer;
-use super::{PlannedRequest, RequestSchedule, ink};
-use crate::harness::{BenchSpec, HarnessError};
+use super::schedule::{PlannedRequest, RequestSchedule, session_length};
+use crate::harness::schedule::data::PromptRenderer;
+use crate::harness::{BenchSpec, DataKind, HarnessError};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
@@ -31,10 +32,10 @@ struct State {
 
 impl PlanQueue {
     pub fn new(schedule: &RequestSchedule, spec: &BenchSpec) -> Result<Self, HarnessError> {
-        let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == super::DataKind::Plan);
+        let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == DataKind::Plan);
         let more = match spec.stop.duration {
             Some(_) if !is_replay => {
-                let mut drawer = SessionDrawer::new(spec, &ink(spec)?)?;
+                let mut drawer = SessionDrawer::new(spec, &PromptRenderer::of(spec)?)?;
                 for _ in 0..schedule.requests.last().map_or(0, |last| last.session + 1) {
                     drawer.next()?;
                 }
@@ -71,7 +72,7 @@ impl PlanQueue {
                 }
             }
         }
-        let length = super::length(&state.drawn[first..], self.batch);
+        let length = session_length(&state.drawn[first..], self.batch);
         if length == 0 {
             return None;
         }

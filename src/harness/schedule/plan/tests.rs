@@ -7,10 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::schedule::arrivals;
-use crate::harness::schedule::data::{DataKind, History, Prefixes, PreviousAnswers, Prompt, RecordOrder, Sessions};
+use crate::harness::measure::arrival_law;
 use crate::harness::{
-    Arrivals, Length, Limits, LoadLevel, LoadSegment, Pause, Protocol, Request, SendingSpec, Slo, StopAfter,
+    Arrivals, History, Length, Limits, LoadLevel, LoadSegment, Pause, Prefixes, PreviousAnswers, Prompt, PromptFile,
+    PromptSource, Protocol, RecordOrder, Request, SendingSpec, Sessions, Slo, StopAfter,
 };
 
 fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
@@ -134,11 +134,11 @@ fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
         for seed in 0..20 {
             let plan = plan(&spec(Scenario::Server { rate: rate.clone() }, law, requests(3_000), seed)).unwrap();
             let at: Vec<u64> = plan.scheduled().collect();
-            let (distance, critical) = arrivals::distance(&rate, law, &at).unwrap();
+            let (distance, critical) = arrival_law::distance(&rate, law, &at).unwrap();
             assert!(distance < critical, "{law:?}, seed {seed}: {distance}");
             // And another law does not pass.
             let other = if law == Arrivals::Poisson { Arrivals::Gamma { cv: 0.5 } } else { Arrivals::Poisson };
-            let (distance, critical) = arrivals::distance(&rate, other, &at).unwrap();
+            let (distance, critical) = arrival_law::distance(&rate, other, &at).unwrap();
             assert!(distance > critical, "{law:?} passes for {other:?}, seed {seed}");
         }
     }

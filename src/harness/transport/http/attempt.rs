@@ -10,12 +10,11 @@ use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 use super::decode::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
 use super::request_template::HttpRequestTemplate;
-use super::response_reader::{ExpectedAnswer, HttpFault, HttpResponseReader};
+use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
 use crate::harness::ResponseLimits;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
-use crate::harness::tokens::Accounting;
 
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -33,15 +32,6 @@ pub(crate) struct HttpAttempt<'a> {
     pub last_token: &'a Cell<Option<u64>>,
     /// The same, for the server as a whole.
     pub last_token_of_server: &'a Cell<u64>,
-}
-
-/// The outcome of the request.
-#[derive(Debug, Default)]
-pub(crate) struct HttpOutcome {
-    /// Every event as it came, where answers become part of later prompts.
-    pub kept: Option<Vec<Vec<u8>>>,
-    pub account: Accounting,
-    pub t_cancel: Option<u64>,
 }
 
 impl HttpAttempt<'_> {

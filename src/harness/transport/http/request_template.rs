@@ -4,10 +4,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::payload::generator;
+use crate::harness::schedule::draws::generator;
 use crate::harness::spec::protocol::{Api, Http};
 use crate::harness::spec::request::{Cancel, CancelBy, RandomSeed, Words};
-use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest};
 use rand::RngExt;
 

@@ -1,12 +1,11 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
-use super::attempt::HttpOutcome;
 use super::event_scan::{self, ScannedEvent};
 use super::sse::{SseEvent, SseParser};
 use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::protocol::Api;
-use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
+use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 
 /// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
@@ -26,6 +25,15 @@ pub(super) struct ExpectedAnswer<'a> {
     /// Several answers to one prompt were requested.
     pub has_choices: bool,
     pub limits: ResponseLimits,
+}
+
+/// The outcome of the request.
+#[derive(Debug, Default)]
+pub(crate) struct HttpOutcome {
+    /// Every event as it came, where answers become part of later prompts.
+    pub kept: Option<Vec<Vec<u8>>>,
+    pub account: Accounting,
+    pub t_cancel: Option<u64>,
 }
 
 /// Listens to one answer.

@@ -7,8 +7,8 @@ use prost::Message;
 
 use super::grpc_messages::WireError;
 use crate::harness::PlannedRequest;
-use crate::harness::drive::request_attempt::CallKind;
 use crate::harness::record::ServerStamps;
+use crate::harness::transport::call::CallKind;
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// The counts of one output.

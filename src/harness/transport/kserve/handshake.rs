@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use prost::Message;
 
+use super::calls::ask;
 use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
-use super::rpc::{ask, code};
+use super::rpc::code;
 use crate::harness::transport::connection::Connection;
 use crate::harness::{BenchSpec, HarnessError};
 use crate::triton::proto::inference::model_config::SchedulingChoice;

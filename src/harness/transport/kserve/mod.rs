@@ -1,5 +1,10 @@
-//! KServe v2 over gRPC: the model's description, request messages, calls on streams of their own or on a shared one.
+//! KServe v2 over gRPC.
+//!
+//! ```text
+//!  handshake ─→ infer_request: template ─→ grpc_messages: frame ─→ calls (a stream each) │ shared_stream (one for all)
+//! ```
 
+pub(in crate::harness) mod calls;
 pub(in crate::harness) mod extra_outputs;
 pub(in crate::harness) mod grpc_messages;
 pub(in crate::harness) mod handshake;

@@ -1,15 +1,13 @@
-//! One gRPC call over a connection: sends the request, reads the answer, classifies statuses and broken connections.
+//! The parts of a gRPC call: its head, its answer piece by piece, the classes of statuses and of broken connections.
 
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
+use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
-use http::{HeaderMap, HeaderValue, Method, Request, Version};
+use http::{HeaderMap, Method, Request, Version};
 
-use super::grpc_messages::Frames;
 use crate::harness::record::FailureClass;
-use crate::harness::transport::connection::Connection;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
 pub(in crate::harness) mod code {
@@ -20,14 +18,14 @@ pub(in crate::harness) mod code {
     pub const UNAVAILABLE: u32 = 14;
 }
 
+/// Sends requests over one HTTP/2 connection.
+pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
+
 pub(in crate::harness) type RpcFault = (FailureClass, String);
 
 /// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
 /// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
 const TAKEN_AT_ONCE: usize = 32 << 10;
-
-/// The limit of an answer to a query before the run.
-const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// A response.
 pub(in crate::harness) struct RpcResponse {
@@ -77,28 +75,6 @@ impl RpcResponse {
     }
 }
 
-/// Sends a whole request of Triton's inference service and returns the answer.
-pub(in crate::harness) async fn send(
-    link: &Connection,
-    method: &'static str,
-    frame: Bytes,
-    deadline: Option<Duration>,
-) -> Result<RpcResponse, RpcFault> {
-    let mut sender = link.sender().await.map_err(|why| (FailureClass::Connect, why))?;
-    let mut request = link.head(method)?;
-    if let Some(limit) = deadline {
-        // At most eight digits.
-        let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
-        request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (FailureClass::Connect, e.to_string()))?);
-    }
-    let broken = |e: h2::Error| (broken_class(false, &e), spell(&e));
-    let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
-    // Whole and at once: it is in memory anyway, and h2 keeps to the server's window.
-    body.send_data(frame, true).map_err(broken)?;
-    drop(body);
-    answer_of(response.await.map_err(broken)?)
-}
-
 /// The body after the headers, if they announce one.
 pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
     if !response.status().is_success() {
@@ -119,32 +95,6 @@ pub(in crate::harness) fn head(authority: &str, method: &str) -> http::Result<Re
         .header("te", "trailers")
         .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
         .body(())
-}
-
-/// One message in each direction, for the queries before the run. Errors: gRPC code (or none) and text.
-pub(in crate::harness) async fn ask(
-    link: &Connection,
-    method: &'static str,
-    frame: Bytes,
-) -> Result<Bytes, (Option<u32>, String)> {
-    let talk = async {
-        let mut answer = send(link, method, frame, None).await?;
-        let mut frames = Frames::new(LONGEST_ANSWER);
-        let mut told = None;
-        while let Some(part) = answer.part().await {
-            match part.map_err(|e| (FailureClass::Stream, spell(&e)))? {
-                RpcPart::Data(data) => {
-                    frames.push(data);
-                    if let Some(message) = frames.next().map_err(|e| (FailureClass::Stream, e.to_string()))? {
-                        told = Some(message);
-                    }
-                }
-                RpcPart::Trailers(trailers) => check_status(Some(&trailers), false)?,
-            }
-        }
-        told.ok_or_else(|| (FailureClass::Short, "no answer".to_owned()))
-    };
-    talk.await.map_err(|(_, why)| (leading_code(&why), why))
 }
 
 /// Non-OK statuses become text `CODE: message`; `ask` reads the code back from there.
@@ -168,7 +118,8 @@ pub(in crate::harness) fn check_status(headers: Option<&HeaderMap>, has_begun: b
     Err((class, format!("gRPC status {number}{text}")))
 }
 
-fn leading_code(why: &str) -> Option<u32> {
+/// The code in the text of a fault that `check_status` made.
+pub(in crate::harness) fn leading_code(why: &str) -> Option<u32> {
     let digits = why.strip_prefix("gRPC status ")?;
     digits.split(':').next()?.parse().ok()
 }

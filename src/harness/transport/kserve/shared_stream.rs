@@ -14,11 +14,10 @@ use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
 use super::grpc_messages::{Frames, WireError, named};
-use super::rpc::{RpcFault, RpcPart, answer_of, broken_class, check_status, spell};
+use super::rpc::{RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status, spell};
 use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{Violation, Violations};
-use crate::harness::transport::connection::ConnectionSender;
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;
@@ -80,7 +79,7 @@ impl SharedStream {
     /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
     /// request in flight, are the connection's.
     pub fn open(
-        mut sender: ConnectionSender,
+        mut sender: RpcSender,
         head: Request<()>,
         last_read: Rc<Cell<u64>>,
         strays: Rc<RefCell<Violations>>,

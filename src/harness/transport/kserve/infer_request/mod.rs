@@ -14,13 +14,13 @@ use rand::RngExt;
 
 use self::input_builder::{ConstantTensor, InputBuilder, MessageInputs};
 use self::tensor::{ScalarValue, texts};
-pub(in crate::harness) use self::tensor_names::ModelMetadata;
+pub(in crate::harness) use self::tensor_names::{ModelMetadata, OfferedTensors};
 use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
 use super::grpc_messages::ScanRequest;
-use crate::harness::drive::request_attempt::CallKind;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::payload::generator;
+use crate::harness::schedule::draws::generator;
 use crate::harness::spec::request::{Cancel, CancelBy, Interface, RandomSeed};
+use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{BenchSpec, PlannedRequest, Scenario, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
@@ -39,36 +39,6 @@ pub(in crate::harness) const PERF: [&str; 7] = [
 
 /// Before and after TensorRT-LLM 0.20.
 const SEEDS: [&str; 2] = ["random_seed", "seed"];
-
-/// How output tokens are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::harness) enum TokenCounting {
-    /// Elements of `output_ids` over the beams, of all sequences; the prompt in front is not counted.
-    Ids { beams: u32, sequences: u32, has_prompt: bool },
-    /// One response is one token.
-    Responses { sequences: u32 },
-    /// The answer is one text: as many tokens as were requested.
-    Asked,
-    /// `usage.completion_tokens`; chunks where the server sends none.
-    Usage,
-}
-
-impl TokenCounting {
-    /// In readable form.
-    pub fn source(self) -> String {
-        match self {
-            Self::Ids { sequences: n @ 2.., .. } => format!("output_ids, of all {n} sequences of a request"),
-            Self::Responses { sequences: n @ 2.. } => {
-                format!("responses, each counted as one token, of all {n} sequences of a request")
-            }
-            Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
-            Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
-            Self::Responses { .. } => "responses, each counted as one token".to_owned(),
-            Self::Usage => "usage.completion_tokens".to_owned(),
-            Self::Asked => "requested max_tokens, since the answer is one text".to_owned(),
-        }
-    }
-}
 
 /// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -376,9 +346,6 @@ impl InferRequestTemplate {
         [("triton_enable_empty_final_response".to_owned(), flag)].into()
     }
 }
-
-/// What a model offers, by name.
-pub(in crate::harness) type OfferedTensors = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! The server's description of a model, and the tensor names of the two interfaces.
 
-use super::OfferedTensors;
-use crate::harness::drive::request_attempt::CallKind;
+use std::collections::BTreeMap;
+
 use crate::harness::spec::request::Interface;
+use crate::harness::transport::call::CallKind;
 use crate::harness::{CallSource, Scenario};
 
 /// Tensors that the interfaces name differently.
@@ -45,8 +46,14 @@ pub const TEXT: TensorNames = TensorNames {
     answer: &["text_output"],
 };
 
+/// The tensor of those settings.
+pub const SAMPLING: &str = "sampling_parameters";
+
 /// The names of Triton's vLLM backend, which takes its other settings as one text.
-pub static VLLM: TensorNames = TensorNames { output_len: super::vllm::SAMPLING, ..TEXT };
+pub static VLLM: TensorNames = TensorNames { output_len: SAMPLING, ..TEXT };
+
+/// What a model offers, by name.
+pub type OfferedTensors = BTreeMap<String, String>;
 
 /// A model as its server describes it. What a server does not report is taken from TensorRT-LLM's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]

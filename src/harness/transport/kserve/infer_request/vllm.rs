@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::tensor_names::ModelMetadata;
+use super::tensor_names::{ModelMetadata, SAMPLING};
 use crate::harness::spec::request::{RandomSeed, Request, Words};
-
-/// The tensor of that text.
-pub const SAMPLING: &str = "sampling_parameters";
 
 /// A text model that has no tensor for the length of an answer.
 pub fn is_vllm(contract: &ModelMetadata) -> bool {

@@ -1,11 +1,11 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use super::collector::{Collector, ValueHistogram};
-use super::summary;
-use crate::harness::drive::request_attempt::CallKind;
-use crate::harness::drive::worker::WorkerOutput;
+use crate::harness::measure::collector::Collector;
+use crate::harness::measure::histogram::ValueHistogram;
+use crate::harness::measure::summary;
+use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::tokens::{CountedTokens, TokenChunk};
-use crate::harness::transport::kserve::infer_request::TokenCounting;
+use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::*;
 
 pub(in crate::harness) const MS: u64 = 1_000_000;
@@ -114,10 +114,14 @@ pub(in crate::harness) fn summarised_as(
         opened: None,
         call: CallKind::Stream,
         count: TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
+        pacing: "in virtual time",
     };
     change(&mut share);
     let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };
-    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], 0, &start)
+    let schedule = std::sync::Arc::new(plan(spec).unwrap());
+    let mut measured = summary::summarise(spec, &schedule, vec![share], 0, &start);
+    verdict::judge(spec, &mut measured.result);
+    measured
 }
 
 fn close(found: Option<f64>, expected: f64) {

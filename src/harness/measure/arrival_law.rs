@@ -1,8 +1,28 @@
-//! Checks of the measurement against arithmetic that does not depend on it.
+//! Whether real arrivals follow the law that they were drawn from.
+
+use crate::harness::{Arrivals, LoadLevel};
+
+const NS: f64 = 1e9;
+
+/// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
+/// there is no law: equal gaps, traces, fewer than two arrivals.
+pub(in crate::harness) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
+    let shape = match arrivals {
+        Arrivals::Poisson => 1.0,
+        Arrivals::Gamma { cv } => 1.0 / (cv * cv),
+        Arrivals::Constant => return None,
+    };
+    let at: Vec<f64> = at_ns.iter().map(|at| rate.area(*at as f64 / NS)).collect();
+    let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect();
+    let critical = ks_critical(gaps.len());
+    // Stamps are whole ns, and bursts have gaps that are shorter.
+    let from = gaps.iter().sum::<f64>() / gaps.len() as f64 * 1e-4;
+    Some((ks_distance(gaps, from, |gap| gamma_law(shape, gap * shape))?, critical))
+}
 
 /// Largest distance between a sample and a law, given as its cumulative function (Kolmogorov and Smirnov), from the value `from`
 /// on: below it the sample was rounded. None for no sample.
-pub(in crate::harness) fn ks_distance(mut sample: Vec<f64>, from: f64, law: impl Fn(f64) -> f64) -> Option<f64> {
+fn ks_distance(mut sample: Vec<f64>, from: f64, law: impl Fn(f64) -> f64) -> Option<f64> {
     sample.sort_by(f64::total_cmp);
     let n = sample.len() as f64;
     let distances = sample.iter().enumerate().filter(|(_, value)| **value >= from).map(|(rank, value)| {
@@ -13,12 +33,12 @@ pub(in crate::harness) fn ks_distance(mut sample: Vec<f64>, from: f64, law: impl
 }
 
 /// Critical distance at 0.1 %: a correct process fails one run in a thousand.
-pub(in crate::harness) fn ks_critical(gaps: usize) -> f64 {
+fn ks_critical(gaps: usize) -> f64 {
     1.949 / (gaps as f64).sqrt()
 }
 
 /// The gamma law of this shape and scale 1, cumulative: the regularised lower incomplete gamma function. Shape 1 is exponential.
-pub(in crate::harness) fn gamma_law(shape: f64, x: f64) -> f64 {
+fn gamma_law(shape: f64, x: f64) -> f64 {
     const TERMS: usize = 10_000;
     const ENOUGH: f64 = 1e-12;
     if x <= 0.0 {

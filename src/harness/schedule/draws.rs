@@ -1,12 +1,13 @@
-//! What requests carry: lengths and prompt tokens, each a pure function of (seed, index).
+//! Random draws: lengths, prompt tokens and think times, each a pure function of (seed, index).
+
+use std::sync::Arc;
 
 use rand::RngExt;
 use rand_distr::{Distribution, LogNormal, Normal};
 use rand_pcg::Pcg64;
 
-use super::data::empirical_draw;
 use crate::event::Hasher;
-use crate::harness::Length;
+use crate::harness::{Length, Pause, Weighted};
 
 /// The name that goes into results; a change of how numbers are drawn needs a new one.
 pub(in crate::harness) const GENERATOR: &str = "pcg64-blake3/2";
@@ -42,8 +43,36 @@ pub(in crate::harness) fn length(law: &Length, purpose: &str, seed: u64, index: 
             let law = LogNormal::from_mean_cv(*mean, stddev / mean);
             within(law.map_or(*mean, |law| law.sample(&mut rng())), *min, *max)
         }
-        Length::Empirical(values) => empirical_draw(values, &mut rng()),
+        Length::Empirical(values) => empirical(values, &mut rng()),
     })
+}
+
+fn empirical(values: &Arc<[Weighted]>, rng: &mut impl RngExt) -> u32 {
+    let total: f64 = values.iter().map(|value| value.weight).sum();
+    let mut left = rng.random::<f64>() * total;
+    for value in values.iter() {
+        left -= value.weight;
+        if left < 0.0 {
+            return value.tokens;
+        }
+    }
+    values.iter().rev().find(|value| value.weight > 0.0).map_or(1, |value| value.tokens)
+}
+
+/// The think time before request `index`, ns.
+pub(in crate::harness) fn think_time(pause: Pause, seed: u64, index: u64) -> u64 {
+    let ms = match pause {
+        Pause::Fixed(ms) => ms,
+        Pause::Exponential(mean) => {
+            let uniform: f64 = generator("think", seed, index).random();
+            -(-uniform).ln_1p() * mean
+        }
+        Pause::Uniform { min, max } => {
+            let uniform: f64 = generator("think", seed, index).random();
+            min + (max - min) * uniform
+        }
+    };
+    (ms * 1e6).round() as u64
 }
 
 /// `len` tokens in 3..vocab_size without `end_id`.
@@ -73,7 +102,6 @@ pub(in crate::harness) fn prompt(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::Weighted;
 
     #[test]
     fn prompts_are_a_pure_function_and_avoid_special_tokens() {
@@ -107,5 +135,18 @@ mod tests {
         let empirical = mean(&Length::Empirical(values.into()));
         assert!((empirical - 300.0).abs() < 6.0 * 347.0 / 20_000f64.sqrt(), "{empirical}");
         assert_eq!(length(&Length::Given, "input", 4, 0), None);
+    }
+
+    #[test]
+    fn pauses_are_a_pure_function_with_the_mean_they_say() {
+        for (pause, mean) in [(Pause::Exponential(200.0), 200.0), (Pause::Uniform { min: 100.0, max: 300.0 }, 200.0)] {
+            let drawn: Vec<u64> = (0..4_000).map(|index| think_time(pause, 9, index)).collect();
+            assert_eq!(drawn[17], think_time(pause, 9, 17));
+            let found = drawn.iter().sum::<u64>() as f64 / 4e9;
+            // Six standard errors of the exponential one.
+            assert!((found - mean).abs() < 6.0 * 200.0 / 4_000f64.sqrt(), "{found}");
+        }
+        assert_eq!(think_time(Pause::from(std::time::Duration::from_millis(5)), 0, 3), 5_000_000);
+        assert!(Pause::Uniform { min: 3.0, max: 1.0 }.fault().is_some() && Pause::default().fault().is_none());
     }
 }

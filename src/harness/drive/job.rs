@@ -1,0 +1,75 @@
+//! The part of a run that one worker carries out.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::external_driver::CallInbox;
+use super::in_flight::LiveCounts;
+use crate::harness::clock::BenchClock;
+use crate::harness::schedule::plan::PlanQueue;
+use crate::harness::transport::http::Connector;
+use crate::harness::{BenchSpec, PlannedRequest, RequestSchedule};
+
+pub(in crate::harness) struct WorkerJob {
+    pub number: usize,
+    pub workers: usize,
+    pub spec: Arc<BenchSpec>,
+    pub schedule: Arc<RequestSchedule>,
+    pub clock: BenchClock,
+    pub live: Arc<LiveCounts>,
+    pub stop: CancellationToken,
+    /// The source of the users' sessions.
+    pub queue: Arc<PlanQueue>,
+    pub bodies: Arc<PreparedMessages>,
+    /// One permit for each request that may be in flight.
+    pub room: Option<Arc<Semaphore>>,
+    pub keeps_answers: bool,
+    pub tls: Option<Connector>,
+    /// The source of requests from an external driver.
+    pub inbox: Cell<Option<CallInbox>>,
+}
+
+impl WorkerJob {
+    /// The endpoints of this worker's connections.
+    pub fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
+        let endpoints = self.spec.endpoints.len();
+        (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
+    }
+
+    /// This worker's sessions in the order of their times: the index of the first request, and the requests.
+    pub fn mine<'s>(
+        &self,
+        schedule: &'s RequestSchedule,
+    ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
+        schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
+    }
+
+    /// Requests that are sent together: a batch, or one turn after the other.
+    pub fn messages<'s>(&self, session: &'s [PlannedRequest]) -> std::slice::Chunks<'s, PlannedRequest> {
+        session.chunks(self.spec.request.batch())
+    }
+}
+
+/// Messages made before the start, by the index of their first request.
+pub(in crate::harness) struct PreparedMessages(Vec<Mutex<Option<Bytes>>>);
+
+impl PreparedMessages {
+    pub fn for_plan(schedule: &RequestSchedule) -> Self {
+        Self(schedule.requests.iter().map(|_| Mutex::new(None)).collect())
+    }
+
+    pub fn put(&self, index: u64, body: Bytes) {
+        if let Some(place) = self.0.get(index as usize) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+
+    /// Each once.
+    pub fn take(&self, index: u64) -> Option<Bytes> {
+        self.0.get(index as usize)?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

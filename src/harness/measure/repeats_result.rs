@@ -1,0 +1,96 @@
+//! The result of several runs of one measurement.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::reason::verdict_of;
+use super::repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder};
+use crate::harness::{Reason, ReasonSeverity, RunResult};
+use crate::stats::{RunValues, mean_interval};
+
+/// Statistics of a metric that are told over runs.
+const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output_tokens"];
+
+/// The result of all runs: the first one's numbers, everybody's reasons, and what is known over runs. `None` without runs.
+pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
+    let mut result = runs.first()?.clone();
+    result.reasons = runs
+        .iter()
+        .zip(1..)
+        .flat_map(|(run, number)| {
+            run.reasons.iter().map(move |reason| {
+                let mut reason = reason.clone();
+                reason.text = format!("run {number}: {}", reason.text);
+                reason
+            })
+        })
+        .collect();
+    for (run, number) in runs.iter().zip(1..).skip(1) {
+        let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
+        let changed = one.changes(another);
+        if !changed.is_empty() {
+            let text = format!(
+                "run {number} measured another server than run 1, so their numbers are of no one server: {}",
+                changed.join("; ")
+            );
+            result.reasons.push(Reason { check: "identity".to_owned(), severity: ReasonSeverity::InvalidServer, text });
+        }
+    }
+    result.reasons.sort_by_key(|reason| reason.severity);
+    result.verdict = verdict_of(&result.reasons);
+    let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
+        folder: repeat_folder(number),
+        seed: run.asked.seed,
+        verdict: run.verdict,
+        started: run.started.clone(),
+    });
+    result.repeats = Some(Repeats { runs: told.collect(), shown: 1, over_runs: over_runs(runs) });
+    Some(result)
+}
+
+fn over_runs(runs: &[RunResult]) -> BTreeMap<String, OverRuns> {
+    let told: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
+    let mut all = BTreeMap::new();
+    let mut add = |name: String, unit: &str, place: &str| {
+        let values: Option<Vec<f64>> = told.iter().map(|run| run.pointer(place)?.as_f64()).collect();
+        let Some(values) = values.filter(|values| values.len() == runs.len()) else { return };
+        if let (Some(of), Some((low, high))) = (RunValues::of(&values), mean_interval(&values)) {
+            let stddev = of.variance.sqrt();
+            all.insert(name, OverRuns { unit: unit.to_owned(), values, mean: of.mean, stddev, low, high });
+        }
+    };
+    let metrics = told.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();
+    for (metric, _) in metrics {
+        for statistic in STATISTICS {
+            add(format!("{metric}_{statistic}"), "ms", &format!("/latency/{metric}/{statistic}"));
+        }
+    }
+    for rate in RATES {
+        add(rate.to_owned(), "/s", &format!("/rates/{rate}"));
+    }
+    add("goodput".to_owned(), "/s", "/goodput/requests");
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Verdict;
+
+    #[test]
+    fn runs_of_different_servers_are_not_pooled() {
+        let text = include_str!("../../../tests/golden/results/race/result.json");
+        let one: RunResult = serde_json::from_str(text).unwrap();
+        let alike = result_of_repeats(&std::iter::repeat_n(one.clone(), 2).collect::<Vec<_>>()).unwrap();
+        assert!(alike.reasons.iter().all(|reason| reason.check != "identity"), "{:?}", alike.reasons);
+        assert!(alike.headline().contains("SIMULATED"), "{}", alike.headline());
+        let mut other = one.clone();
+        other.identity.as_mut().unwrap().servers[0].version = Some("99".to_owned());
+        let pooled = result_of_repeats(&std::iter::once(one).chain([other]).collect::<Vec<_>>()).unwrap();
+        assert_eq!(pooled.verdict, Verdict::InvalidServer);
+        let text = &pooled.reasons[0].text;
+        assert!(text.starts_with("run 2 measured another server than run 1"), "{text}");
+    }
+}

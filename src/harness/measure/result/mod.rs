@@ -1,0 +1,140 @@
+//! The output of a run: `result.json`, version 1. Every number carries its definition.
+//!
+//! Times are ms, rates per second, unless a name states otherwise.
+
+mod client;
+mod counts;
+mod latency;
+mod requested;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Verdict;
+use crate::harness::gpu::{GpuTrace, GpusUsage};
+use crate::harness::{
+    Goodput, HostShare, LoadSummary, LoadgenResult, Repeats, RequestRecord, RequestSchedule, RunIdentity, SelfCheck,
+    Stability, Steady,
+};
+use crate::triton::{Scrape, ServerMetrics};
+
+pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
+pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
+pub use self::latency::{LatencyMetrics, Rates, ServerSide, Withdrawals};
+pub use self::requested::Requested;
+use super::preflight_result::PreflightResult;
+use super::reason::Reason;
+
+/// The version of `result.json`.
+pub(in crate::harness) const SCHEMA: u32 = 1;
+
+/// A run's result and the requests it was computed from.
+#[derive(Debug)]
+pub struct Measured {
+    pub result: RunResult,
+    /// By index. Lost arrivals have none.
+    pub requests: Vec<RequestRecord>,
+    /// The plan as it was carried out.
+    pub schedule: Arc<RequestSchedule>,
+    /// The start: what all stamps count from.
+    pub zero: std::time::Instant,
+    /// All that the servers' own metrics said, where somebody asked them.
+    pub scrape: Option<Scrape>,
+    /// All that was read of their GPUs.
+    pub gpu: Option<GpuTrace>,
+}
+
+impl Measured {
+    /// What another process measured and wrote: its requests and its plan are in its files only.
+    pub fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
+        let schedule = Arc::new(RequestSchedule::elsewhere());
+        Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
+    }
+}
+
+/// The result of one benchmark run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunResult {
+    /// The version of this format. Always 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub schema: u32,
+    pub verdict: Verdict,
+    /// Why the verdict is not VALID, worst first.
+    pub reasons: Vec<Reason>,
+    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<RunIdentity>,
+    pub asked: Requested,
+    /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
+    pub schedule_digest: String,
+    /// How random numbers are drawn from the seed.
+    pub generator: String,
+    /// Start of set-up, RFC 3339, UTC.
+    pub started: String,
+    /// What was planned to be sent.
+    #[serde(default)]
+    pub load: LoadSummary,
+    pub counts: Counts,
+    pub tokens: TokenCounts,
+    pub rates: Rates,
+    pub latency: LatencyMetrics,
+    /// Null when no promise was made.
+    pub goodput: Option<Goodput>,
+    pub steady: Option<Steady>,
+    /// Whether the run measured one state of the server.
+    #[serde(default)]
+    pub stability: Stability,
+    /// With `return_perf_metrics`: the server's own view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSide>,
+    /// With `cancel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawals: Option<Withdrawals>,
+    /// Outputs asked for beside tokens.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, ExtraOutput>,
+    pub little: LittlesLaw,
+    /// Whether the numbers of this result agree with each other.
+    #[serde(default)]
+    pub self_check: SelfCheck,
+    pub client: ClientUsage,
+    pub connections: Connections,
+    /// One for each second from the start.
+    pub slices: Vec<TimeSlice>,
+    /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
+    pub curves: BTreeMap<String, Vec<(f64, f64)>>,
+    pub versions: Versions,
+    /// Of a run that MLPerf's LoadGen drove: what it said, beside what we saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loadgen: Option<LoadgenResult>,
+    /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_metrics: Option<ServerMetrics>,
+    /// What their GPUs did; absent where nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpusUsage>,
+    /// Whether this machine could make the load, tried before; absent where it was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightResult>,
+    /// What each host did, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostShare>,
+    /// Of a measurement that was made several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Versions {
+    pub regatta: String,
+    pub os: String,
+    pub arch: String,
+}
+
+/// Nothing was said of it.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,0 +1,85 @@
+//! What was requested of a run, as its result repeats it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::harness::{
+    Arrivals, BenchSpec, FurtherLimits, Length, Pause, Protocol, Request, Retries, Scenario, Slo, StreamMode,
+};
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Requested {
+    /// `host:port` of each server.
+    pub endpoints: Vec<String>,
+    pub model: String,
+    pub scenario: Scenario,
+    pub arrivals: Arrivals,
+    pub stop_requests: Option<u64>,
+    pub stop_duration_ms: Option<f64>,
+    pub input_len: Length,
+    pub output_len: Length,
+    pub seed: u64,
+    pub warmup: u32,
+    #[serde(default)]
+    pub warmup_ms: Option<f64>,
+    /// Of users between an answer and the next request.
+    #[serde(default)]
+    pub think: Pause,
+    pub frontends: u32,
+    pub clients: u32,
+    pub stall_timeout_ms: f64,
+    pub ttft_p99_limit_ms: Option<f64>,
+    pub tpot_p99_limit_ms: Option<f64>,
+    /// Left out: only those two.
+    #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
+    pub further_limits: FurtherLimits,
+    pub slo: Slo,
+    pub vocab_size: u32,
+    pub end_id: i32,
+    /// How servers are asked.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Of KServe's streams; left out when each request has its own.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub stream: StreamMode,
+    /// Left out: what failed was not sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
+    /// What each request asked for besides.
+    #[serde(default)]
+    pub request: Request,
+}
+
+impl Requested {
+    pub(in crate::harness) fn of(spec: &BenchSpec) -> Self {
+        let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        Self {
+            endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
+            model: spec.model.clone(),
+            scenario: spec.scenario.clone(),
+            arrivals: spec.arrivals,
+            stop_requests: spec.stop.requests,
+            stop_duration_ms: spec.stop.duration.map(ms),
+            input_len: spec.input_len.clone(),
+            output_len: spec.output_len.clone(),
+            seed: spec.seed,
+            warmup: spec.warmup,
+            warmup_ms: spec.pace.warmup_for.map(ms),
+            think: spec.pace.think,
+            frontends: spec.frontends,
+            clients: spec.clients,
+            stall_timeout_ms: ms(spec.stall_timeout),
+            ttft_p99_limit_ms: spec.limits.ttft_p99.map(ms),
+            tpot_p99_limit_ms: spec.limits.tpot_p99.map(ms),
+            further_limits: spec.limits.further.clone(),
+            slo: spec.slo(),
+            vocab_size: spec.vocab_size,
+            end_id: spec.end_id,
+            protocol: spec.protocol.clone(),
+            stream: spec.pace.stream,
+            retries: spec.pace.retries,
+            request: spec.request.clone(),
+        }
+    }
+}

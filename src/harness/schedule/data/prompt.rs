@@ -1,0 +1,92 @@
+//! A prompt: the parts that it is planned as, and the form in which it is sent.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Answers of the turns before, for a history that is made of them.
+#[derive(Clone, Debug, Default)]
+pub struct PreviousAnswers {
+    /// By turn; none of one that failed.
+    pub answers: Vec<Option<Prompt>>,
+}
+
+/// A prompt, or an answer, in the form that a target speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    Ids(Vec<i32>),
+    Text(String),
+}
+
+impl Prompt {
+    /// Ids, or bytes of text.
+    pub(in crate::harness) fn len(&self) -> usize {
+        match self {
+            Self::Ids(ids) => ids.len(),
+            Self::Text(text) => text.len(),
+        }
+    }
+
+    /// None for a text.
+    pub(in crate::harness) fn as_ids(&self) -> &[i32] {
+        match self {
+            Self::Ids(ids) => ids,
+            Self::Text(_) => &[],
+        }
+    }
+
+    /// None for ids.
+    pub(in crate::harness) fn as_text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Ids(_) => "",
+        }
+    }
+
+    pub(in crate::harness) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Ids(ids) => ids.as_slice().into(),
+            Self::Text(text) => text.as_str().into(),
+        }
+    }
+}
+
+/// One part of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::harness) enum PromptPart {
+    Drawn {
+        stream: RandomStream,
+        number: u64,
+        tokens: u32,
+    },
+    Ids(Arc<[i32]>),
+    Text(Arc<str>),
+    /// The answer to this turn of the session, as it came.
+    Heard {
+        turn: u32,
+    },
+}
+
+/// Which purpose tokens are drawn for; each has numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::harness) enum RandomStream {
+    Prompt,
+    Prefix,
+    Block,
+    Answer,
+    Warmup,
+}
+
+impl RandomStream {
+    pub const fn purpose(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::Prefix => "prefix",
+            Self::Block => "block",
+            Self::Answer => "answer",
+            Self::Warmup => "warmup",
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where prompts come from: drawn, or read from a file; shared prefixes; sessions of several turns.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::length::Length;
+use crate::harness::HarnessError;
+
+/// Where prompts come from, beside the lengths that the spec draws.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PromptSource {
+    pub data: Option<PromptFile>,
+    /// In front of every prompt, on top of its length.
+    pub prefixes: Option<Prefixes>,
+    /// So many different prompts, each request carrying one of them.
+    pub distinct: Option<u64>,
+    /// A `tokenizer.json`.
+    pub tokenizer: Option<PathBuf>,
+    /// Several turns, each sent after the answer to the one before.
+    pub sessions: Option<Sessions>,
+}
+
+/// A file of prompts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PromptFile {
+    pub kind: DataKind,
+    pub file: PathBuf,
+    /// `.npy` of prompt lengths, for padded `input_ids`.
+    pub lengths: Option<PathBuf>,
+    /// `.npy` of output lengths.
+    pub output_lengths: Option<PathBuf>,
+    /// Only so many records from the top of the file.
+    pub first: Option<u64>,
+    pub order: RecordOrder,
+    /// Begin again where the data end.
+    pub repeat: bool,
+    /// Tokens that a hash id of a Mooncake trace stands for.
+    pub block_tokens: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DataKind {
+    Jsonl,
+    Sharegpt,
+    Mooncake,
+    InputIds,
+    /// A `plan.jsonl` of another run, to be sent again.
+    Plan,
+}
+
+/// In which order records are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordOrder {
+    /// As in the file.
+    #[default]
+    Given,
+    /// Each once, in an order of the seed.
+    Shuffled,
+    /// Drawn with replacement.
+    Random,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Prefixes {
+    pub count: u32,
+    /// Of each.
+    pub tokens: u32,
+    /// Exponent of a Zipf law; null: all equally often.
+    pub zipf: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sessions {
+    /// Turns of a session; of data with conversations, at most so many.
+    pub turns: Length,
+    pub history: History,
+}
+
+/// What stands in front of a later turn's own prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum History {
+    /// Nothing.
+    None,
+    /// The turns before and their answers as planned: recorded ones, or drawn ones of the length that was asked for.
+    #[default]
+    Planned,
+    /// The turns before and their answers as they came.
+    Answers,
+}
+
+impl PromptSource {
+    pub(in crate::harness) fn check(&self) -> Result<(), HarnessError> {
+        let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
+        if let Some(Prefixes { count, tokens, zipf }) = self.prefixes {
+            if count == 0 || tokens == 0 {
+                return refuse("prefixes: count and tokens must be at least 1");
+            }
+            if zipf.is_some_and(|exponent| !exponent.is_finite() || exponent < 0.0) {
+                return refuse("prefixes: the exponent of zipf must be 0 or more");
+            }
+        }
+        if self.distinct == Some(0) {
+            return refuse("distinct prompts must be at least 1");
+        }
+        if let Some(data) = &self.data {
+            if data.block_tokens == 0 {
+                return refuse("block_tokens must be at least 1");
+            }
+            if self.distinct.is_some() {
+                return refuse("distinct prompts are drawn, and here prompts come from data: use `first` and `repeat`");
+            }
+        }
+        match &self.sessions {
+            Some(sessions) => sessions.turns.check("turns of a session"),
+            None => Ok(()),
+        }
+    }
+}

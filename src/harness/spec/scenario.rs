@@ -1,0 +1,72 @@
+//! How requests arrive, and when the schedule ends.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::level::LoadLevel;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// All requests at once; the metric is tokens/s.
+    Offline,
+    /// Open loop: arrivals at a mean rate, per second.
+    Server { rate: LoadLevel },
+    /// Open loop: arrivals at the time stamps of the data, so many times as fast.
+    Trace { speed: f64 },
+    /// Closed loop: so many users, each sending its next request when its last one has ended.
+    Concurrency { users: LoadLevel },
+    /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
+    Outside(CallSource),
+}
+
+impl Scenario {
+    /// What `t_sched` is, for metrics.
+    pub(in crate::harness) const fn zero_point(&self) -> &'static str {
+        match self {
+            Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
+            Self::Concurrency { .. } => "user_free",
+            Self::Outside(_) => "call_from_outside",
+        }
+    }
+
+    /// Arrivals have times that do not depend on answers, and are not all at once.
+    pub const fn is_open_loop(&self) -> bool {
+        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(CallSource::AtTimes))
+    }
+}
+
+/// How requests from outside come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallSource {
+    /// All in one call. They wait in the client for streams, as they would wait in the server.
+    AllAtOnce,
+    /// At times that do not depend on answers.
+    AtTimes,
+    /// Each after the answer to the one before.
+    OneByOne,
+}
+
+/// The law of arrivals at a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Exponential gaps.
+    #[default]
+    Poisson,
+    /// Equal gaps.
+    Constant,
+    /// Gamma gaps with this coefficient of variation: 1 is Poisson, more is burstier. vLLM's burstiness is 1/cv².
+    Gamma { cv: f64 },
+}
+
+/// When the schedule ends. Both given: whichever is longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopAfter {
+    pub requests: Option<u64>,
+    /// All arrivals before this time.
+    pub duration: Option<Duration>,
+}

@@ -1,0 +1,34 @@
+//! How requests are sent: think times, a limit on requests in flight, streams, retries.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::pause::Pause;
+use super::retries::Retries;
+
+/// How requests are sent: held back, tried again, over which streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendingSpec {
+    /// Of a user between an answer and the next request.
+    pub think: Pause,
+    /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
+    pub max_in_flight: Option<u32>,
+    /// Warm up for so long, after the number of requests.
+    pub warmup_for: Option<Duration>,
+    pub stream: StreamMode,
+    /// `None`: what failed has failed.
+    pub retries: Option<Retries>,
+}
+
+/// How requests of one connection share its streams, over KServe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// A `ModelStreamInfer` for each.
+    #[default]
+    PerRequest,
+    /// One for all of them, as NVIDIA's harness and tritonclient do it.
+    Shared,
+}
