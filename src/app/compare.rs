@@ -1,17 +1,16 @@
-//! `compare`, `report --compat` and `explain`: numbers side by side, and what they mean.
+//! `compare` and `report --compat`: numbers side by side.
 
 use serde_json::Value;
 
 use super::results::{FoundResult, find_all, find_runs};
-use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{CliExit, Compare, Explain, Global, Report};
+use super::{Trouble, say, say_error};
+use crate::cli::{CliExit, Compare, Global, Report};
 use crate::harness::REPEATS;
 use crate::interop::{self, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
-use crate::report::{self, Styler, explain, html};
+use crate::report::{self, Styler, html};
 use crate::stats::Margins;
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
@@ -149,21 +148,5 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
     if request.json {
         say(&format!("{:#}\n", Value::Object(all)));
     }
-    Ok(CliExit::Done)
-}
-
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, CommandError> {
-    let paint = Styler::chosen(global.color.choice());
-    let text = match &request.metric {
-        None if request.json => format!("{:#}\n", explain::list_json()),
-        None => explain::list(paint),
-        Some(name) => {
-            let entry = explain::entry(name).ok_or_else(|| {
-                CommandError::Usage(format!("there is no metric `{name}`\n  hint: `regatta explain` lists them"))
-            })?;
-            if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, paint) }
-        }
-    };
-    say(&text);
     Ok(CliExit::Done)
 }

@@ -6,7 +6,7 @@ mod cache;
 mod clean;
 mod compare;
 mod doctor;
-mod error;
+mod explain;
 mod export_import;
 mod history;
 mod host_agent;
@@ -96,7 +96,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Compare(request) => compare::compare(&global, &request),
         CliJob::Export(request) => export_import::export(&global, &request),
         CliJob::Import(request) => export_import::import(&global, &request),
-        CliJob::Explain(request) => compare::explain(&global, &request),
+        CliJob::Explain(request) => explain::explain(&global, &request),
         CliJob::Clean { yes } => clean::clean(&global, yes),
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),

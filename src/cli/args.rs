@@ -134,7 +134,7 @@ pub(super) enum CliCommand {
     /// Import another tool's results, command line or config.
     #[command(after_long_help = help::IMPORT)]
     Import(ImportArgs),
-    /// Show the definition of a metric, and other tools' definitions of the same name.
+    /// Explain a metric or a key of a manifest: definitions here and in other tools; type, default and values.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
     /// Print a completion script for a shell.

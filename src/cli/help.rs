@@ -261,7 +261,9 @@ pub(super) const IMPORT: &str = with_codes!(examples![
 
 pub(super) const EXPLAIN: &str = with_codes!(examples![
     "regatta explain",
-    "regatta explain ttft",
+    "regatta explain ttft                    a metric",
+    "regatta explain stages.bench            an action of a stage: its keys, and a manifest with it",
+    "regatta explain stages.bench.target     one key of it",
     "regatta explain itl_token --json | jq .elsewhere"
 ]);
 

@@ -226,7 +226,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Import(args) => {
             CliJob::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
         }
-        CliCommand::Explain(args) => CliJob::Explain(Explain { metric: args.metric, json: args.json }),
+        CliCommand::Explain(args) => CliJob::Explain(Explain { topic: args.topic, json: args.json }),
         CliCommand::Selftest(args) => {
             CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }

@@ -360,7 +360,7 @@ pub struct Doctor {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explain {
-    /// `None`: a line on each.
-    pub metric: Option<String>,
+    /// A metric or a key of a manifest. `None`: a line on each metric.
+    pub topic: Option<String>,
     pub json: bool,
 }

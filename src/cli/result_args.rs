@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
 #[derive(Debug, Args)]
@@ -70,6 +70,27 @@ pub(super) const METRICS: [&str; 25] = [
     "preflight",
 ];
 
+/// Any text; shells complete the metrics.
+#[derive(Clone)]
+pub(super) struct TopicParser;
+
+impl TypedValueParser for TopicParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(METRICS.into_iter().map(PossibleValue::new)))
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
     /// Results: a task of the last run, a run's name, a folder or a file, of Regatta or of another tool. The others are compared
@@ -136,9 +157,9 @@ pub(super) struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// The metric [default: a line on each].
-    #[arg(value_name = "METRIC", value_parser = PossibleValuesParser::new(METRICS))]
-    pub metric: Option<String>,
+    /// A metric, or a key of a manifest such as `stages.bench.target` [default: a line on each metric].
+    #[arg(value_name = "TOPIC", value_parser = TopicParser)]
+    pub topic: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -49,6 +49,7 @@ mod preflight;
 mod processes;
 mod ratios;
 mod real;
+mod reference;
 mod registry;
 mod rehearsal;
 mod repeat;

@@ -8,7 +8,7 @@
 #[test]
 fn the_chapters_are_true() {
     manual()
-        .case("tests/manual/0[1234689]-*.md")
+        .case("tests/manual/0[234689]-*.md")
         .case("tests/manual/11-*.md")
         .case("tests/manual/14-*.md")
         .case("tests/manual/16-*.md")
@@ -20,11 +20,15 @@ fn the_chapters_are_true() {
 /// Those with a server and a load against it.
 #[test]
 fn the_chapters_with_the_simulator_are_true() {
-    manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md").case("tests/manual/13-*.md");
+    let cases = manual();
+    for chapter in ["01", "05", "10", "13"] {
+        cases.case(format!("tests/manual/{chapter}-*.md"));
+    }
 }
 
 /// The one with a real podman, which has the image of the other tests.
 #[test]
+#[ignore = "needs podman"]
 fn the_chapter_with_containers_is_true() {
     let podman = crate::containers::Podman::here();
     let cases = manual();
@@ -36,6 +40,7 @@ fn the_chapter_with_containers_is_true() {
 
 /// The one that builds LoadGen and rehearses a submission.
 #[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn the_chapter_of_mlperf_is_true() {
     manual().case("tests/manual/12-*.md");
 }

@@ -1,0 +1,104 @@
+//! `explain`: what a metric means, and what a key of a manifest takes.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::{Trouble, say};
+use crate::cli::{CliExit, Explain, Global};
+use crate::diag::{list_of, nearest};
+use crate::manifest::ManifestKey;
+use crate::report::explain::{self, ENTRIES};
+use crate::report::styler::{Styler, TextRole, table};
+
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
+    let text = match &request.topic {
+        None if request.json => format!("{:#}\n", explain::list_json()),
+        None => explain::list(paint),
+        Some(topic) => {
+            if let Some(entry) = explain::entry(topic) {
+                if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, paint) }
+            } else {
+                let root = ManifestKey::root();
+                let key = root.find(topic).ok_or_else(|| unknown(topic, &root))?;
+                if request.json { format!("{:#}\n", json!(key)) } else { text(key, paint) }
+            }
+        }
+    };
+    say(&text);
+    Ok(CliExit::Done)
+}
+
+fn unknown(topic: &str, root: &ManifestKey) -> Trouble {
+    let keys = root.all();
+    // `target` alone may be several keys.
+    let same: Vec<&str> = keys.iter().filter(|key| key.name() == topic).map(|key| key.path.as_str()).collect();
+    let names = ENTRIES.iter().map(|entry| entry.name);
+    let words = keys.iter().flat_map(|key| [key.path.as_str(), key.path.strip_prefix("stages.").unwrap_or_default()]);
+    let hint = if !same.is_empty() {
+        format!("there is: {}", list_of(same))
+    } else if let Some(near) = nearest(topic, names.chain(words).filter(|word| !word.is_empty())) {
+        format!("did you mean `{near}`?")
+    } else {
+        "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
+    };
+    Trouble::Usage(format!("there is no metric and no key `{topic}`\n  hint: {hint}"))
+}
+
+/// One key, and the keys directly below it.
+fn text(key: &ManifestKey, paint: Styler) -> String {
+    let mut out = format!("{}: {}\n", paint.tone(TextRole::Name, &key.path), key.type_text());
+    if !key.about.is_empty() {
+        out.push_str(&key.about);
+        out.push('\n');
+    }
+    let mut facts = vec![("required", if key.required { "yes" } else { "no" }.to_owned())];
+    facts.extend(key.default_text().map(|default| ("default", default)));
+    facts.push(("expression", if key.expression { "allowed: {{ … }}" } else { "not allowed" }.to_owned()));
+    let row = |(name, text): (&str, String)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text)];
+    out.push('\n');
+    out.push_str(&table(paint, "  ", &facts.into_iter().map(row).collect::<Vec<_>>()));
+    let row = |name: &str, text: &str| vec![(TextRole::Name, name.to_owned()), (TextRole::Plain, text.to_owned())];
+    if !key.values.is_empty() {
+        out.push_str("\nValues\n");
+        let rows: Vec<_> = key.values.iter().map(|allowed| row(&allowed.value, &allowed.about)).collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    for (title, are_actions) in [("Actions", true), ("Keys", false)] {
+        let rows: Vec<_> = key.keys.iter().filter(|one| one.is_action() == are_actions).map(summary).collect();
+        if !rows.is_empty() {
+            let _ = writeln!(out, "\n{}", if key.keys.iter().any(|one| one.choice) { "One of" } else { title });
+            out.push_str(&table(paint, "  ", &rows));
+        }
+    }
+    if let Some(example) = key.example() {
+        out.push_str("\nExample\n");
+        for line in example.trim_end().lines() {
+            let indent = if line.is_empty() { "" } else { "  " };
+            let _ = writeln!(out, "{indent}{line}");
+        }
+    }
+    out
+}
+
+/// A key among its siblings: its name, its type, whether it is required, and the first sentence on it.
+fn summary(key: &ManifestKey) -> Vec<(TextRole, String)> {
+    let default = match key.default_text() {
+        _ if key.required => "required".to_owned(),
+        Some(default) => format!("[{default}]"),
+        None => String::new(),
+    };
+    let types = if key.values.is_empty() {
+        key.type_text()
+    } else {
+        key.values.iter().map(|allowed| allowed.value.as_str()).collect::<Vec<_>>().join(" | ")
+    };
+    let about = key.about.split_inclusive(". ").next().unwrap_or_default().trim_end();
+    vec![
+        (TextRole::Name, key.name().to_owned()),
+        (TextRole::Quiet, types),
+        (TextRole::Plain, default),
+        (TextRole::Plain, about.to_owned()),
+    ]
+}
