@@ -70,6 +70,7 @@ fn fits(pattern: &str, line: &str) -> bool {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn the_chapter_on_asking_a_server_is_true() {
     let folder = repository(&["echo", "counter"]);
     let words = ["--model-control-mode=explicit", "--load-model=*"];

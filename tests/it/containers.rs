@@ -108,6 +108,7 @@ fn contained(words: &str, user: &str) -> World {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_server_in_a_container_comes_up_and_is_stopped_in_order() {
     let world = contained("", USER);
     let ended = world.good(&["run", "m"]);
@@ -117,6 +118,7 @@ fn a_server_in_a_container_comes_up_and_is_stopped_in_order() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_container_that_is_killed_mid_run_makes_the_measurement_invalid() {
     let world = contained("", &long_bench());
     let run = measuring(&world);
@@ -131,6 +133,7 @@ fn a_container_that_is_killed_mid_run_makes_the_measurement_invalid() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_container_outlives_the_program_that_started_it_and_is_removed_all_the_same() {
     let world = contained("", &long_bench());
     let run = measuring(&world);
@@ -143,6 +146,7 @@ fn a_container_outlives_the_program_that_started_it_and_is_removed_all_the_same(
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn kill9_of_the_run_leaves_no_container() {
     let world = contained("", LONG_USER);
     let mut run = world.start(&["run", "m"]);
@@ -156,6 +160,7 @@ fn kill9_of_the_run_leaves_no_container() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
     let world = contained("", LONG_USER);
     let mut run = world.start(&["run", "m"]);
@@ -176,6 +181,7 @@ fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_container_of_somebody_else_is_never_touched() {
     let podman = Podman::here();
     let theirs = format!("theirs-{}", std::process::id());

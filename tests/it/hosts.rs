@@ -68,6 +68,7 @@ fn nobody_on(lab: &Lab, hosts: &[u32]) {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
     let lab = Lab::up(2);
     let world = lab.world(&format!("{ENGINE}{SERVER}{}", measure(200)));
@@ -111,6 +112,7 @@ vars:
 ";
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_system_of_two_machines_is_served_by_both() {
     let lab = Lab::up(2);
     let world = lab.world("stages: {}\n");
@@ -131,6 +133,7 @@ fn a_system_of_two_machines_is_served_by_both() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     let (lab, world, run) = under_way();
     lab.does("cut", 2);
@@ -148,6 +151,7 @@ fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_host_loses_its_power_and_is_named() {
     let (lab, world, run) = under_way();
     lab.does("crash", 1);
@@ -164,6 +168,7 @@ fn a_host_loses_its_power_and_is_named() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "sim serve"), "KILL");
@@ -176,6 +181,7 @@ fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_guard_that_is_killed_has_a_warden() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "__host"), "KILL");
@@ -187,6 +193,7 @@ fn a_guard_that_is_killed_has_a_warden() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_run_that_is_killed_leaves_nothing_on_any_host() {
     let (lab, world, run) = under_way();
     send(i32::try_from(run.id()).unwrap(), "KILL");
@@ -196,6 +203,7 @@ fn a_run_that_is_killed_leaves_nothing_on_any_host() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn ctrl_c_stops_every_host() {
     let lab = Lab::up(2);
     let world = lab.world(&format!("{ENGINE}{SERVER}{LONG_USER}"));
@@ -211,6 +219,7 @@ fn ctrl_c_stops_every_host() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     let lab = Lab::up(4);
     let hosts = r#"
@@ -250,6 +259,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn a_folder_that_is_not_the_same_there_is_found_before_anything_starts() {
     let lab = Lab::up(2);
     let world = lab.world(&format!("{ENGINE}{SERVER}  user: {{ shell: 'echo {{{{ stages.server }}}} > out' }}\n"));
@@ -262,6 +272,7 @@ fn a_folder_that_is_not_the_same_there_is_found_before_anything_starts() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn ssh_is_called_with_these_words_and_a_secret_is_none_of_them() {
     let lab = Lab::up(1);
     let program = env!("CARGO_BIN_EXE_regatta");
@@ -335,6 +346,7 @@ exec "$S" sim serve --repository "$repository" --grpc-address 0.0.0.0 --grpc-por
 "#;
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn each_host_starts_the_tritonservers_that_one_would() {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -389,6 +401,7 @@ fn each_host_starts_the_tritonservers_that_one_would() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn who_stops_while_a_host_does_not_answer_waits_for_nobody() {
     let lab = Lab::up(2);
     let world = lab.world(&format!("{ENGINE}{SERVER}{LONG_USER}"));

@@ -29,6 +29,7 @@ async fn value(client: &mut HttpClient, key: &str) -> f64 {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
     let folder = repository(&["counter"]);
     let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
@@ -64,6 +65,7 @@ async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn polling_goes_on_when_a_server_does_not_answer() {
     let folder = repository(&["counter"]);
     let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
@@ -99,6 +101,7 @@ async fn polling_goes_on_when_a_server_does_not_answer() {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn a_benchmark_keeps_what_its_servers_said() {
     let world = World::new();
     world.copy("manifests");

@@ -407,6 +407,7 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn a_real_triton_streams_its_generate_extension() {
     let world = World::new();
     world.copy("manifests");

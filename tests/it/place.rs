@@ -39,6 +39,7 @@ fn untag(name: &str) {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_stage_runs_in_its_container_and_leaves_its_output_here() {
     let mut world = world(&format!(
         "  make:
@@ -73,6 +74,7 @@ fn a_stage_runs_in_its_container_and_leaves_its_output_here() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn the_id_of_the_image_is_part_of_the_key_and_its_name_is_not_enough() {
     let name = image("keyed", "one");
     let world = world(&format!("  make:\n    {}\n    shell: cat /mark > mark\n", inside(&name)));
@@ -102,6 +104,7 @@ fn the_id_of_the_image_is_part_of_the_key_and_its_name_is_not_enough() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn an_image_that_a_stage_builds_is_the_place_of_the_next_one() {
     let world = world(&format!(
         "  prebuild:
@@ -144,6 +147,7 @@ fn an_image_that_a_stage_builds_is_the_place_of_the_next_one() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn ctrl_c_ends_the_container_of_a_stage() {
     let world = world(&format!(
         "  wait:\n    {}\n    shell: touch \"$MARKS/inside\"; sleep 1000\n    env: {{ MARKS: $MARKS }}\n",
@@ -164,6 +168,7 @@ fn ctrl_c_ends_the_container_of_a_stage() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn kill9_of_the_run_leaves_no_container_of_a_stage() {
     let marks = tempfile::tempdir().expect("a folder");
     let world = world(&format!(
@@ -178,6 +183,7 @@ fn kill9_of_the_run_leaves_no_container_of_a_stage() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn what_goes_wrong_inside_is_told_apart_from_what_goes_wrong_around_it() {
     let world = world(&format!("  bad:\n    {}\n    shell: $WHAT\n", inside(IMAGE)));
     let manifest = world.read("manifests/m.yaml");
@@ -195,6 +201,7 @@ fn what_goes_wrong_inside_is_told_apart_from_what_goes_wrong_around_it() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_server_in_the_container_of_its_stage_comes_up_and_is_stopped_in_order() {
     use crate::services::{USER, world as served};
     let program = env!("CARGO_BIN_EXE_regatta");

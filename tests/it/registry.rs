@@ -95,6 +95,7 @@ fn digests(world: &World) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
     let registry = Registry::start();
     let name = registry.name("regatta/serving:1");
@@ -129,6 +130,7 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
 }
 
 #[test]
+#[ignore = "needs podman"]
 fn an_image_that_no_registry_has_is_told_with_what_podman_said() {
     let registry = Registry::start();
     let world = machine(&registry.name("regatta/nobody:1"));

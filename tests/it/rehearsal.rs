@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::world::World;
 
 #[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_left_to_do() {
     let world = World::new();
     let words = ["mlperf/llama2-70b", "--rehearse", "scenarios=offline"];

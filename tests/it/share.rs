@@ -115,6 +115,7 @@ fn of_two_machines_with_one_folder_the_second_runs_nothing() {
 }
 
 #[test]
+#[ignore = "needs an S3 server"]
 fn of_two_machines_with_one_bucket_the_second_runs_nothing() {
     let s3 = S3::start();
     let [one, two] = [(); 2].map(|()| {
@@ -128,6 +129,7 @@ fn of_two_machines_with_one_bucket_the_second_runs_nothing() {
 }
 
 #[test]
+#[ignore = "needs an S3 server"]
 fn what_is_here_already_is_not_fetched() {
     let s3 = S3::start();
     let line = Line::to(s3.address);
@@ -180,6 +182,7 @@ stages:
 }
 
 #[test]
+#[ignore = "needs Python"]
 fn a_measurement_of_another_machine_stands_for_none_of_this_one() {
     let manifest = r#"
 stages:

@@ -41,6 +41,7 @@ fn end(child: Child) -> Ended {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_stage_runs_on_a_node_and_where_it_ran_is_no_part_of_what_it_made() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -80,6 +81,7 @@ stages:
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -92,6 +94,7 @@ fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn what_slurm_will_not_take_or_never_start_is_told_at_once() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -112,11 +115,13 @@ stages:
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
     cases::submitter_killed();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     let cluster = Cluster::up();
     let world = cluster.world(GATED);
@@ -139,6 +144,7 @@ fn newest_journal(world: &World) -> String {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn ctrl_c_cancels_the_job() {
     let cluster = Cluster::up();
     let world = cluster.world(GATED);
@@ -157,26 +163,31 @@ fn ctrl_c_cancels_the_job() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_node_is_killed_and_the_stage_is_submitted_again() {
     cases::node_killed();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_link_is_cut_and_what_the_old_attempt_still_writes_counts_for_nothing() {
     cases::link_cut();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_controller_stops_while_a_job_is_submitted_and_there_is_one_job() {
     cases::controller_stopped();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_job_that_runs_into_its_time_limit_is_warned_of_and_told() {
     cases::time_limit();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_timeout_of_a_stage_counts_from_its_start_there() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -192,6 +203,7 @@ fn the_timeout_of_a_stage_counts_from_its_start_there() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_server_in_a_job_is_measured_from_here_and_gone_afterwards() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -223,6 +235,7 @@ stages:
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_whole_run_in_one_allocation() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -254,6 +267,7 @@ params:
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_command_around_an_allocation_is_killed_and_said_again() {
     let cluster = Cluster::up();
     let world = cluster.world(&GATED.replace("    host: { slurm: { time: 10m, poll: 1s } }\n", ""));
@@ -280,11 +294,13 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_server_over_two_nodes_is_measured_over_the_network() {
     cases::server_over_two_nodes();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!(
@@ -316,6 +332,7 @@ fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_stage_in_a_container_is_run_through_pyxis() {
     let cluster = Cluster::up();
     let world = cluster.world(

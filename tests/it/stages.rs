@@ -217,6 +217,7 @@ async fn a_server_that_is_never_ready_is_given_up_and_stopped() {
 }
 
 #[tokio::test]
+#[ignore = "needs Python"]
 async fn a_server_that_dies_while_it_is_needed_fails() {
     let bench = Bench::new();
     let listen = "import socket,sys,os,time\ns=socket.create_server(('127.0.0.1',int(sys.argv[1])))\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('bad luck')\nsys.exit(3)";

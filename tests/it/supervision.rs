@@ -249,6 +249,7 @@ fn real(words: &str) -> World {
 const STUB: &str = "python_backend_stub";
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn the_real_server_killed_mid_run_leaves_no_stub_and_no_shared_memory() {
     let world = real("");
     let run = measuring(&world);
@@ -262,6 +263,7 @@ fn the_real_server_killed_mid_run_leaves_no_stub_and_no_shared_memory() {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_ready() {
     let world = real("");
     let run = measuring(&world);
@@ -276,6 +278,7 @@ fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_read
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn kill9_of_the_run_leaves_no_real_server_no_stub_and_no_shared_memory() {
     let world = real("");
     let mut run = measuring(&world);
@@ -287,6 +290,7 @@ fn kill9_of_the_run_leaves_no_real_server_no_stub_and_no_shared_memory() {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn a_real_server_that_is_ready_without_its_model_is_an_error_with_the_models_own_words() {
     let world = real("--exit-on-error=false");
     world.file("manifests/triton-cpu/models/tensorrt_llm/1/model.py", "raise ValueError('no weights here')\n");
@@ -298,6 +302,7 @@ fn a_real_server_that_is_ready_without_its_model_is_an_error_with_the_models_own
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn a_real_server_stopped_in_order_leaves_nothing() {
     let world = real("");
     let run = measuring(&world);
@@ -348,6 +353,7 @@ impl Drop for Host {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn an_attached_host_whose_network_is_cut_is_noticed() {
     let host = Host::new();
     let models = models();

@@ -196,6 +196,7 @@ async fn waiting_ends_when_asked_to() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn a_real_server_answers_every_question() {
     let folder = repository(&["echo", "counter"]);
     let server = RealTriton::ready(&models(&folder), &["--model-control-mode=explicit", "--load-model=*"]).await;
@@ -253,6 +254,7 @@ async fn a_real_server_answers_every_question() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn a_real_stream_stays_usable_after_every_error() {
     let folder = repository(&["echo", "counter", "apart"]);
     let server = RealTriton::ready(&models(&folder), &[]).await;
@@ -330,6 +332,7 @@ async fn a_real_stream_stays_usable_after_every_error() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
     let folder = repository(&["counter"]);
     let server = RealTriton::ready(&models(&folder), &[]).await;
@@ -357,6 +360,7 @@ async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn a_real_server_over_http() {
     let folder = repository(&["echo", "counter"]);
     let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
@@ -397,6 +401,7 @@ async fn a_real_server_over_http() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn what_listens_on_a_port_is_told() {
     let folder = repository(&["echo"]);
     let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;

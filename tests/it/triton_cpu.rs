@@ -13,6 +13,7 @@ fn run(world: &World, settings: &[&str]) -> Ended {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn two_real_servers_are_brought_up_raced_and_stopped() {
     let world = World::new();
     world.copy("manifests");
@@ -47,6 +48,7 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn the_real_server_comes_up_and_goes() {
     let world = World::new();
     world.copy("manifests");

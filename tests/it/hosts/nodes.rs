@@ -33,6 +33,7 @@ fn nobody_left(world: &World) {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_job_of_two_nodes_has_a_server_on_each() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!("{ENGINE}{SERVER}{}", measure(100)));
@@ -44,6 +45,7 @@ fn a_job_of_two_nodes_has_a_server_on_each() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_says() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!("{ENGINE}{SERVER}{}", measure(100)));
@@ -59,6 +61,7 @@ fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_say
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_server_that_dies_on_its_node_is_told_with_the_node() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!("{ENGINE}{SERVER}{}", long_bench()));

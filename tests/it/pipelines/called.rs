@@ -319,11 +319,13 @@ const V51: [&str; 3] =
     ["18c0333e96ea7a2c37caded8a310d05c5f095e88", "1efbd53", "f51ea9dca26778ff2945344b9b1e413d5a34ebed"];
 
 #[test]
+#[ignore = "needs Python"]
 fn llama2_70b_on_eight_h200_has_one_server_offline_and_eight_for_a_rate() {
     run("llama2-70b", "h200-x8", "8", &origins(V51[0], [V51[1], ""], V51[2]), &["patches=patches"]);
 }
 
 #[test]
+#[ignore = "needs Python"]
 fn mixtral_on_an_h100_has_the_triton_of_its_round_with_its_cherry_pick() {
     let pinned = ["r24.06", "ea3f365c9784660dbe8f533671e977ded94a419c"];
     let backend = "97feb8fbca593c6b89eb9d4ed7f016bf37ceb848";
@@ -331,11 +333,13 @@ fn mixtral_on_an_h100_has_the_triton_of_its_round_with_its_cherry_pick() {
 }
 
 #[test]
+#[ignore = "needs Python"]
 fn llama3_1_405b_on_four_gb200_has_four_ranks() {
     run("llama3.1-405b", "gb200-x4", "4", &origins(V51[0], [V51[1], ""], V51[2]), &[]);
 }
 
 #[test]
+#[ignore = "needs Python"]
 fn llama3_1_8b_on_a_b200_is_served_by_trtllm_serve() {
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let rev = format!("trt_llm_rev={commit}");

@@ -45,6 +45,7 @@ fn python(cases: &[(String, BTreeMap<String, String>)], program: &str) -> Vec<se
 }
 
 #[test]
+#[ignore = "needs Python"]
 fn a_text_is_filled_as_pythons_templates_are() {
     let text = "(\\$\\{?(a|ab|_x1|A|1|é)?\\}?|\\$\\$|[ a\\n\"é{}$]){0,12}";
     let cases = (text, prop::collection::btree_map("a|ab|_x1|A", "[a${}\\\\ é]{0,4}", 0..4));

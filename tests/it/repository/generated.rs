@@ -55,6 +55,7 @@ async fn served(repository: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn the_real_server_loads_the_five_models_with_and_without_streaming() {
     for streaming in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -66,6 +67,7 @@ async fn the_real_server_loads_the_five_models_with_and_without_streaming() {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn the_real_server_loads_the_harness_layout_in_each_server() {
     for (servers, streaming, expected) in
         [(1, false, vec![vec!["model-0", "model-1"]]), (2, true, vec![vec!["model-0"], vec!["model-1"]])]

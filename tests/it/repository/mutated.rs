@@ -87,6 +87,7 @@ fn reason(log: &str, name: &str, repository: &Path) -> String {
 }
 
 #[tokio::test]
+#[ignore = "needs a real tritonserver"]
 async fn what_the_real_server_refuses_is_refused_here_and_the_rest_has_its_reason() {
     let text = fs::read_to_string(golden("mutated/edits.yaml")).expect("the edits");
     let edits: Vec<Edit> = serde_yaml::from_str(&text).expect("edits");

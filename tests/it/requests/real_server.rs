@@ -35,6 +35,7 @@ fn spec_of(server: &RealTriton, model: &str, request: Request) -> BenchSpec {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
     let files = repository(true);
     let server = serve(&files);
@@ -83,6 +84,7 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
 }
 
 #[test]
+#[ignore = "needs a real tritonserver"]
 fn the_real_server_answers_at_once_and_refuses_in_its_own_words() {
     let files = repository(false);
     let server = serve(&files);

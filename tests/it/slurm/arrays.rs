@@ -21,11 +21,13 @@ stages:
 "#;
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn forty_stages_are_one_submission_and_one_question_at_a_time() {
     super::cases::forty_stages();
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn at_once_holds_back_those_of_one_array() {
     let cluster = Cluster::up();
     let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, at_once: 2"));
@@ -41,6 +43,7 @@ fn at_once_holds_back_those_of_one_array() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn larger_ones_than_the_cluster_takes_are_several() {
     let cluster = Cluster::configured("MaxArraySize=3");
     let world = cluster.world(EIGHT);
@@ -50,6 +53,7 @@ fn larger_ones_than_the_cluster_takes_are_several() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn where_somebody_may_not_have_so_many_jobs_they_come_in_pieces() {
     let cluster = Cluster::up();
     let mut world = cluster.world(EIGHT);
@@ -79,6 +83,7 @@ exec "$REAL" "$@"
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
@@ -100,6 +105,7 @@ fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_node_is_lost_and_only_its_elements_are_submitted_again() {
     let cluster = Cluster::up();
     // Two on each node.
@@ -124,6 +130,7 @@ fn a_node_is_lost_and_only_its_elements_are_submitted_again() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn ctrl_c_cancels_all_with_few_questions() {
     ctrl_c();
 }
@@ -149,6 +156,7 @@ pub fn ctrl_c() -> Row {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_submitter_is_killed_and_the_next_run_goes_on_with_every_element() {
     submitter_of_an_array_killed();
 }
@@ -171,6 +179,7 @@ pub fn submitter_of_an_array_killed() -> Row {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
@@ -192,6 +201,7 @@ fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_submission_that_never_arrived_is_made_once_more_under_the_same_name() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
@@ -215,6 +225,7 @@ fn a_submission_that_never_arrived_is_made_once_more_under_the_same_name() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn the_controller_stops_while_an_array_is_submitted_and_it_is_there_once() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
@@ -234,6 +245,7 @@ fn the_controller_stops_while_an_array_is_submitted_and_it_is_there_once() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn what_slurm_will_not_take_is_the_failure_of_each() {
     let cluster = Cluster::up();
     let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, partition: gpuu"));
@@ -246,6 +258,7 @@ fn what_slurm_will_not_take_is_the_failure_of_each() {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn elements_that_nobody_wants_any_more_are_cancelled_and_the_others_stay() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);

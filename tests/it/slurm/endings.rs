@@ -9,6 +9,7 @@ use super::{GATED, end, newest_journal, patiently};
 use crate::world::{World, alive_with, signal_pid};
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_preempted_job_is_submitted_again_and_what_it_left_is_not_taken() {
     preempted();
 }
@@ -36,6 +37,7 @@ pub fn preempted() -> Row {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn where_preemption_cancels_it_is_the_same() {
     let cluster = Cluster::up();
     let world =
@@ -55,6 +57,7 @@ fn program_of(world: &World) -> i32 {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_job_that_gives_no_sign_of_life_is_told_and_decides_nothing() {
     silent();
 }
@@ -80,6 +83,7 @@ pub fn silent() -> Row {
 }
 
 #[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_container_that_outlives_its_killed_job_is_named_with_its_node() {
     let cluster = Cluster::up();
     let mut world = cluster.world(
