@@ -10,12 +10,13 @@ use super::sharing;
 use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{Cache, CacheAct, CacheGc, CliExit, GivenSetting, Global, Select};
-use crate::event::{Event, RunId, TaskId, size};
+use crate::event::{Event, RunId, TaskId};
 use crate::plan::Plan;
 use crate::runner::remote_cache::{self, Address, Inventory, Presence, Put, RemoteCache};
 use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
 use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
 use crate::stages::StageExecutor;
+use crate::units::size;
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, CommandError> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
@@ -206,7 +207,7 @@ impl CacheJob<'_> {
         let home = scene.project.home.clone();
         let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             let text =
-                "a run is working in this folder\n  hint: wait for it; it asks the shared store, too, with `--store`";
+                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too";
             return Err(CommandError::Usage(text.to_owned()));
         };
         scene.shelf.begin()?;

@@ -7,8 +7,9 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::say;
 use crate::cli::{CliExit, Gc, Global};
-use crate::event::{RunId, size};
+use crate::event::RunId;
 use crate::runner::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
+use crate::units::size;
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::here(global)?.home;

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::results::{FoundResult, find_all, find_runs};
-use super::{Trouble, say, say_error};
+use crate::app::error::CommandError;
+use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::harness::REPEATS;
 use crate::interop::{self, Tool};

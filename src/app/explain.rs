@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::{Trouble, say};
+use crate::app::error::CommandError;
+use crate::app::output::say;
 use crate::cli::{CliExit, Explain, Global};
 use crate::diag::{list_of, nearest};
 use crate::manifest::ManifestKey;
 use crate::report::explain::{self, ENTRIES};
-use crate::report::styler::{Styler, TextRole, table};
+use crate::report::{Styler, TextRole, table};
 
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Trouble> {
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, CommandError> {
     let paint = Styler::chosen(global.color.choice());
     let text = match &request.topic {
         None if request.json => format!("{:#}\n", explain::list_json()),
@@ -30,7 +31,7 @@ pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Tro
     Ok(CliExit::Done)
 }
 
-fn unknown(topic: &str, root: &ManifestKey) -> Trouble {
+fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     let keys = root.all();
     // `target` alone may be several keys.
     let same: Vec<&str> = keys.iter().filter(|key| key.name() == topic).map(|key| key.path.as_str()).collect();
@@ -43,7 +44,7 @@ fn unknown(topic: &str, root: &ManifestKey) -> Trouble {
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
-    Trouble::Usage(format!("there is no metric and no key `{topic}`\n  hint: {hint}"))
+    CommandError::Usage(format!("there is no metric and no key `{topic}`\n  hint: {hint}"))
 }
 
 /// One key, and the keys directly below it.

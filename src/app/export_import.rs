@@ -14,7 +14,7 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Comma
     let found = find(global, &request.result)?;
     if found.records.is_empty() {
         return Err(CommandError::Usage(format!(
-            "{} has no requests one by one, from which another tool's files could be made\n  hint: requests.jsonl stands beside a result.json of ours; an imported result is not exported again",
+            "{} has no records of single requests, from which another tool's files could be made\n  hint: requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
             request.result
         )));
     }

@@ -6,6 +6,7 @@ mod cache;
 mod clean;
 mod compare;
 mod doctor;
+mod error;
 mod explain;
 mod export_import;
 mod history;

@@ -82,7 +82,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
     if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
-            return Err(CommandError::Usage(format!("run {word} has no benchmark whose result is still there")));
+            return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
         }
         return Ok(folders);
     }

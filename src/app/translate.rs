@@ -3,6 +3,7 @@
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
 //! carried over. stderr gets how much that is.
 
+use crate::units::shell_word;
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write as _;
@@ -100,7 +101,7 @@ fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Val
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();
     let request = cli::parse(words.clone()).map_err(|refused| {
-        CommandError::Usage(format!("what {} says is refused here, as `{}`:\n{refused}", told.tool, shell(&words)))
+        CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", told.tool, shell(&words)))
     })?;
     let CliJob::Bench(request) = request.job else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
@@ -141,7 +142,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(CommandError::Usage(format!(
-            "no manifest here is called {}\n  hint: `regatta list` says which there are",
+            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
@@ -185,7 +186,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     for (variable, value) in &line.env {
         // A parameter declares the variables that it is read from.
         if manifest.environment().contains_key(variable) {
-            front.push(format!("{variable}={}", quoted(value)));
+            front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let why = format!("no parameter of the manifest `{name}` is read from it");
             told.left.push(UntranslatedOption { word: format!("--env {variable}=…"), why });
@@ -240,14 +241,5 @@ fn print(told: &Translation, same: &[String], text: &str) {
 }
 
 fn shell(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// As a shell takes it. A NUL cannot be in a command line anyway.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
+    words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }

@@ -19,8 +19,8 @@ use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
-const CHOICE: &str = "Which stages";
-const EVERYWHERE: &str = "Everywhere";
+const CHOICE: &str = "Stage selection";
+const EVERYWHERE: &str = "Global options";
 
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]

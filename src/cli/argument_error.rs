@@ -9,12 +9,12 @@ use super::setting::GivenSetting;
 /// What is wrong with arguments that clap itself accepts, for clap to print.
 pub(super) type ArgumentError = (ErrorKind, String);
 
-/// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
+/// Twice the same value is harmless; two values for one key are an error; the last one does not win.
 pub(super) fn each_once(settings: &[GivenSetting]) -> Result<(), ArgumentError> {
     let mut seen = BTreeMap::new();
     for GivenSetting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
-            let hint = format!("write it once; a list is one word: `{key}={before},{value}`");
+            let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
             let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
             return Err((ErrorKind::ArgumentConflict, text));
         }

@@ -200,7 +200,7 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
     Ok(Some((kind, file.clone())))
 }
 
-/// Our own word, or what GenAI-Perf's words come to.
+/// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
     let own = args.protocol.map(|word| match word {
         ProtocolWord::Kserve => "kserve",
@@ -261,7 +261,7 @@ fn metric(name: &str) -> Option<&'static str> {
     }
 }
 
-/// `KEY=LIMIT`; whether there is such a key is for the manifest to say.
+/// `KEY=LIMIT`; the manifest checks whether the key exists.
 fn limit(text: &str) -> Result<(String, String), ArgumentError> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {

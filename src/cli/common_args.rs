@@ -5,7 +5,7 @@ use clap::{Args, ValueHint};
 use super::setting::GivenSetting;
 
 /// The heading of options that say how a command works.
-pub(super) const HOW: &str = "How";
+pub(super) const HOW: &str = "Settings";
 
 #[derive(Debug, Args)]
 pub(super) struct Subject {

@@ -269,7 +269,7 @@ fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
     (subject.manifest, subject.settings)
 }
 
-/// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.
+/// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
 fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, ArgumentError> {
     let mut stages = Vec::new();
     let mut all = false;

@@ -3,10 +3,12 @@
 //! A leaf: it has no dependency on YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
 
 mod diagnostic;
+mod error_chain;
 mod render;
 mod source;
 mod suggest;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Label, Severity};
+pub use error_chain::{error_chain, with_causes};
 pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, nearest};

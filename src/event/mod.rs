@@ -9,7 +9,6 @@ mod id;
 mod memory;
 mod outcome;
 mod run_event;
-mod size;
 mod stop;
 
 pub use digest::{Digest, Hasher};
@@ -18,5 +17,4 @@ pub use id::{RunId, TaskId};
 pub use memory::{Lowered, MemoryKind, OutOfMemory};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
 pub use run_event::{Event, ExternalResource, TaskTally};
-pub use size::size;
 pub use stop::Stop;

@@ -35,7 +35,7 @@ pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translatio
         }
         words => {
             sheet.fault(format!(
-                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over",
+                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be imported",
                 words.join(" ")
             ));
             String::new()
@@ -121,7 +121,7 @@ pub(in crate::interop) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
             "CUDA_VISIBLE_DEVICES=…",
-            "as many as the model needs are leased; `regatta run … --gpus` says which may be",
+            "as many as the model needs are leased; `regatta run … --gpus` selects them",
         );
     }
 }

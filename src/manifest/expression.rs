@@ -11,10 +11,10 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::duration::duration;
 use super::node::{MapEntry, Node, Tree, is_template};
 use super::value::{MAX_TEXT, NoValue, node_of};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
+use crate::units::duration;
 
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;

@@ -5,7 +5,6 @@
 //! are rendered by `plan`, with [`Expressions`].
 
 mod check;
-mod duration;
 mod expression;
 mod given;
 mod library;
@@ -28,7 +27,6 @@ mod value;
 mod vars;
 
 pub use check::{Templates, check, coerce};
-pub use duration::duration;
 pub use expression::{Expressions, Scope};
 pub use given::{GivenValues, ValueOrigin};
 pub use library::{ManifestLibrary, is_shipped, shipped};

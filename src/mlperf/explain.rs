@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::estimate::{grouped, time};
+use super::estimate::time;
 use super::log::Detail;
+use crate::units::grouped;
 
 /// What a run was worth, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +84,11 @@ impl Run<'_> {
             let first =
                 self.detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
             let advice = "a run with errors cannot be submitted, even if LoadGen's result is VALID";
-            self.say("errors", format!("LoadGen logged {} errors{first}", grouped(errors)), advice.to_owned());
+            self.say(
+                "errors",
+                format!("LoadGen logged {} errors{first}", grouped(errors as f64, 0)),
+                advice.to_owned(),
+            );
         }
     }
 
@@ -116,7 +121,7 @@ impl Run<'_> {
             worst = Some(worst.map_or(over, |worst| worst.max(over)));
             let what = format!(
                 "p99 {name} of {} queries is {:.1} ms; the limit is {:.0} ms: {:.0} % over",
-                grouped(queries),
+                grouped(queries as f64, 0),
                 measured / 1e6,
                 limit / 1e6,
                 (over - 1.0) * 100.0
@@ -180,7 +185,11 @@ impl Run<'_> {
         }
         let least = self.detail.count("effective_min_query_count").unwrap_or(0);
         let issued = self.detail.count("result_query_count").unwrap_or(0);
-        let what = format!("{} queries were issued; at least {} are needed", grouped(issued), grouped(least));
+        let what = format!(
+            "{} queries were issued; at least {} are needed",
+            grouped(issued as f64, 0),
+            grouped(least as f64, 0)
+        );
         self.say("min_queries", what, "take `max_query_count` and `max_duration` away".to_owned());
     }
 
@@ -198,10 +207,11 @@ impl Run<'_> {
         let (count, needed) = (
             count.unwrap_or(0),
             more.map_or_else(String::new, |more| {
-                format!(": {} more would be needed, all of them in time", grouped(more))
+                format!(": {} more would be needed, all of them in time", grouped(more as f64, 0))
             }),
         );
-        let what = format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count));
+        let what =
+            format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count as f64, 0));
         let advice = match (late, more) {
             (Some(_), _) => "it follows from the missed limit".to_owned(),
             (None, Some(more)) => format!(

@@ -23,7 +23,6 @@ mod official_checker;
 mod package;
 mod provenance;
 mod round;
-mod sha256;
 mod system;
 mod test;
 mod test_request;

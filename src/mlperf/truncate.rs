@@ -1,27 +1,19 @@
 //! Accuracy logs as a submission has them: their ends only, with the hash of the whole.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use sha2::{Digest as _, Sha256};
+use crate::units::sha256_of_file;
 
 /// The official checker treats a log of more bytes as not truncated.
 pub const LONGEST: u64 = 10 * 1024;
 /// So many bytes stay at either end.
 const VIEWABLE: u64 = 4096;
 
-/// SHA-256 of a file, in hex.
-pub fn sha256(path: &Path) -> io::Result<String> {
-    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
-    let mut hasher = Sha256::new();
-    io::copy(&mut reader, &mut hasher)?;
-    Ok(format!("{:x}", hasher.finalize()))
-}
-
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
 pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
-    let hash = sha256(from)?;
+    let hash = sha256_of_file(from)?;
     let mut source = File::open(from)?;
     let size = source.metadata()?.len();
     let mut target = File::create(to)?;
@@ -57,10 +49,10 @@ mod tests {
         let hash = truncated(&from, &to).unwrap();
         let cut = std::fs::read_to_string(&to).unwrap();
         assert_eq!(cut, format!("{}\n\n...\n\n{}", &whole[..4096], &whole[whole.len() - 4096..]));
-        assert_eq!(hash, sha256(&from).unwrap());
+        assert_eq!(hash, sha256_of_file(&from).unwrap());
 
         std::fs::write(&from, "[]\n").unwrap();
-        assert_eq!(truncated(&from, &to).unwrap(), sha256(&to).unwrap());
+        assert_eq!(truncated(&from, &to).unwrap(), sha256_of_file(&to).unwrap());
         assert_eq!(std::fs::read_to_string(&to).unwrap(), "[]\n");
     }
 

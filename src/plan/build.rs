@@ -14,9 +14,9 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
-    Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, coerce, duration, is_template,
-    stage_shape,
+    Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, coerce, is_template, stage_shape,
 };
+use crate::units::duration;
 
 /// A task with needs that are still indices of instances.
 pub struct Built {

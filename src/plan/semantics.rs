@@ -21,7 +21,8 @@ use crate::manifest::model::{
     Arrivals, Bench, CancelBy, Host, InputPaths, Interface, LeastGoodput, Length, Protocol, Ramp, RepositoryLayout,
     Request, Scenario, ShellScript, Stage, Stream, ThinkTime, Words,
 };
-use crate::manifest::{Node, duration, targets};
+use crate::manifest::{Node, targets};
+use crate::units::duration;
 
 use super::PlanReference;
 

@@ -1,10 +1,11 @@
 //! `stages` and `inputs` as expressions see them. Every access to `stages.x` is remembered: it is an edge.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object};
+use parking_lot::Mutex;
 
 use super::PlanReference;
 use super::task::ActionKind;
@@ -44,11 +45,11 @@ pub enum Touched {
 
 impl TouchedReferences {
     pub fn take(&self) -> Vec<Touched> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 
     fn add(&self, touched: Touched) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(touched);
+        self.0.lock().push(touched);
     }
 }
 

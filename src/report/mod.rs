@@ -20,7 +20,7 @@ mod tables;
 mod terminal;
 
 pub use bulk::{BulkRow, bulk_table};
-pub use doctor::{DoctorFinding, FindingLevel, bytes, doctor_json, doctor_text};
+pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use plan::{
     DecisionKind, DecisionRow, LaunchRow, Starts, decisions_json, decisions_text, graph_dot, graph_mermaid,
     launch_json, launch_problems, launch_text,

@@ -131,7 +131,7 @@ mod tests {
         let mut story = RunState::new();
         events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
         insta::assert_snapshot!(run_status(&story, false, Styler::OFF), @r"
-        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: broken off; `regatta run` goes on from there
+        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from there
           cached     engine
           skipped    smoke                     `when` is false
           ran        repository/server  12 ms
@@ -168,7 +168,7 @@ mod tests {
         };
         assert_eq!(
             manifest_list(std::slice::from_ref(&listed), Styler::OFF),
-            "quickstart  race two servers  manifests/quickstart.yaml\n"
+            "quickstart  benchmark two servers  manifests/quickstart.yaml\n"
         );
         assert!(manifest_list_json(&[listed]).contains("\"manifests\""));
         assert!(manifest_list(&[], Styler::OFF).contains("regatta init"));

@@ -123,7 +123,7 @@ fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, 
         }
     };
     interop::import(&bench.name, &[source])
-        .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())
+        .map_err(|_| "trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW".to_owned())
 }
 
 /// A report of no requests or no tokens is not a measurement.

@@ -21,9 +21,9 @@ struct Page {
 }
 
 /// A source file: its path below `src`, with `/`, and its text.
-struct File {
-    path: String,
-    text: String,
+pub struct File {
+    pub path: String,
+    pub text: String,
 }
 
 /// A path that starts at `crate`, without it: `["event", "Done"]`.
@@ -147,7 +147,7 @@ fn a_breach_is_found() {
     one("other/mod.rs", "//! A.\n", "`other` has no row");
 }
 
-fn sources() -> Vec<File> {
+pub fn sources() -> Vec<File> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     for item in WalkDir::new(&src).sort_by_file_name() {
@@ -285,13 +285,13 @@ fn circle(rooms: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 
 /// A word or one sign, and its line.
 #[derive(Debug)]
-struct Token {
-    text: String,
-    line: usize,
+pub struct Token {
+    pub text: String,
+    pub line: usize,
 }
 
 /// Words and signs of Rust text; comments and literals are left out.
-fn tokens(text: &str) -> Vec<Token> {
+pub fn tokens(text: &str) -> Vec<Token> {
     let chars: Vec<char> = text.chars().collect();
     let starts = |at: usize, what: &str| what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c));
     let word = |c: char| c.is_alphanumeric() || c == '_';

@@ -306,6 +306,6 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
         .into_iter()
         .find(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\""));
     std::fs::File::options().write(true).open(large.unwrap()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).says("1 outputs and 1 files removed, 38.1 MiB");
+    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).says("1 outputs and 1 files removed, 40.0 MB");
     one.good(&["cache", "status", "m", "--verify", "--store", &url]).says("both     source").says("here     large");
 }

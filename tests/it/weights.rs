@@ -267,8 +267,8 @@ fn doctor_counts_what_is_still_to_be_fetched() {
         told["findings"].as_array().unwrap().iter().find(|one| one["about"] == "disk").unwrap().clone()
     };
     let told = disk(&world);
-    assert_eq!(told["needed"], "5 MB for weights, at most", "{told}");
-    assert_eq!(told["by"][0], "weights: owner/model, 5 MB");
+    assert_eq!(told["needed"], "5.3 MB for weights, at most", "{told}");
+    assert_eq!(told["by"][0], "weights: owner/model, 5.3 MB");
     world.good(&["run", "m"]);
     assert_eq!(disk(&world)["needed"], serde_json::Value::Null, "they are here");
     // Who does not answer is told with what helps, and is no reason to stop.

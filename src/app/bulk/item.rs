@@ -1,5 +1,6 @@
 //! The runs of a list.
 
+use crate::units::shell_word;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -50,25 +51,15 @@ impl BulkItem {
 impl fmt::Display for BulkItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
-            write!(f, "{name}={} ", quoted(value))?;
+            write!(f, "{name}={} ", shell_word(value))?;
         }
-        write!(f, "regatta run {}", quoted(&self.manifest))?;
+        write!(f, "regatta run {}", shell_word(&self.manifest))?;
         for setting in &self.settings {
-            write!(f, " {}", quoted(&format!("{}={}", setting.key, setting.value)))?;
+            write!(f, " {}", shell_word(&format!("{}={}", setting.key, setting.value)))?;
         }
         if self.repeat > 1 {
             write!(f, " --repeat-number {}", self.repeat)?;
         }
         Ok(())
-    }
-}
-
-/// For a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }

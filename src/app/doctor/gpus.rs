@@ -1,10 +1,11 @@
 //! GPUs, driver and CUDA, as `nvidia-smi` reports them.
 
+use crate::units;
 use std::time::Duration;
 
 use super::needs::Needs;
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
-use crate::report::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel};
 
 /// A machine that starts its driver for the query takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -116,10 +117,10 @@ fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
         share if share > 0.85 => FindingLevel::Doubtful,
         _ => FindingLevel::Good,
     };
-    let finding = DoctorFinding::fact("GPU memory", format!("{} on the smallest", bytes(least)));
+    let finding = DoctorFinding::fact("GPU memory", format!("{} on the smallest", units::size(least)));
     Some(
         finding
-            .needed(format!("{} of weights on each", bytes(most)), &by, standing)
+            .needed(format!("{} of weights on each", units::size(most)), &by, standing)
             .fix("more tensor or pipeline parallelism, or a smaller `precision`"),
     )
 }
@@ -137,7 +138,7 @@ fn summary(list: &[Gpu]) -> String {
         return "none".to_owned();
     }
     let kind = |(gpu, count): &(&Gpu, usize)| {
-        format!("{count} × {}, {}, compute {}", gpu.name, bytes(gpu.memory), gpu.compute)
+        format!("{count} × {}, {}, compute {}", gpu.name, units::size(gpu.memory), gpu.compute)
     };
     kinds.iter().map(kind).collect::<Vec<_>>().join("; ")
 }

@@ -1,12 +1,13 @@
 //! What the kernel gives: memory, disk, shared memory, limits of a process.
 
+use crate::units;
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::report::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
 const SHARED: u64 = 1_000_000_000;
@@ -29,14 +30,14 @@ fn memory() -> String {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     });
-    let total = total.map_or_else(|| "?".to_owned(), |kib| bytes(kib * 1024));
+    let total = total.map_or_else(|| "?".to_owned(), |kib| units::size(kib * 1024));
     format!("{total}, {cores} cores")
 }
 
 fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     let free = free(there);
-    let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", bytes(free)));
+    let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", units::size(free)));
     let finding = DoctorFinding::fact("disk", found);
     if needs.disk.is_empty() {
         return finding;
@@ -50,26 +51,26 @@ fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     };
     let standing = FindingLevel::of(free.is_none_or(|free| free >= wanted));
     finding
-        .needed(format!("{} for {what}, at most", bytes(wanted)), &by, standing)
+        .needed(format!("{} for {what}, at most", units::size(wanted)), &by, standing)
         .fix("regatta gc --yes; or `--home DIR` on a larger disk")
 }
 
 fn shared(needs: &Needs) -> DoctorFinding {
     let path = Path::new("/dev/shm");
     let free = free(path).unwrap_or(0);
-    let finding = DoctorFinding::fact("/dev/shm", format!("{} free", bytes(free)));
+    let finding = DoctorFinding::fact("/dev/shm", format!("{} free", units::size(free)));
     if needs.shared_memory.is_empty() {
         return finding;
     }
     let standing = if free >= SHARED { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
-        .needed(format!("{} for Python models and NCCL", bytes(SHARED)), &needs.shared_memory, standing)
+        .needed(format!("{} for Python models and NCCL", units::size(SHARED)), &needs.shared_memory, standing)
         .fix("sudo mount -o remount,size=2G /dev/shm; in a container `--shm-size=2g`")
 }
 
 fn pinned(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Memlock).current;
-    let finding = DoctorFinding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), bytes));
+    let finding = DoctorFinding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), units::size));
     if needs.pinned.is_empty() {
         return finding;
     }

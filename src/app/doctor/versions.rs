@@ -56,8 +56,7 @@ fn found(program: &str, project: &Path) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(project.join(program)).filter(|path| path.is_file());
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+    which::which(program).ok()
 }
 
 /// The version of the package, of the Python that a script names in its first line. Nothing of it is imported.

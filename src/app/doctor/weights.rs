@@ -1,10 +1,11 @@
 //! How much disk checkpoints take that are still to be fetched.
 
+use crate::units;
 use std::path::Path;
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::report::{DoctorFinding, FindingLevel, bytes};
+use crate::report::{DoctorFinding, FindingLevel};
 use crate::stages::weights_size;
 
 /// How long a hub may take for its index.
@@ -23,7 +24,7 @@ pub fn sized(needs: &mut Needs, state: &Path) -> Vec<DoctorFinding> {
         let name = weights.hf.clone().unwrap_or_default();
         match weights_size(&weights, LIMIT) {
             Ok(Some(size)) => {
-                needs.disk.push((format!("{task}: {name}, {}", bytes(size)), size));
+                needs.disk.push((format!("{task}: {name}, {}", units::size(size)), size));
                 counted.push((task, weights));
             }
             Ok(None) => {}

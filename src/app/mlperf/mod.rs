@@ -42,7 +42,7 @@ fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Resul
             .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {}", known())))?,
         None => mlperf::round_of(folder).ok_or_else(|| {
             let hint = format!("the folder with closed/ or open/ in it; `--round` names one of {}", known());
-            CommandError::Usage(format!("{}: of which round it is cannot be told\n  hint: {hint}", folder.display()))
+            CommandError::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
         })?,
     };
     let examined = mlperf::examine(folder, &round);

@@ -4,7 +4,8 @@ use std::env;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
@@ -42,7 +43,7 @@ impl EventSink {
 
     pub fn take(&self, event: &Event) {
         {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut inner = self.inner.lock();
             if let Err(error) = inner.journal.append(event) {
                 // What is not journaled must not continue to happen.
                 inner.broken.get_or_insert(error);
@@ -82,7 +83,7 @@ impl EventSink {
 
     /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         inner.hold = None;
         if let Some(warden) = inner.warden.take() {
             warden.finish();

@@ -1,8 +1,8 @@
 //! What to start, and how it ended. Data only.
 
+use crate::units::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -106,18 +106,11 @@ impl ProcessCommand {
                 &own
             }
         };
-        let mut unusable = None;
-        for folder in std::env::split_paths(search) {
-            let candidate = self.dir.join(folder).join(name);
-            if let Ok(meta) = candidate.metadata()
-                && meta.is_file()
-            {
-                if meta.permissions().mode() & 0o111 != 0 {
-                    return Ok(candidate);
-                }
-                unusable = Some(candidate);
-            }
+        if let Ok(found) = which::which_in(name, Some(search), &self.dir) {
+            return Ok(found);
         }
+        let unusable =
+            std::env::split_paths(search).map(|folder| self.dir.join(folder).join(name)).find(|path| path.is_file());
         let program = name.to_string_lossy().into_owned();
         Err(match unusable {
             Some(path) => SpawnError::NotExecutable { program: path.display().to_string() },
@@ -192,29 +185,20 @@ impl SpawnError {
     }
 }
 
-/// A command line that the user can paste: what differs from their environment first, quoted for `sh`, with
+/// A command line that the user can paste: what differs from their environment first, shell_word for `sh`, with
 /// every secret value as `***`.
 pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[String]) -> String {
     let mut words: Vec<String> = env
         .iter()
-        .filter_map(|(name, value)| Some(format!("{name}={}", quoted(&value.as_ref()?.to_string_lossy()))))
+        .filter_map(|(name, value)| Some(format!("{name}={}", shell_word(&value.as_ref()?.to_string_lossy()))))
         .collect();
-    words.extend(argv.iter().map(|word| quoted(&word.to_string_lossy())));
+    words.extend(argv.iter().map(|word| shell_word(&word.to_string_lossy())));
     let mut line = words.join(" ");
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         line = line.replace(secret.as_str(), "***");
-        line = line.replace(quoted(secret).as_str(), "***");
+        line = line.replace(shell_word(secret).as_str(), "***");
     }
     line
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

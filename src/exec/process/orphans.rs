@@ -6,10 +6,11 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::command::Leftover;
@@ -39,15 +40,15 @@ pub fn fresh_mark() -> String {
 
 /// To be held from before a child is started until it is [`awaited`].
 pub fn starting() -> RwLockReadGuard<'static, ()> {
-    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+    STARTING.read()
 }
 
 pub fn awaited(pid: i32) {
-    AWAITED.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+    AWAITED.lock().insert(pid);
 }
 
 pub fn no_longer_awaited(pid: i32) {
-    AWAITED.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+    AWAITED.lock().remove(&pid);
 }
 
 /// Living children that this program did not start. Dead ones are reaped on the way.
@@ -72,12 +73,8 @@ fn living_strangers(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32>
         return children;
     }
     // While a child is being started it is not yet among the awaited ones, so nothing may be reaped then.
-    let may_reap = match STARTING.try_write() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    };
-    let awaited = AWAITED.lock().unwrap_or_else(PoisonError::into_inner);
+    let may_reap = STARTING.try_write();
+    let awaited = AWAITED.lock();
     children.retain(|pid| {
         if awaited.contains(pid) {
             return false;

@@ -1,8 +1,8 @@
 //! The driver: sets workers up, starts them at one instant, watches, gathers, summarises. Written once for every mix.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc::unbounded_channel;
@@ -179,7 +179,7 @@ async fn race(
     let untaken = if users(&spec) > 0 { queue.untaken() } else { 0 };
     let schedule = match &spec.scenario {
         Scenario::Outside(_) => {
-            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let log = log.lock();
             Arc::new(schedule.carried_out(called(&schedule, &log, clock, t0)))
         }
         _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),

@@ -8,10 +8,11 @@
 //! Issuing only stamps the time and puts a ticket into a channel: it returns at once, however many requests are in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::harness::clock::BenchClock;
@@ -71,7 +72,7 @@ impl SampleCache {
 
     /// The message for a sample, under the id of a request: built now, unless it is ready.
     pub fn message(&self, sample: u32, id: u64) -> Result<Bytes, HarnessError> {
-        let ready = self.bodies.get(sample as usize).and_then(|body| lock(body).clone());
+        let ready = self.bodies.get(sample as usize).and_then(|body| body.lock().clone());
         let body = match ready {
             Some(body) => body,
             None => self.make(sample)?,
@@ -86,10 +87,6 @@ impl SampleCache {
         };
         manner.unaddressed(&self.samples, u64::from(sample), planned)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CallInlet {
@@ -108,7 +105,7 @@ impl CallInlet {
         for sample in samples {
             let body = self.desk.make(u32::try_from(*sample).unwrap_or(u32::MAX))?;
             if let Some(place) = self.desk.bodies.get(*sample) {
-                *lock(place) = Some(body);
+                *place.lock() = Some(body);
             }
         }
         Ok(())
@@ -116,17 +113,17 @@ impl CallInlet {
 
     pub fn unload(&self, samples: &[usize]) {
         for place in samples.iter().filter_map(|sample| self.desk.bodies.get(*sample)) {
-            *lock(place) = None;
+            *place.lock() = None;
         }
     }
 
     /// Issues samples, by ticket and index, all at the instant of this call.
     pub fn issue(&self, calls: impl IntoIterator<Item = (u64, usize)>) {
         let at = Instant::now();
-        if let Some(begun) = lock(&self.begun).take() {
+        if let Some(begun) = self.begun.lock().take() {
             let _ = begun.send(at);
         }
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         for (ticket, sample) in calls {
             let sample = u32::try_from(sample).unwrap_or(u32::MAX);
             let arrival = ExternalCall { index: log.len() as u64, ticket, sample, at };

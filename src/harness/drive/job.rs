@@ -1,7 +1,8 @@
 //! The part of a run that one worker carries out.
 
+use parking_lot::Mutex;
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -64,12 +65,12 @@ impl PreparedMessages {
 
     pub fn put(&self, index: u64, body: Bytes) {
         if let Some(place) = self.0.get(index as usize) {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *place.lock() = Some(body);
         }
     }
 
     /// Each once.
     pub fn take(&self, index: u64) -> Option<Bytes> {
-        self.0.get(index as usize)?.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.get(index as usize)?.lock().take()
     }
 }

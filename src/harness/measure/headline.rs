@@ -1,6 +1,7 @@
 //! A result in one line, and a line for each host.
 
 use crate::harness::{HostShare, LoadgenResult, Repeats, RunResult, Scenario, Slo};
+use crate::units::grouped;
 
 impl RunResult {
     /// Whether a server was the built-in simulator.
@@ -45,7 +46,7 @@ impl RunResult {
         let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
         let said = loadgen.result.as_deref().unwrap_or("no result");
         if loadgen.mode == "accuracy" {
-            let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
+            let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
             return format!(
                 "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
             );
@@ -73,7 +74,7 @@ impl RunResult {
             "{}  {} runs  {}  {middle} (mean and 95 % interval over runs, n={} in the first, from {}, tokens from {})",
             self.verdict_text(),
             repeats.runs.len(),
-            over("output_tokens", grouped, " tok/s"),
+            over("output_tokens", |rate| grouped(rate, 0), " tok/s"),
             self.counts.ok,
             self.asked.scenario.zero_point().replace("user_free", "when the user became idle").replace('_', " "),
             self.tokens.source
@@ -84,7 +85,7 @@ impl RunResult {
         if let Some(repeats) = &self.repeats {
             return self.headline_over(repeats);
         }
-        let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
+        let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
         let middle = match &self.asked.scenario {
             Scenario::Offline => {
                 format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
@@ -128,23 +129,10 @@ fn ms(value: Option<f64>) -> String {
 /// Three digits that matter, at most two behind the point.
 fn short(value: f64) -> String {
     match value.abs() {
-        size if size >= 99.95 => grouped(value),
+        size if size >= 99.95 => grouped(value.abs(), 0),
         size if size >= 1.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
-}
-
-/// Rounded, thousands apart: `1,204`.
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

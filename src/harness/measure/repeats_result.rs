@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn runs_of_different_servers_are_not_pooled() {
-        let text = include_str!("../../../tests/golden/results/race/result.json");
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
         let one: RunResult = serde_json::from_str(text).unwrap();
         let alike = result_of_repeats(&std::iter::repeat_n(one.clone(), 2).collect::<Vec<_>>()).unwrap();
         assert!(alike.reasons.iter().all(|reason| reason.check != "identity"), "{:?}", alike.reasons);

@@ -58,7 +58,7 @@ pub enum RecordOrder {
     /// As in the file.
     #[default]
     Given,
-    /// Each once, in an order of the seed.
+    /// Each once, in an order drawn with the seed.
     Shuffled,
     /// Drawn with replacement.
     Random,

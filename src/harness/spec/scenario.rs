@@ -50,7 +50,7 @@ pub enum CallSource {
     OneByOne,
 }
 
-/// The law of arrivals at a rate.
+/// The distribution of arrivals at a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {

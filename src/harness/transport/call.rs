@@ -41,7 +41,7 @@ impl TokenCounting {
             Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
             Self::Responses { .. } => "responses, each counted as one token".to_owned(),
             Self::Usage => "usage.completion_tokens".to_owned(),
-            Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
+            Self::Asked => "requested max_tokens, since the answer is one text".to_owned(),
         }
     }
 

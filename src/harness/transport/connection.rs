@@ -1,5 +1,6 @@
 //! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
 
+use crate::diag::error_chain;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use crate::event::Endpoint;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::Violations;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcSender, spell};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
 use crate::harness::{Protocol, ResponseLimits, StreamMode};
 
@@ -219,7 +220,7 @@ impl Connection {
             .enable_push(false)
             .handshake(socket)
             .await
-            .map_err(|e| spell(&e))?;
+            .map_err(|e| error_chain(&e))?;
         let max_streams = Rc::clone(&self.max_streams);
         // Ends when the server closes; the worker's end takes it along.
         tokio::task::spawn_local(std::future::poll_fn(move |context| {

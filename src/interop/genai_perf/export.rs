@@ -1,11 +1,12 @@
 //! `profile_export_genai_perf.json` and `.csv`.
 
+use crate::units::grouped;
 use std::fmt::Write as _;
 
 use crate::interop::metrics::{MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
 use crate::interop::results::exported::{
-    Exported, PERCENTILES, cell, counted_by_server, duration_s, facts, grouped, input_tokens, ok, output_tokens,
-    second_token, single, spread, statistics, tokens_per_user,
+    Exported, PERCENTILES, cell, counted_by_server, duration_s, facts, input_tokens, ok, output_tokens, second_token,
+    single, spread, statistics, tokens_per_user,
 };
 use crate::interop::results::identity;
 use serde_json::{Map, Value, json};
@@ -94,7 +95,7 @@ fn csv(rows: &[(&str, SortedValues)], tokens_per_s: Option<f64>, throughput: Opt
     let mut text = "Metric,avg,min,max,p99,p95,p90,p75,p50,p25,p10,p5,p1\n".to_owned();
     for (heading, spread) in rows {
         let mut cells = vec![cell(heading)];
-        let number = |value: Option<f64>| value.map_or_else(String::new, |value| cell(&grouped(value)));
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| cell(&grouped(value, 2)));
         cells.extend([number(spread.mean()), number(spread.min()), number(spread.max())]);
         cells.extend(PERCENTILES.iter().rev().map(|(_, p)| number(spread.at(*p))));
         let _ = writeln!(text, "{}", cells.join(","));
@@ -106,7 +107,7 @@ fn csv(rows: &[(&str, SortedValues)], tokens_per_s: Option<f64>, throughput: Opt
         ("Request Count (count)", Some(count as f64)),
     ] {
         if let Some(value) = value {
-            let _ = writeln!(text, "{heading},{}", cell(&grouped(value)));
+            let _ = writeln!(text, "{heading},{}", cell(&grouped(value, 2)));
         }
     }
     text

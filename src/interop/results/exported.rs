@@ -176,21 +176,6 @@ pub(in crate::interop) fn counted_by_server(told: &MeasuredRun, out: &mut Export
     }
 }
 
-/// 1234.5 → `1,234.50`
-pub(in crate::interop) fn grouped(value: f64) -> String {
-    let text = format!("{value:.2}");
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
-    let (whole, rest) = digits.split_once('.').unwrap_or((digits, "00"));
-    let mut out = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    format!("{sign}{out}.{rest}")
-}
-
 /// A cell of a CSV file, quoted where it must be.
 pub(in crate::interop) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }

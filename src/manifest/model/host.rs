@@ -203,7 +203,7 @@ impl Slurm {
         if slurms && text.contains([':', '-']) {
             return Some(Ok(text.to_owned()));
         }
-        let limit = crate::manifest::duration(text);
+        let limit = crate::units::duration(text);
         Some(
             limit
                 .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Length {
-    /// As the data say: what it is when the key is not there.
+    /// As in the data: the default.
     #[default]
     #[serde(skip)]
     Data,
@@ -17,9 +17,9 @@ pub enum Length {
     Uniform { min: u32, max: u32 },
     /// Rounded and kept within min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// The same for a law with a long tail; mean and stddev are those of the lengths.
+    /// The same for a distribution with a long tail; mean and stddev are those of the lengths.
     Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// Lengths that were seen, each with how often: `[{ tokens: 128, weight: 3 }]`.
+    /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
     Empirical(Vec<Weighted>),
 }
 

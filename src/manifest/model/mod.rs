@@ -61,7 +61,7 @@ pub use trtllm::TrtllmServe;
 pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
 pub use weights::{Fetcher, Weights};
 
-/// A Regatta manifest: a pipeline from nothing to a benchmark report.
+/// A Regatta manifest: a pipeline that ends with a benchmark report.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestDocument {

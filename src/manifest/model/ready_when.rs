@@ -10,7 +10,7 @@ pub struct ReadyWhen {
     /// Give up after this long.
     #[serde(default = "half_an_hour")]
     pub timeout: String,
-    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects, `health` asks `GET /health`; then benchmarks ask over HTTP, too.
+    /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
 }

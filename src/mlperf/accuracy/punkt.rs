@@ -46,7 +46,7 @@ pub enum ModelError {
 impl PunktModel {
     /// Reads a folder with [`FILES`].
     pub fn load(folder: &Path) -> Result<Self, ModelError> {
-        let mut digest = crate::mlperf::sha256::Sha256Of::default();
+        let mut digest = crate::units::Sha256Of::default();
         let mut read = |name: &str| -> Result<(PathBuf, String), ModelError> {
             let path = folder.join(name);
             let text = fs::read_to_string(&path).map_err(|source| ModelError::Read { path: path.clone(), source })?;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use crate::mlperf::sha256::Sha256Of;
 use crate::mlperf::words;
+use crate::units::Sha256Of;
 
 /// Spells token ids.
 pub struct Speller {

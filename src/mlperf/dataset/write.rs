@@ -11,8 +11,8 @@ use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
 use super::{json, npy, parquet};
 use crate::mlperf::accuracy::Recipe;
-use crate::mlperf::sha256::{self, Sha256Of};
 use crate::mlperf::{Benchmark, DatasetRecord, Round};
+use crate::units::{Sha256Of, sha256_of_file};
 
 /// Which data set is wanted, and where it goes.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
 /// Of a folder: of its files' digests, as `sha256sum` prints them.
 fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
     let of =
-        |path: &Path| sha256::of_file(path).map_err(|error| DatasetError::Read(format!("{}: {error}", path.display())));
+        |path: &Path| sha256_of_file(path).map_err(|error| DatasetError::Read(format!("{}: {error}", path.display())));
     if form != DatasetFormat::Npy {
         return of(from);
     }

@@ -10,7 +10,6 @@ mod text;
 mod tests;
 
 use self::arrivals::ArrivalEstimate;
-pub(in crate::mlperf) use self::text::grouped;
 pub use self::text::time;
 use super::conf::TestSettings;
 use super::{MlperfScenario, TestMode};

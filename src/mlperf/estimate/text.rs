@@ -1,5 +1,6 @@
 //! An estimate as text.
 
+use crate::units::grouped;
 use std::fmt;
 
 use super::super::{MlperfScenario, TestMode};
@@ -9,9 +10,9 @@ impl fmt::Display for Estimate {
     /// `100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.min_duration_ms as f64 / 1e3;
-        let queries = grouped(self.queries);
+        let queries = grouped(self.queries as f64, 0);
         let set = if self.is_padded && self.queries >= self.set && self.queries.is_multiple_of(self.set) {
-            format!(" ({} × {})", grouped(self.queries / self.set), grouped(self.set))
+            format!(" ({} × {})", grouped((self.queries / self.set) as f64, 0), grouped(self.set as f64, 0))
         } else {
             String::new()
         };
@@ -51,19 +52,6 @@ impl fmt::Display for Estimate {
         }
         Ok(())
     }
-}
-
-/// `73,728`
-pub(in crate::mlperf) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `12 min 13 s`, `6 h 46 min`

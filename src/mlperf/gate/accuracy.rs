@@ -1,5 +1,6 @@
 //! An accuracy run: over the whole data set, good enough, and with the hash of its log.
 
+use crate::units::sha256_of_file;
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -158,7 +159,7 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
         );
         return;
     }
-    let actual = truncate::sha256(&at).unwrap_or_default();
+    let actual = sha256_of_file(&at).unwrap_or_default();
     let cut = std::fs::read(&at).is_ok_and(|bytes| bytes.windows(7).any(|part| part == b"\n\n...\n\n"));
     if size > LONGEST {
         let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");

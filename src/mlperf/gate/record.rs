@@ -1,11 +1,12 @@
 //! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
+use crate::units::sha256_of_file;
 use std::collections::BTreeSet;
 
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode, truncate};
+use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode};
 
 /// The lock of a submitter; reports one of another round or of a rehearsal.
 pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
@@ -77,7 +78,7 @@ pub(super) fn check(
         // Of a truncated log the lock has the hash of the whole.
         for (name, hash) in run.files.iter().filter(|(name, _)| *name != "mlperf_log_accuracy.json") {
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
-            if path.is_file() && truncate::sha256(&path).is_ok_and(|found| found != *hash) {
+            if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
                 let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
                 to.refuse("changed file", &path, "it was changed after it was packed", why, "pack again");
             }

@@ -10,8 +10,10 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::mlperf::{MlperfScenario, Seeds};
 
@@ -293,7 +295,7 @@ impl Reporter<'_> {
     fn respond(&mut self, answers: &[(u64, &[i64])], is_end: bool) {
         self.responses.clear();
         {
-            let mut open = self.library.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.library.open.lock();
             for (ticket, data) in answers {
                 // LoadGen cannot look up a sample that was never issued or has finished.
                 let Some(id) = open.get_mut(*ticket as usize).filter(|id| **id != 0) else { continue };
@@ -337,7 +339,7 @@ extern "C" fn issue<S: Sut>(context: *mut c_void, samples: *const RawSample, cou
         // SAFETY: `count` samples of a vector that LoadGen holds during the call.
         let samples = unsafe { slice(samples, count) };
         let queries: Vec<Query> = {
-            let mut open = library.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = library.open.lock();
             let first = open.len() as u64;
             open.extend(samples.iter().map(|sample| sample.id));
             let tickets = (first..).zip(samples);

@@ -1,10 +1,11 @@
 //! One test: LoadGen on one thread, its reporter on another, the load workers on theirs.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::child::ChildError;
@@ -86,11 +87,11 @@ pub(super) fn race(
             let told = TestDescription { sut, samples, total, performance, out, audit: audit.as_deref() };
             settings.test(&told, &Called { inlet })
         };
-        *issuing.lock().unwrap_or_else(PoisonError::into_inner) = spawn("loadgen", issue).ok();
+        *issuing.lock() = spawn("loadgen", issue).ok();
     };
     let last = Mutex::new(Instant::now());
     let progress = |far: harness::BenchProgress| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         if far.issued > 0 && last.elapsed() >= SAY_EVERY {
             *last = Instant::now();
             say(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
@@ -112,7 +113,7 @@ pub(super) fn race(
         Ok(measured) if stop.is_asked() => return Ok(TestOutcome::Cut(measured)),
         Ok(measured) => measured,
         Err(error) => {
-            let is_issuing = issuing.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            let is_issuing = issuing.lock().is_some();
             if is_issuing {
                 // LoadGen waits for answers that will not arrive, and has no call to report that.
                 say(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
@@ -121,7 +122,7 @@ pub(super) fn race(
             return Err(error.into());
         }
     };
-    let issued = issuing.into_inner().unwrap_or_else(PoisonError::into_inner).map(JoinHandle::join);
+    let issued = issuing.into_inner().map(JoinHandle::join);
     let reported = telling.join();
     match issued {
         Some(Ok(Ok(()))) => {}

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::Width;
-use crate::mlperf::sha256::Sha256Of;
+use crate::units::Sha256Of;
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
 const LONGEST: u64 = 64 << 20;
@@ -171,7 +171,7 @@ impl<R: BufRead> AnswerLog<R> {
     /// Takes the byte that `next_byte` saw.
     fn skip(&mut self) {
         if let Ok([byte, ..]) = self.reader.fill_buf() {
-            self.digest.update(&[*byte]);
+            self.digest.update([*byte]);
             self.reader.consume(1);
             self.offset += 1;
         }

@@ -1,5 +1,6 @@
 //! Puts files where the round's layout requires them.
 
+use crate::units::sha256_of_file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ impl SubmitterFolder {
     fn file(&self, from: &Path, below: &Path) -> Result<String, Unpacked> {
         let path = self.at(below)?;
         fs::copy(from, &path).map_err(|error| Unpacked::Io(from.to_owned(), error))?;
-        truncate::sha256(&path).map_err(|error| Unpacked::Io(path, error))
+        sha256_of_file(&path).map_err(|error| Unpacked::Io(path, error))
     }
 
     /// Copies a log without its middle; gives the SHA-256 of the whole.

@@ -70,14 +70,3 @@ impl FindingLevel {
         if is_there { Self::Good } else { Self::Missing }
     }
 }
-
-/// Bytes for people: `1.5 TB`, `141 GB`; decimal, as disks and data sheets count.
-pub fn bytes(bytes: u64) -> String {
-    let giga = bytes as f64 / 1e9;
-    match giga {
-        giga if giga >= 1000.0 => format!("{:.1} TB", giga / 1000.0),
-        giga if giga >= 10.0 => format!("{giga:.0} GB"),
-        giga if giga >= 1.0 => format!("{giga:.1} GB"),
-        giga => format!("{:.0} MB", giga * 1000.0),
-    }
-}

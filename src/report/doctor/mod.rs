@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
-pub use finding::{DoctorFinding, FindingLevel, bytes};
+pub use finding::{DoctorFinding, FindingLevel};
 
 /// A longer list of tasks is cut.
 const NAMED: usize = 2;

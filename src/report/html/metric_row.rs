@@ -38,7 +38,7 @@ pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> MetricRow {
             why if why.is_empty() => text("population"),
             why => format!("left out: {why}"),
         },
-        zero_point: text("zero_point").replace('_', " "),
+        zero_point: text("zero_point").replace("user_free", "when the user became idle").replace('_', " "),
         token_source: text("token_source"),
         window: text("window"),
         rule: text("percentile_rule"),

@@ -62,9 +62,9 @@ fn goodput(result: &Value) -> Option<Block> {
         .filter_map(|(key, name)| Some(format!("{name} ≤ {} ms", number(told.get("slo")?.get(key)?.as_f64()?))))
         .collect();
     let mut block = Block {
-        title: "Promises kept",
+        title: "SLO attainment",
         about: format!(
-            "Each request was promised {}; TTFT and E2E from {}. A request that failed or was never sent broke its promise.",
+            "The SLO of each request: {}; TTFT and E2E from {}. A request that failed or was not sent misses it.",
             limits.join(", "),
             zero_point(result)
         ),
@@ -73,16 +73,12 @@ fn goodput(result: &Value) -> Option<Block> {
     let of = shown(told, "/of").unwrap_or_default();
     let good = shown(told, "/good").unwrap_or_default();
     block.fact("SLO attainment", at(told, "/attainment").map(percent), format!("{good} of {of} scheduled requests"));
-    block.fact(
-        "goodput, requests per second",
-        shown(told, "/requests"),
-        "requests that kept all, over the full window",
-    );
+    block.fact("goodput, requests per second", shown(told, "/requests"), "requests that met all, over the full window");
     let source = text(result, "/tokens/source").unwrap_or("the answers");
     block.fact(
         "goodput, output tokens per second",
         shown(told, "/output_tokens"),
-        format!("of requests that kept all, over the full window; tokens from {source}"),
+        format!("of requests that met all, over the full window; tokens from {source}"),
     );
     Some(block)
 }
@@ -108,9 +104,9 @@ fn adjusted(result: &Value) -> Option<Block> {
         return None;
     }
     Some(Block {
-        title: "With failures counted",
+        title: "Percentiles with failures counted",
         about: format!(
-            "From {}, of all scheduled requests that were to be answered in full: one without an answer waits for ever. Window: full. Percentiles: nearest rank.",
+            "From {}, of all scheduled requests that were to be answered in full: one without an answer counts as infinite. Window: full. Percentiles: nearest rank.",
             zero_point(result)
         ),
         head: vec!["metric", "values", "unanswered", "p50", "p90", "p95", "p99"],
@@ -123,7 +119,7 @@ fn adjusted(result: &Value) -> Option<Block> {
 fn steady(result: &Value) -> Option<Block> {
     let told = result.get("steady").filter(|told| told.is_object())?;
     let mut block = Block {
-        title: "The steady part beside the full window",
+        title: "Steady part and full window",
         about: format!(
             "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from {}, TPOT from the first chunk; tokens from {}.",
             shown(told, "/from_s").unwrap_or_default(),
@@ -181,7 +177,7 @@ fn stamps(result: &Value) -> Option<Block> {
         ("ttft_outside", "TTFT outside the server"),
     ];
     let mut block = Block {
-        title: "As the server stamps",
+        title: "Server time stamps",
         about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
             .to_owned(),
         metrics: metrics(told, &names),
@@ -202,7 +198,7 @@ fn sessions(result: &Value) -> Option<Block> {
     let told = result.pointer("/load/sessions").filter(|told| told.is_object())?;
     let mut block = Block {
         title: "Sessions",
-        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server slows later turns down, and they are told apart."
+        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server delays later turns, and they are shown separately."
             .to_owned(),
         metrics: metrics(told, &[("ttft_first", "TTFT of first turns"), ("ttft_later", "TTFT of later turns")]),
         ..Block::default()
@@ -216,9 +212,9 @@ fn sessions(result: &Value) -> Option<Block> {
 fn withdrawals(result: &Value) -> Option<Block> {
     let told = result.get("withdrawals").filter(|told| told.is_object())?;
     let mut block = Block {
-        title: "Withdrawn requests",
+        title: "Cancelled requests",
         about: format!(
-            "Ended early on purpose, by {}, after {} tokens; {} of the requests were meant to be. They are neither ok nor failed, and in no latency above.",
+            "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok nor failed, and in no latency above.",
             text(told, "/by").unwrap_or("a cancel").replace('_', " "),
             shown(told, "/after_tokens").unwrap_or_default(),
             at(told, "/share").map(percent).unwrap_or_default()
@@ -236,7 +232,7 @@ fn tokens(result: &Value) -> Option<Block> {
     let told = result.get("tokens").filter(|told| told.is_object())?;
     let mut block = Block {
         title: "Tokens",
-        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or its text retokenized, or chunks; the source says which."
+        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or its text retokenized, or chunks, as the source shows."
             .to_owned(),
         ..Block::default()
     };
@@ -250,11 +246,11 @@ fn tokens(result: &Value) -> Option<Block> {
             .map(|how| format!("{how}, for inter-token latency and each second"))
             .unwrap_or_default(),
     );
-    block.fact("output tokens asked", shown(told, "/output_asked"), "by the schedule, of the same requests");
+    block.fact("output tokens requested", shown(told, "/output_asked"), "by the schedule, of the same requests");
     block.fact("input tokens", shown(told, "/input"), format!("source: {input}"));
     block.fact("input tokens as the server counts", shown(told, "/input_server"), "its usage, for the same prompts");
-    block.fact("shorter than asked", shown(told, "/shorter"), "requests, ended by an end token");
-    block.fact("longer than asked", shown(told, "/longer"), "requests");
+    block.fact("shorter than requested", shown(told, "/shorter"), "requests, ended by an end token");
+    block.fact("longer than requested", shown(told, "/longer"), "requests");
     block.fact("tokens of a first chunk", shown(told, "/mean_first_chunk"), "mean, of first chunks that had any");
     block.fact(
         "coalesced chunks",
@@ -273,7 +269,8 @@ fn outputs(result: &Value) -> Option<Block> {
     });
     Some(Block {
         title: "Other outputs",
-        about: "What was asked for beside tokens. Misshapen: tensors whose shape does not fit the request.".to_owned(),
+        about: "Requested outputs other than tokens. Misshapen: tensors whose shape does not fit the request."
+            .to_owned(),
         head: vec!["output", "responses", "bytes", "misshapen", "the first misshapen"],
         rows: rows.collect(),
         ..Block::default()
@@ -282,7 +279,7 @@ fn outputs(result: &Value) -> Option<Block> {
 
 fn load(result: &Value) -> Option<Block> {
     let told = result.get("load").filter(|told| told.is_object())?;
-    let mut block = Block { title: "The load as it could be sent", ..Block::default() };
+    let mut block = Block { title: "Load delivery", ..Block::default() };
     let zero = zero_point(result);
     let from = text(told, "/zero_point").map(|when| format!("Waiting (from {zero}) counts from {when}."));
     let lengths = text(told, "/input_lengths").map(|who| format!("Lengths of prompts: {who}."));

@@ -1,5 +1,6 @@
 //! The few SVG elements that the pictures need.
 
+use crate::units::grouped;
 use std::fmt::Write as _;
 
 /// A picture being drawn. Colours come from the page's classes, so that dark and print need no second drawing.
@@ -109,26 +110,14 @@ pub(super) fn number(x: f64) -> String {
         return "n/a".to_owned();
     }
     let size = x.abs();
-    let text = if size >= 100.0 || x.fract() == 0.0 {
-        format!("{x:.0}")
-    } else if size >= 10.0 {
-        format!("{x:.1}")
-    } else if size >= 1.0 {
-        format!("{x:.2}")
-    } else {
-        format!("{x:.3}")
+    let decimals = match size {
+        _ if size >= 100.0 || x.fract() == 0.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ => 3,
     };
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
-    let (whole, rest) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    rest.map_or_else(|| format!("{sign}{grouped}"), |rest| format!("{sign}{grouped}.{rest}"))
+    let text = grouped(x, decimals);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Launch plans for people and programs: the output of `regatta plan --launch`.
 
+use crate::units::shell_word;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use crate::event::Endpoint;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
-use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Rank, ServerMode, quoted};
+use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Rank, ServerMode};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ fn ending(world: &LaunchWorld) -> String {
 
 /// The command, to be pasted: variables, then a line for each piece, broken where it is too long.
 fn command(server: &LaunchedServer) -> Vec<String> {
-    let env = server.env.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect::<Vec<_>>();
+    let env = server.env.iter().map(|(name, value)| format!("{name}={}", shell_word(value))).collect::<Vec<_>>();
     let pieces = server.command.iter().map(|piece| piece.iter().map(|word| word_shown(word)).collect::<Vec<_>>());
     let pieces: Vec<Vec<String>> = (!env.is_empty()).then_some(env).into_iter().chain(pieces).collect();
     let mut lines: Vec<String> = Vec::new();
@@ -169,7 +170,7 @@ fn command(server: &LaunchedServer) -> Vec<String> {
 
 /// Quoted, except unknown values: `<free>` cannot be pasted, and is easier to read without quotes.
 fn word_shown(word: &str) -> String {
-    let quote = quoted(word);
+    let quote = shell_word(word);
     if quote == word || word.contains('\n') {
         return quote;
     }
@@ -181,7 +182,7 @@ fn word_shown(word: &str) -> String {
         rest = tail;
     }
     known.push_str(rest);
-    if quoted(&known) == known { word.to_owned() } else { quote }
+    if shell_word(&known) == known { word.to_owned() } else { quote }
 }
 
 /// What cannot be started and why, for stderr; empty when all can.

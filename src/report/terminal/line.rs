@@ -1,8 +1,9 @@
 //! The line that an event deserves, if any.
 
+use crate::units::size;
 use std::fmt::Write as _;
 
-use crate::event::{Event, TaskId, size};
+use crate::event::{Event, TaskId};
 use crate::report::run_state::RunState;
 use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 

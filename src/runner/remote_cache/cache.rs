@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
@@ -17,10 +18,11 @@ use super::pull::pull;
 use super::push::{Pushed, push};
 use super::run_state::{Of, RemoteCacheInner, lock};
 use super::scan::Needles;
-use crate::event::{Stop, TaskId, size};
+use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
 use crate::runner::{Emit, OutputRequest, PendingFetch, RemoteOutputs};
+use crate::units::size;
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
 pub(super) const LANES: usize = 8;

@@ -1,5 +1,6 @@
 //! What can be wrong with a store, by what it means for a run.
 
+use crate::diag::error_chain;
 use crate::runner::store::PathError;
 
 /// Why something could not be done.
@@ -50,17 +51,7 @@ impl From<PathError> for RemoteCacheError {
 
 /// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.
 pub(super) fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    let text = plain(&text);
+    let text = plain(&error_chain(error));
     // The text before it is the request, with an address that is of no use to the user.
     let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
     cause.trim_end_matches(':').to_owned()

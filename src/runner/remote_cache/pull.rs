@@ -12,9 +12,10 @@ use super::bucket::{self, PART, blob};
 use super::error::RemoteCacheError;
 use super::record::SharedOutput;
 use super::run_state::RemoteCacheInner;
-use crate::event::{Digest, Event, size};
+use crate::event::{Digest, Event};
 use crate::runner::store::{Incoming, ParcelItem, Sealed, free_bytes};
 use crate::runner::{FetchedOutput, OutputRequest};
+use crate::units::size;
 
 /// The output of a key; `None`: it is not there.
 pub(super) async fn pull(

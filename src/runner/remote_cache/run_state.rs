@@ -1,8 +1,9 @@
 //! What one run knows of a store: its tasks, damaged objects, and whether the store can still be used.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
@@ -66,7 +67,7 @@ impl RemoteCacheInner {
         }
         if self.closed.set(trouble.clone()).is_ok() {
             let what =
-                format!("the shared store {} cannot be used, and the run goes on without it: {trouble}", self.address);
+                format!("the shared store {} cannot be used; the run continues without it: {trouble}", self.address);
             self.notice(None, with_hint(&what, trouble));
         }
     }
@@ -94,5 +95,5 @@ pub(super) fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

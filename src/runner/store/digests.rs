@@ -1,10 +1,10 @@
 //! Digests of inputs, cached: a file that is unchanged according to `stat` is not read again.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use globset::{GlobBuilder, GlobSetBuilder};
 use walkdir::WalkDir;
@@ -53,10 +53,10 @@ impl Digests {
 
     /// Writes what is remembered, if anything is new.
     pub fn save(&self, home: &Home) -> Result<(), PathError> {
-        if !*lock(&self.fresh) {
+        if !*self.fresh.lock() {
             return Ok(());
         }
-        let bytes = postcard::to_stdvec(&*lock(&self.known)).unwrap_or_default();
+        let bytes = postcard::to_stdvec(&*self.known.lock()).unwrap_or_default();
         replace_cache(&home.stats(), &bytes)
     }
 
@@ -64,7 +64,7 @@ impl Digests {
     pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
         use super::durable::At as _;
         let stamp = FileStamp::through_links(path).at("look at", path)?;
-        if let Some((known, digest)) = lock(&self.known).get(path)
+        if let Some((known, digest)) = self.known.lock().get(path)
             && *known == stamp
         {
             return Ok((*digest, stamp));
@@ -72,8 +72,8 @@ impl Digests {
         let (digest, stamp) = hash_file(path)?;
         // A file written in the same tick of the clock could change again without its stamp changing.
         if !stamp.is_racy() {
-            lock(&self.known).insert(path.to_owned(), (stamp, digest));
-            *lock(&self.fresh) = true;
+            self.known.lock().insert(path.to_owned(), (stamp, digest));
+            *self.fresh.lock() = true;
         }
         Ok((digest, stamp))
     }
@@ -85,7 +85,7 @@ impl Digests {
             let path = base.join(pattern);
             !pattern.contains(['*', '?', '[', '{'])
                 && FileStamp::through_links(&path).is_ok_and(|stamp| {
-                    let known = || lock(&self.known).get(&path).is_some_and(|(known, _)| *known == stamp);
+                    let known = || self.known.lock().get(&path).is_some_and(|(known, _)| *known == stamp);
                     stamp.is_file() && (stamp.size <= SMALL || known())
                 })
         })
@@ -184,8 +184,4 @@ fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
     let place = e.path().unwrap_or(path).to_owned();
     let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links lead in a circle"));
     InputError::Path(PathError { doing: "list", path: place, source })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -3,12 +3,12 @@
 //! Its name ends in `-resume`, so that clearing up after a crash leaves it. It is accepted like any other: when a record
 //! names it.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use walkdir::WalkDir;
 
@@ -186,7 +186,7 @@ impl Parts {
     /// by the digest.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), PathError> {
         self.file.write_all_at(bytes, offset).at("write", &self.path)?;
-        let mut list = self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut list = self.list.lock();
         list.write_all(format!("{offset}\n").as_bytes()).at("write", &self.path)
     }
 }

@@ -10,7 +10,7 @@ mod script;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
@@ -92,14 +93,14 @@ impl GroundTruthServer {
 
     /// What it did so far, by id. Scripted requests only.
     pub fn truths(&self) -> Vec<GroundTruth> {
-        let mut truths = self.truths.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut truths = self.truths.lock().clone();
         truths.sort_by_key(|truth| truth.id);
         truths
     }
 
     /// Clears the recorded actions.
     pub fn forget(&self) {
-        self.truths.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.truths.lock().clear();
     }
 }
 
@@ -162,7 +163,7 @@ impl Service {
                     return;
                 }
             }
-            self.truths.lock().unwrap_or_else(PoisonError::into_inner).push(truth);
+            self.truths.lock().push(truth);
             let _ = send.send(Frame::trailers(ok())).await;
         });
         StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(frames).map(Ok)).boxed()

@@ -4,12 +4,13 @@
 //! step. Requests enter by their time stamp, so the same stamps give the same schedule as the virtual clock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -133,7 +134,7 @@ impl Driver {
 
     /// The core's contents, as of the step in flight.
     pub(super) fn holding(&self) -> CoreLoad {
-        *self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.holding.lock()
     }
 
     pub(super) fn submit(&self, job: DriverJob) {
@@ -204,7 +205,7 @@ impl Running {
     }
 
     fn show(&self) {
-        *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = self.core.holding();
+        *self.holding.lock() = self.core.holding();
     }
 
     fn take(&mut self, command: Command) {

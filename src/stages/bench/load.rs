@@ -7,8 +7,8 @@ use crate::harness::{
     Arrivals, CallSource, DataKind, GoodputLimit, History, Length, LoadLevel, LoadSegment, Pause, PromptSource,
     RecordOrder, Retries, Scenario, SendingSpec, StreamMode, Weighted,
 };
-use crate::manifest::duration;
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
+use crate::units::duration;
 
 pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {

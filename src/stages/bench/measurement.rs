@@ -1,6 +1,6 @@
 //! One measurement: servers probed, telemetry and metrics beside it, and what its result means for the task.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
 use super::{identity, scrape, telemetry};
@@ -44,7 +44,7 @@ pub async fn measure(
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
-        let mut far = far.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
         drop(far);
@@ -117,7 +117,7 @@ pub(super) const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
 
 /// Where in the run we are now.
 pub(super) fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
-    match *far.lock().unwrap_or_else(PoisonError::into_inner) {
+    match *far.lock() {
         Some((since, ended, scheduled)) => format!(
             "noticed {:.1} s after the first request, when {ended} of {scheduled} had ended",
             since.elapsed().as_secs_f64()

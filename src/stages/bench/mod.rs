@@ -69,7 +69,7 @@ fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
         None => Ok(()),
         Some(endpoint) => {
             let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
-            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` asks over gRPC"))
+            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` uses gRPC"))
         }
     }
 }
@@ -80,7 +80,7 @@ async fn greet(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked?,
         () = context.lease.stop.asked() => {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
+            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were queried"));
         }
     };
     // Ours were started from a known configuration; others are described for the user.

@@ -1,8 +1,8 @@
 //! From the manifest's `bench.request:` to the harness's own types.
 
 use crate::harness;
-use crate::manifest::duration;
 use crate::manifest::model::{CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
+use crate::units::duration;
 
 pub fn request(request: &Request) -> Result<harness::Request, String> {
     let words = |words: &Option<Words>| match words {

@@ -8,7 +8,8 @@ use super::request::request;
 use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec};
 use crate::manifest::model::{self, Bench};
-use crate::manifest::{Targets, duration, targets};
+use crate::manifest::{Targets, targets};
+use crate::units::duration;
 
 pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
@@ -54,7 +55,7 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
             }
             if bench.tls.is_some() || targets.is_secure {
                 return Err(
-                    "`tls` is for servers that are asked over HTTP: name a `protocol` of generate, openai-chat, openai-completions"
+                    "`tls` is for protocols over HTTP: set `protocol` to one of generate, openai-chat, openai-completions"
                         .to_owned(),
                 );
             }

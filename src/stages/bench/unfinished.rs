@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_part_that_another_server_answered_does_not_count() {
-        let text = include_str!("../../../tests/golden/results/race/result.json");
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
         let result: RunResult = serde_json::from_str(text).unwrap();
         let now = result.identity.as_ref().unwrap().servers.clone();
         let servers = |change: fn(&mut ServerIdentity), is_ours| {

@@ -5,8 +5,9 @@
 //! known what it stands for.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
@@ -37,8 +38,8 @@ impl Images {
         self.known().insert((program.to_owned(), image.to_owned()), Some(id.to_owned()));
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
+        self.known.lock()
     }
 }
 

@@ -1,11 +1,11 @@
 //! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
 
+use crate::units::{Sha256Of, sha256_of_file};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::loadgen_process as child;
 use crate::event::{Done, Failure, FailureKind};
@@ -71,7 +71,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         let hint = format!("take mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
         return Err(failure.cause(mismatches.join("; ")).hint(hint).tail(mismatches));
     }
-    let mut shim = Sha256::new();
+    let mut shim = Sha256Of::default();
     for (_, text) in loadgen::SHIM {
         shim.update(text);
     }
@@ -83,7 +83,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         sdist,
         sdist_sha256: digest,
         compiler,
-        shim_sha256: hex(&shim.finalize()),
+        shim_sha256: shim.finish(),
     };
     let text = serde_json::to_vec_pretty(&told).unwrap_or_default();
     fs::write(out.join(TOLD), text).map_err(|error| system(&out.join(TOLD), &error))?;
@@ -92,14 +92,6 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
 
 fn system(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
@@ -113,18 +105,17 @@ async fn sources(
         Some(given) => {
             let path = context.path(given);
             if path.is_dir() {
-                let mut all = Sha256::new();
+                let mut all = Sha256Of::default();
                 for name in SOURCES {
                     all.update(fs::read(path.join(name)).unwrap_or_default());
                 }
-                return Ok((path.clone(), name_of(&path), hex(&all.finalize())));
+                return Ok((path.clone(), name_of(&path), all.finish()));
             }
             path
         }
         None => fetched(context, &step.python, version).await?,
     };
-    let bytes = fs::read(&archive).map_err(|error| system(&archive, &error))?;
-    let digest = hex(&Sha256::digest(&bytes));
+    let digest = sha256_of_file(&archive).map_err(|error| system(&archive, &error))?;
     let unpacked = out.join("src");
     fs::create_dir_all(&unpacked).map_err(|error| system(&unpacked, &error))?;
     let mut argv: Vec<OsString> = ["tar", "-xzf"].map(OsString::from).to_vec();

@@ -1,5 +1,6 @@
 //! The arguments of `ssh`, and what its error messages mean. Pure.
 
+use crate::units::shell_word;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -56,7 +57,7 @@ pub fn host_name(configuration: &str) -> Option<String> {
 /// A line for the shell of a machine that starts `program` with `words` there, if the folder and the program are there. It
 /// works in any shell: it is one word of POSIX sh.
 pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
-    let [folder, program] = [folder, program].map(|path| quoted(&path.to_string_lossy()));
+    let [folder, program] = [folder, program].map(|path| shell_word(&path.to_string_lossy()));
     let words = words.join(" ");
     let script = format!(
         "d={folder} p={program}; \
@@ -64,16 +65,12 @@ pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
          [ -x \"$p\" ] || {{ echo \"there is no program $p\" >&2; exit {NO_PROGRAM}; }}; \
          exec \"$p\" {words}"
     );
-    format!("exec /bin/sh -c {}", quoted(&script))
+    format!("exec /bin/sh -c {}", shell_word(&script))
 }
 
 /// Exit codes of [`remote`].
 pub const NO_FOLDER: i32 = 125;
 pub const NO_PROGRAM: i32 = 127;
-
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
 
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
 pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
@@ -135,7 +132,7 @@ mod tests {
     #[test]
     fn the_line_for_the_other_shell_is_this() {
         let text = remote(Path::new("/it's here"), Path::new("/opt/regatta"), &["__host"]);
-        insta::assert_snapshot!(text, @r#"exec /bin/sh -c 'd='\''/it'\''\'\'''\''s here'\'' p='\''/opt/regatta'\''; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
+        insta::assert_snapshot!(text, @r#"exec /bin/sh -c 'd='\''/it'\''\'\'''\''s here'\'' p=/opt/regatta; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
     }
 
     #[test]

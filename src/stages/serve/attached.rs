@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::attach::{self, ExpectedServer};
 use super::health::{self, HealthProbe, SILENCE};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::manifest::duration;
 use crate::manifest::model::AttachServer;
 use crate::stages::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
+use crate::units::duration;
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
 pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {

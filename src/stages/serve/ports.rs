@@ -47,9 +47,9 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
                 Some(owner) => failure
                     .cause(format!("process {} listens there: {}", owner.pid, owner.command))
                     .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
-                None => {
-                    failure.hint(format!("`ss -ltnp` names who listens there; or leave `{key}` out to get a free one"))
-                }
+                None => failure.hint(format!(
+                    "`ss -ltnp` shows the process that listens there; or leave `{key}` out to get a free one"
+                )),
             })
         }
     }

@@ -1,9 +1,10 @@
 //! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that the user sees
 //! how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -88,8 +89,8 @@ fn board(server: &PlannedServer) -> Shared {
     Arc::new(Mutex::new(Board { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
 }
 
-fn look(board: &Shared) -> std::sync::MutexGuard<'_, Board> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+fn look(board: &Shared) -> parking_lot::MutexGuard<'_, Board> {
+    board.lock()
 }
 
 async fn come_up(server: &PlannedServer, board: &Shared) -> Result<Endpoint, Hopeless> {

@@ -1,6 +1,6 @@
 //! One server's life: started, watched, ended, and what it leaves behind removed.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch::Receiver;
@@ -56,7 +56,7 @@ impl RunningServer {
         let Self { index, server, mut running, order, outliving, quit, up, task, emit } = self;
         let begun = Instant::now();
         let pgid = running.pgid();
-        let seen = Mutex::new(WatchReport::default());
+        let seen = parking_lot::Mutex::new(WatchReport::default());
         let mut splitter = matches!(server.world, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
         let why = tokio::select! {
             biased;

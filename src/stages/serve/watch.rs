@@ -2,9 +2,9 @@
 //! longer answers, one of its ranks is gone, or a Python model's process is gone while the server still reports "ready".
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -93,7 +93,7 @@ pub async fn ill(
 }
 
 pub fn look(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+    seen.lock()
 }
 
 /// Resolves when a rank of this machine is gone and mpirun has had its time to notice.

@@ -9,7 +9,7 @@ pub(super) fn refused(what: impl Into<String>) -> Failure {
 }
 
 pub(super) fn stopped() -> Failure {
-    Failure::new(FailureKind::Interrupted, "stopped; what is fetched stays, and the next run goes on from there")
+    Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
 }
 
 pub(super) fn system(path: &Path, error: &std::io::Error) -> Failure {

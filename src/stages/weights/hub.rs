@@ -1,5 +1,6 @@
 //! One repository of a Hugging Face hub, queried over HTTP.
 
+use crate::diag::with_causes;
 use std::env;
 use std::time::Duration;
 
@@ -158,14 +159,6 @@ fn escaped(part: &str) -> String {
 
 /// An error with its causes; URLs of storage are long and hold signatures.
 pub(super) fn chain(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() { "it fell silent".to_owned() } else { String::new() };
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let text = with_causes(if error.is_timeout() { "it fell silent".to_owned() } else { String::new() }, error);
     if text.is_empty() { "the connection broke".to_owned() } else { text }
 }

@@ -65,7 +65,7 @@ pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
 
 /// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
 pub(super) fn differs(one: &ExpectedFile, found: &FileDigest) -> Failure {
-    let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
+    let what = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
         .cause("it was damaged on the way, or on the disk")
         .hint("the file was taken away; run it again, and only this file is fetched")

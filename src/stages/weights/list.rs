@@ -1,5 +1,6 @@
 //! `weights.json`: what a checkpoint is, wherever it came from.
 
+use crate::units::size;
 use std::fs;
 use std::path::Path;
 
@@ -47,13 +48,4 @@ pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]
         size(bytes)
     );
     Ok(Done { headline: Some(headline), ..Done::default() })
-}
-
-/// `39.8 GB`
-pub(super) fn size(bytes: u64) -> String {
-    match bytes as f64 {
-        bytes if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),
-        bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        bytes => format!("{bytes} bytes"),
-    }
 }

@@ -1,5 +1,6 @@
 //! Why a server did not answer as requested: which call, where, what came back, what to try.
 
+use crate::diag::{error_chain, with_causes};
 use std::time::Duration;
 
 use tonic::{Code, Status};
@@ -129,17 +130,8 @@ pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
 
 /// An error with its causes: tonic's own message is only "transport error".
 pub(in crate::triton) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = match error.downcast_ref::<Status>() {
-        Some(status) => status.message().to_owned(),
-        None => error.to_string(),
-    };
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
+    match error.downcast_ref::<Status>() {
+        Some(status) => with_causes(status.message().to_owned(), error),
+        None => error_chain(error),
     }
-    text
 }

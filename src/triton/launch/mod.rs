@@ -53,7 +53,6 @@ use decide::Decided;
 pub use launch_plan::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
 pub use place::{Bases, place};
 pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Launcher, Mpi, Port, Ports, ServerMode, ServerSpec, Srun};
-pub use wrap::quoted;
 
 /// Plans every server.
 ///

@@ -10,6 +10,7 @@ use super::spec::{LaunchSpec, Launcher, ServerMode, ServerSpec};
 use super::{LaunchWorld, LaunchedServer};
 use crate::exec::container::{self, Container, ContainerEngine, Sees, contradictions};
 use crate::triton::SpecProblem;
+use crate::units::shell_word;
 
 /// What `mpirun` and `srun` set for their ranks. A server that inherits it behaves as a rank of an unrelated world,
 /// and its Python models hang when they import a library that looks at it.
@@ -294,16 +295,6 @@ fn name_of(container: &Container, index: usize, servers: usize) -> String {
 
 /// An argument in a script that is itself in single quotes: double quotes are easier to read there where they work.
 fn in_script(word: &str) -> String {
-    let single = quoted(word);
+    let single = shell_word(word);
     if single.starts_with('\'') && !word.contains(['$', '`', '"', '\\']) { format!("\"{word}\"") } else { single }
-}
-
-/// An argument as `sh` reads it.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }

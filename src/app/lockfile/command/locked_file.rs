@@ -13,7 +13,7 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
         let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
         CommandError::Differs(format!(
-            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it, once all has ended well\n"
+            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it after success\n"
         ))
     })
 }
@@ -48,7 +48,7 @@ pub(super) fn unreadable(path: &str, why: &Unreadable) -> CommandError {
         Unreadable::Newer(_) => "install a newer regatta",
         Unreadable::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
         Unreadable::Text(_) => {
-            "take it from version control, or remove it; a run that ends well writes its own part anew"
+            "take it from version control, or remove it; a successful run writes its own entry again"
         }
     };
     CommandError::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))

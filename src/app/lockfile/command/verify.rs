@@ -50,9 +50,9 @@ pub fn hold(
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
         let table = shown::differences(&found, ["locked", "now"], paint) + &shown::advice(&found, paint);
-        let rest = "without --locked it is run as it is now, and the lock is written anew";
+        let rest = "without --locked it runs as it is now, and rewrites the lock";
         return Err(CommandError::Differs(format!(
-            "error: {things} not what {shown} says of `{run}`; nothing was started\n{table}  hint: {rest}\n"
+            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}  hint: {rest}\n"
         )));
     }
     let mut holding = LockReport::default();

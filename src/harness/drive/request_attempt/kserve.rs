@@ -3,6 +3,7 @@
 //! The whole request is queued, and its half closed, before response headers are awaited: a Triton server sends them
 //! only with the first response. A final marker may be missing; the end of the stream counts then.
 
+use crate::diag::error_chain;
 use std::future::poll_fn;
 use std::pin::Pin;
 
@@ -14,7 +15,7 @@ use crate::harness::transport::call::CallKind;
 use crate::harness::transport::kserve::calls::send;
 use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status, spell};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status};
 use crate::harness::transport::kserve::shared_stream::StreamReply;
 
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
@@ -112,7 +113,7 @@ impl RequestAttempt<'_> {
         let mut answer = send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
         let mut frames = Frames::new(self.limits.frame);
         while let Some(part) = answer.part().await {
-            match part.map_err(|e| fault(spell(&e)))? {
+            match part.map_err(|e| fault(error_chain(&e)))? {
                 rpc::RpcPart::Data(data) => frames.push(data),
                 rpc::RpcPart::Trailers(trailers) => {
                     check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?;

@@ -1,5 +1,6 @@
 //! Reads the answer of one message over KServe and records what arrives.
 
+use crate::diag::error_chain;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use crate::harness::transport::kserve::grpc_messages::{
     Frames, ScannedResponse, WireError, scan_response, scan_stream,
 };
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status, spell};
+use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status};
 use crate::harness::{Cancel, CancelBy};
 
 pub(super) struct ResponseReader<'a> {
@@ -94,7 +95,7 @@ impl<'a> ResponseReader<'a> {
                 Ok(())
             }
             Ok(rpc::RpcPart::Trailers(trailers)) => check_status(Some(&trailers), self.has_begun()),
-            Err(e) => Err((broken_class(self.has_begun(), &e), spell(&e))),
+            Err(e) => Err((broken_class(self.has_begun(), &e), error_chain(&e))),
         }
     }
 

@@ -37,7 +37,7 @@ pub struct Requested {
     pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
-    /// How servers are asked.
+    /// The protocol of requests.
     #[serde(default)]
     pub protocol: Protocol,
     /// Of KServe's streams; left out when each request has its own.

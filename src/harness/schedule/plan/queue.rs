@@ -1,11 +1,10 @@
 //! The next requests of a closed loop. Users take sessions in the plan's order, so that faster users take more.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::draw::SessionDrawer;
 use super::schedule::{PlannedRequest, RequestSchedule, session_length};
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError};
+use parking_lot::Mutex;
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
@@ -55,7 +54,7 @@ impl PlanQueue {
 
     /// The next session and the index of its first request, for a user that is idle at `now_ns`. None: there are no more.
     pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<PlannedRequest>)> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let first = state.next;
         if !self.is_all && first as u64 >= self.requests && now_ns >= self.until_ns {
             return None;
@@ -82,14 +81,14 @@ impl PlanQueue {
 
     /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.
     pub fn untaken(&self) -> u64 {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let planned = if self.is_all { state.drawn.len() } else { (self.requests as usize).min(state.drawn.len()) };
         planned.saturating_sub(state.next) as u64
     }
 
     /// The plan as it was carried out. Where only a duration ended it, requests that no user took are not part of it.
     pub fn close(&self, schedule: &RequestSchedule) -> Result<RequestSchedule, HarnessError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(error) = state.failed.take() {
             return Err(error);
         }

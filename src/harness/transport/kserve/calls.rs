@@ -1,12 +1,13 @@
 //! Calls over a connection: a whole request whose answer is read piece by piece, and short queries before the run.
 
+use crate::diag::error_chain;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
 
 use super::grpc_messages::Frames;
-use super::rpc::{RpcFault, RpcPart, RpcResponse, answer_of, broken_class, check_status, leading_code, spell};
+use super::rpc::{RpcFault, RpcPart, RpcResponse, answer_of, broken_class, check_status, leading_code};
 use crate::harness::record::FailureClass;
 use crate::harness::transport::connection::Connection;
 
@@ -27,7 +28,7 @@ pub(in crate::harness) async fn send(
         let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
         request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (FailureClass::Connect, e.to_string()))?);
     }
-    let broken = |e: h2::Error| (broken_class(false, &e), spell(&e));
+    let broken = |e: h2::Error| (broken_class(false, &e), error_chain(&e));
     let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
     // Whole and at once: it is in memory anyway, and h2 keeps to the server's window.
     body.send_data(frame, true).map_err(broken)?;
@@ -46,7 +47,7 @@ pub(in crate::harness) async fn ask(
         let mut frames = Frames::new(LONGEST_ANSWER);
         let mut told = None;
         while let Some(part) = answer.part().await {
-            match part.map_err(|e| (FailureClass::Stream, spell(&e)))? {
+            match part.map_err(|e| (FailureClass::Stream, error_chain(&e)))? {
                 RpcPart::Data(data) => {
                     frames.push(data);
                     if let Some(message) = frames.next().map_err(|e| (FailureClass::Stream, e.to_string()))? {

@@ -156,21 +156,6 @@ pub(in crate::harness) fn broken_class(has_begun: bool, error: &h2::Error) -> Fa
     }
 }
 
-/// The error and its causes in one line.
-pub(in crate::harness) fn spell(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let more = inner.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = inner.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

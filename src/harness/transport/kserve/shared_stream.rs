@@ -3,6 +3,7 @@
 //! Answers find their request by its id. A message without an id belongs to the only request in flight; when several are,
 //! its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
 
+use crate::diag::error_chain;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
 use super::grpc_messages::{Frames, WireError, named};
-use super::rpc::{RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status, spell};
+use super::rpc::{RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status};
 use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{Violation, Violations};
@@ -59,7 +60,8 @@ impl StreamFailure {
     }
 
     fn broken(error: &h2::Error) -> Self {
-        let fault = |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", spell(error)));
+        let fault =
+            |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", error_chain(error)));
         Self { before: fault(false), after: fault(true) }
     }
 
@@ -86,7 +88,8 @@ impl SharedStream {
         limits: ResponseLimits,
     ) -> Result<Self, RpcFault> {
         let (queue, messages) = mpsc::channel(QUEUE);
-        let (response, body) = sender.send_request(head, false).map_err(|e| (broken_class(false, &e), spell(&e)))?;
+        let (response, body) =
+            sender.send_request(head, false).map_err(|e| (broken_class(false, &e), error_chain(&e)))?;
         let routes = Rc::<RefCell<Routes>>::default();
         let read = Rc::clone(&routes);
         // Both end with the stream; the worker's end takes them along.

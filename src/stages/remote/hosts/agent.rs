@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -50,7 +51,7 @@ pub async fn guard(guarded: AgentInput) {
         how = perform(&orders, &stop, emit, &say) => how,
         never = watch(&orders, &mut heard, &stop, &say) => match never {},
     };
-    if let Some(warden) = warden.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(warden) = warden.lock().take() {
         warden.finish();
     }
     say(&AgentMessage::Ended(Box::new(how)));
@@ -82,7 +83,7 @@ fn warden(orders: &AgentOrders) -> Option<Watchdog> {
 
 /// Its processes concern only this machine; messages for the run are passed on.
 fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
-    if let Some(warden) = &*warden.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(warden) = &*warden.lock() {
         match &event {
             Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
             Event::ProcessEnded { pgid, .. } => warden.remove(*pgid),

@@ -1,7 +1,8 @@
 //! Cancelling elements of arrays: by number, since all share one name, and with one query for all concurrent requests.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::stages::remote::slurm::commands::{CancelCommand, Environment, QueueEntry, cancel};
 
@@ -43,8 +44,8 @@ impl Cancelling {
         complaint.clone().map_or(Ok(()), Err)
     }
 
-    fn wanted(&self) -> std::sync::MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wanted(&self) -> parking_lot::MutexGuard<'_, Wanted> {
+        self.wanted.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Members of arrays that are not submitted yet.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
@@ -50,7 +51,7 @@ impl Gathering {
         self.open().remove(party).unwrap_or_default()
     }
 
-    pub(super) fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<Member>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn open(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<Member>>> {
+        self.0.lock()
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::manifest::duration;
 use crate::manifest::model::Slurm;
+use crate::units::duration;
 
 /// How often the job counts up at the most, and at the least.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));

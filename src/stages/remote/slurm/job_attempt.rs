@@ -1,5 +1,6 @@
 //! One attempt at a stage as a job: what belongs to it, and how it is submitted.
 
+use crate::units::duration;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use super::node_resources::OnNode;
 use super::spec::JobSpec;
 use super::submission;
 use crate::exec::process::shown;
-use crate::manifest::duration;
 use crate::manifest::model::Slurm;
 use crate::runner::Lease;
 use crate::runner::store::JobFolder;

@@ -19,11 +19,11 @@ use super::spec::{JobEnd, JobEvent, JobSpec};
 use super::submitting::until_submitted;
 use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::manifest::duration;
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError, point, superseded};
 use crate::runner::{BatchSlot, Lease};
+use crate::units::duration;
 
 /// How often the run signals to a service that it is still needed.
 const BEAT: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ impl JobAttempt<'_> {
         if begun {
             drop(seat);
             let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
-            self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
+            self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {
                 array::until_submitted(self, seat, known).await?
@@ -215,7 +215,7 @@ impl JobAttempt<'_> {
             }
             Err(why) => {
                 self.lease.notice(format!(
-                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (its name: {})",
+                    "the cancellation of its job could not be confirmed ({why}); the job exits once it reads the stop request, and the next run checks it (its name: {})",
                     self.spec.job()
                 ));
                 Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")

@@ -2,9 +2,10 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -12,11 +13,11 @@ use tokio::time::sleep;
 use super::heartbeat;
 use super::spec::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
-use crate::manifest::duration;
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{Lease, apart, within};
 use crate::stages::StageExecutor;
+use crate::units::duration;
 
 /// How often the job looks whether it is to end.
 const LOOK: Duration = Duration::from_secs(1);
@@ -229,7 +230,7 @@ impl Teller {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
         // One write per line. A missing reader or a full disk is no reason to stop working.
-        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&text);
+        let _ = self.file.lock().write_all(&text);
     }
 
     /// The messages for the run: its processes concern only this node.

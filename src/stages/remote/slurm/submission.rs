@@ -1,5 +1,6 @@
 //! From the manifest's settings to the options of `sbatch`, and the script that it runs.
 
+use crate::units::shell_word;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -37,21 +38,21 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
 /// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
 /// is the only information the user gets.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
-    around(program, &format!("folder={}", quoted(&folder.to_string_lossy())), comment)
+    around(program, &format!("folder={}", shell_word(&folder.to_string_lossy())), comment)
 }
 
 /// The same for an array: each element has a folder of its own.
 pub fn array_script(program: &Path, folders: &[(u32, &Path)], comment: &str) -> String {
     let mut which = "case $SLURM_ARRAY_TASK_ID in\n".to_owned();
     for (element, folder) in folders {
-        let _ = writeln!(which, "{element}) folder={};;", quoted(&folder.to_string_lossy()));
+        let _ = writeln!(which, "{element}) folder={};;", shell_word(&folder.to_string_lossy()));
     }
     which.push_str("*) echo \"regatta: there is no element $SLURM_ARRAY_TASK_ID\" >&2; exit 125;;\nesac");
     around(program, &which, comment)
 }
 
 fn around(program: &Path, folder: &str, comment: &str) -> String {
-    let program = quoted(&program.to_string_lossy());
+    let program = shell_word(&program.to_string_lossy());
     let mut text = "#!/bin/sh\n".to_owned();
     let _ = writeln!(text, "# {}", comment.replace('\n', " "));
     text.push_str(
@@ -67,10 +68,6 @@ fn around(program: &Path, folder: &str, comment: &str) -> String {
          cd \"$folder\" && exec \"$program\" __job \"$folder\"\n",
     );
     text
-}
-
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A unique name that shows what the job is: a task, or a stage.
@@ -116,7 +113,7 @@ mod tests {
         # Defaults for sbatch, which what runs here must not inherit.
         for name in $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
         program='/opt/it'\''s/regatta'
-        folder='/p/.regatta/jobs/k-0'
+        folder=/p/.regatta/jobs/k-0
         if [ ! -d "$folder" ]; then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi
         if [ ! -x "$program" ]; then echo "regatta: $program is not on $(hostname): host.slurm.program names another" >&2; exit 127; fi
         cd "$folder" && exec "$program" __job "$folder"
@@ -126,8 +123,8 @@ mod tests {
         let middle: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("case")).take(5).collect();
         insta::assert_snapshot!(middle.join("\n"), @r#"
         case $SLURM_ARRAY_TASK_ID in
-        0) folder='/p/.regatta/jobs/k-0';;
-        7) folder='/p/.regatta/jobs/l-0';;
+        0) folder=/p/.regatta/jobs/k-0;;
+        7) folder=/p/.regatta/jobs/l-0;;
         *) echo "regatta: there is no element $SLURM_ARRAY_TASK_ID" >&2; exit 125;;
         esac
         "#);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::job::{PREFIX, SlurmJob, elements};
@@ -81,7 +82,7 @@ impl JobQueue {
     /// left.
     pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
-        let mut asking = self.shared.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asking = self.shared.asking.lock();
         asking.every = Some(asking.every.map_or(every, |now| now.min(every)));
         if !std::mem::replace(&mut asking.is_on, true) {
             tokio::spawn(Arc::clone(&self.shared).ask(env.clone()));
@@ -135,8 +136,8 @@ impl Shared {
         }
     }
 
-    fn asking(&self) -> std::sync::MutexGuard<'_, Asking> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asking(&self) -> parking_lot::MutexGuard<'_, Asking> {
+        self.asking.lock()
     }
 }
 

@@ -1,0 +1,13 @@
+//! Numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell.
+
+mod count;
+mod duration;
+mod sha256;
+mod shell;
+mod size;
+
+pub use count::grouped;
+pub use duration::duration;
+pub use sha256::{Sha256Of, sha256_of_file};
+pub use shell::shell_word;
+pub use size::size;

@@ -1,0 +1,31 @@
+//! A number of bytes, for display.
+
+/// `512 B`, `39.8 GB`, `141 GB`: decimal units, as disks and data sheets have them.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    for unit in ["kB", "MB", "GB"] {
+        // What rounds to 1,000 is one of the next unit.
+        if value < 999.5 {
+            return if value < 99.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_at_most() {
+        let shown =
+            [0, 999, 1000, 99_949, 99_950, 999_499, 999_500, 39_800_000_000, 141_000_000_000, 1_500_000_000_000];
+        let expected =
+            ["0 B", "999 B", "1.0 kB", "99.9 kB", "100 kB", "999 kB", "1.0 MB", "39.8 GB", "141 GB", "1.5 TB"];
+        assert_eq!(shown.map(size), expected);
+    }
+}
