@@ -1,6 +1,6 @@
 //! The scheduler of an in-flight-batching server, as a pure discrete-event core in whole nanoseconds.
 //!
-//! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by [`Coefficients`] → tokens
+//! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
 //! sources describe them. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
 //! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
