@@ -187,7 +187,7 @@ impl CacheJob<'_> {
         }
         say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
         if new == 0 {
-            // A reader who expected outputs to be sent sees what becomes of each.
+            // Shows for each output why it was not sent.
             if !missing.is_empty() {
                 say(&format!(
                     "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",

@@ -140,7 +140,7 @@ pub enum FailureKind {
     Refused,
     /// It is not what the lock file says.
     Differs,
-    /// Somebody asked the run to stop.
+    /// The run was told to stop.
     Interrupted,
 }
 

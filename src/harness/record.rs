@@ -42,7 +42,7 @@ pub struct RequestRecord {
     /// Within its session, from 0.
     #[serde(default)]
     pub turn: u32,
-    /// Intended arrival; of a user who was free, or a later turn, the time at which it was due.
+    /// Intended arrival; for an idle user, or a later turn, the time at which the request was due.
     pub t_sched: u64,
     /// Handed to its connection.
     pub t_issue: u64,

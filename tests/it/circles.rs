@@ -47,7 +47,7 @@ fn a_circle_of_files_is_found_through_doors_and_use() {
         file("room/mod.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\nuse c::C;\n"),
         file("room/a.rs", "use super::b;\npub struct A(b::B);\n"),
         file("room/b.rs", "use super::C;\npub struct B(C);\n"),
-        file("room/c.rs", "pub struct C;\nimpl C { fn f() -> crate::room::A { todo!() } }\n"),
+        file("room/c.rs", "pub struct C;\nimpl C { fn f(_: crate::room::A) {} }\n"),
     ];
     assert_eq!(circles(&through_a_door), [["room/a.rs", "room/b.rs", "room/c.rs"]]);
     let of_two_and_in_tests = [

@@ -84,7 +84,7 @@ impl GpuTrace {
 /// The GPUs over the run's window. They explain the measurement and are no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpusUsage {
-    /// Who told it: `nvidia-smi`, or a server's `/metrics` (Triton has its numbers from DCGM).
+    /// Source: `nvidia-smi`, or a server's `/metrics` (Triton has its numbers from DCGM).
     pub source: String,
     /// Which GPUs these are, and how they were chosen.
     pub population: String,

@@ -19,7 +19,7 @@ pub struct LoadSummary {
     pub plan: String,
     pub content: PromptSource,
     pub data: Option<DataSummary>,
-    /// How long prompts are in tokens, and who says so.
+    /// Prompt lengths in tokens, and their source.
     pub input_lengths: String,
     /// Most requests in flight at once, from the records' stamps.
     pub in_flight_max: u64,

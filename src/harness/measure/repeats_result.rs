@@ -13,7 +13,7 @@ use crate::stats::{RunValues, mean_interval};
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output_tokens"];
 
-/// The result of all runs: the first one's numbers, everybody's reasons, and what is known over runs. `None` without runs.
+/// The result of all runs: the first run's numbers, the reasons of every run, and statistics over runs. `None` without runs.
 pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
     let mut result = runs.first()?.clone();
     result.reasons = runs

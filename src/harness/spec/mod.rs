@@ -48,7 +48,7 @@ pub struct BenchSpec {
     pub content: PromptSource,
     pub frontends: u32,
     pub clients: u32,
-    /// A stream with tokens is given up when none came for this long; one without, when its server sent none to anybody.
+    /// A stream with tokens is abandoned when none came for this long; one without, when its server sent none on any stream.
     pub stall_timeout: Duration,
     pub limits: Limits,
     /// What each single request is promised. Nothing said: `limits`, for goodput.

@@ -34,13 +34,13 @@ pub struct Http {
     pub tls: Option<Box<Tls>>,
 }
 
-/// Within TLS: whom to trust, and who we are. Which files were named is no part of a result.
+/// Trusted authorities and the client's certificate for TLS. The names of the files are not part of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tls {
     /// Authorities, or the server's own certificate, in PEM, in place of those that this machine knows.
     #[serde(skip)]
     pub ca: Option<PathBuf>,
-    /// Whoever answers is the server.
+    /// The server's certificate is not checked.
     #[serde(default)]
     pub insecure: bool,
     /// Our own, in PEM, with the chain to its authority.

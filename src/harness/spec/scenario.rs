@@ -18,7 +18,7 @@ pub enum Scenario {
     Trace { speed: f64 },
     /// Closed loop: so many users, each sending its next request when its last one has ended.
     Concurrency { users: LoadLevel },
-    /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
+    /// An external driver issues the requests during the run: MLPerf's LoadGen.
     Outside(CallSource),
 }
 

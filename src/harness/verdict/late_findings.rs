@@ -10,7 +10,7 @@ use crate::triton::ServerMetrics;
 const COUNTED: f64 = 0.02;
 
 impl Measured {
-    /// What only those who watch the server know: it died or fell silent under the measurement.
+    /// Findings of the stage that watches the server: it died or stopped answering during the measurement.
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: ReasonSeverity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);

@@ -34,7 +34,7 @@ const HEADROOM: f64 = 2.0;
 /// What is tried.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Without endpoints: whoever starts the server puts its own there, by [`Trial::at`].
+    /// Without endpoints: the caller that starts the server sets its own, by [`Trial::at`].
     spec: BenchSpec,
     /// How the server answers: ms to the first token and from token to token, each evenly between the two.
     pub first_ms: (f64, f64),

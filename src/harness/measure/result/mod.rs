@@ -41,7 +41,7 @@ pub struct Measured {
     pub schedule: Arc<RequestSchedule>,
     /// The start: what all stamps count from.
     pub zero: std::time::Instant,
-    /// All that the servers' own metrics said, where somebody asked them.
+    /// The servers' own metrics, where they were scraped.
     pub scrape: Option<Scrape>,
     /// All that was read of their GPUs.
     pub gpu: Option<GpuTrace>,
@@ -113,7 +113,7 @@ pub struct RunResult {
     /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
-    /// What their GPUs did; absent where nobody could tell.
+    /// Activity of the servers' GPUs; absent where it could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpusUsage>,
     /// Whether this machine could make the load, tried before; absent where it was not tried.
