@@ -17,7 +17,7 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{self, CliExit, CliJob, Global};
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostics, MissingValue};
 use crate::interop::{
     BenchLine, RunLine, RunSetting, Translation, TranslationKind, UntranslatedOption, origin, read_config, read_line,
     read_script,
@@ -207,9 +207,9 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
 
 /// Parameters that have no value, where that is the only error.
 fn unsaid(found: &Diagnostics) -> Vec<String> {
-    let names = found.sorted().into_iter().map(|one| {
-        let name = one.message.strip_prefix("the parameter `")?.strip_suffix("` has no value")?;
-        Some(name.to_owned())
+    let names = found.sorted().into_iter().map(|one| match &one.missing {
+        Some(MissingValue::Parameter(name)) => Some(name.clone()),
+        _ => None,
     });
     names.collect::<Option<_>>().unwrap_or_default()
 }

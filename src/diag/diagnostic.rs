@@ -15,6 +15,15 @@ pub struct Label {
     pub text: String,
 }
 
+/// A value that an error is about because it is absent: for callers that can do without it or ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingValue {
+    /// The parameter of this name has no value.
+    Parameter(String),
+    /// A text has `none` in it.
+    InText,
+}
+
 /// One error. Its message is a lower-case fragment; `hints` has what to try.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
@@ -24,6 +33,7 @@ pub struct Diagnostic {
     pub primary: Option<Label>,
     pub further: Vec<Label>,
     pub hints: Vec<String>,
+    pub missing: Option<MissingValue>,
 }
 
 impl Diagnostic {
@@ -34,6 +44,7 @@ impl Diagnostic {
             primary: None,
             further: Vec::new(),
             hints: Vec::new(),
+            missing: None,
         }
     }
 
@@ -64,6 +75,12 @@ impl Diagnostic {
     #[must_use]
     pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
         self.hints.extend(hint);
+        self
+    }
+
+    #[must_use]
+    pub fn missing(mut self, value: MissingValue) -> Self {
+        self.missing = Some(value);
         self
     }
 

@@ -8,7 +8,7 @@ mod render;
 mod source;
 mod suggest;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Label, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_chain::{error_chain, with_causes};
 pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, nearest};

@@ -19,10 +19,56 @@ pub struct Endpoint {
     pub name: Option<String>,
 }
 
+/// Why a text names no endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    #[error("there is nothing next to a `|`{list}")]
+    Empty { list: InList },
+    /// `rest` is what follows the scheme.
+    #[error("`{piece}`{list} begins with a scheme; write `{rest}` without `{scheme}://`")]
+    Scheme { piece: String, list: InList, scheme: String, rest: String },
+    #[error("the bracket of `{piece}` is not closed")]
+    OpenBracket { piece: String },
+    #[error("`{host}` in `{piece}` is not an IPv6 address")]
+    Ipv6 { host: String, piece: String },
+    #[error("`{piece}`{list} has no port")]
+    NoPort { piece: String, list: InList },
+    #[error("`{piece}`{list} is not host:port")]
+    NotHostPort { piece: String, list: InList },
+    #[error("`{piece}`{list} has more than one `:`; an IPv6 address needs brackets: [::1]:8001")]
+    Colons { piece: String, list: InList },
+    #[error("`{piece}`{list} has no host")]
+    NoHost { piece: String, list: InList },
+    #[error("`{host}` is not a host name; write host:port, without a scheme or a path")]
+    NotOnlyHost { host: String },
+    #[error("`{host}` is not a host name: it has {character:?} in it")]
+    HostCharacter { host: String, character: char },
+    #[error("`{port}` in `{piece}` is not a port (1 to 65535)")]
+    Port { port: String, piece: String },
+    #[error("{0} is there twice")]
+    Twice(Endpoint),
+}
+
+impl From<EndpointError> for String {
+    fn from(error: EndpointError) -> Self {
+        error.to_string()
+    }
+}
+
+/// The list that a piece is from, where that is more than the piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InList(Option<String>);
+
+impl fmt::Display for InList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |text| write!(f, " in `{text}`"))
+    }
+}
+
 impl Endpoint {
     /// Reads NVIDIA's `triton_grpc_ports` grammar: hosts separated by `|`, each with a comma list of gRPC ports. An
     /// IPv6 address stands in brackets. The error names the piece.
-    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+    pub fn list(text: &str) -> Result<Vec<Self>, EndpointError> {
         let mut all: Vec<Self> = Vec::new();
         for piece in text.split('|') {
             let piece = piece.trim();
@@ -36,7 +82,7 @@ impl Endpoint {
                     name: None,
                 };
                 if all.iter().any(|other| other.host == one.host && other.grpc == one.grpc) {
-                    return Err(format!("{one} is there twice"));
+                    return Err(EndpointError::Twice(one));
                 }
                 all.push(one);
             }
@@ -45,41 +91,46 @@ impl Endpoint {
     }
 }
 
-fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), String> {
-    let within = if piece == text { String::new() } else { format!(" in `{text}`") };
+fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {
+    let list = InList((piece != text).then(|| text.to_owned()));
+    let own = || piece.to_owned();
     if piece.is_empty() {
-        return Err(format!("there is nothing next to a `|`{within}"));
+        return Err(EndpointError::Empty { list });
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
-        return Err(format!("`{piece}`{within} begins with a scheme; write `{rest}` without `{scheme}://`"));
+        let (scheme, rest) = (scheme.to_owned(), rest.to_owned());
+        return Err(EndpointError::Scheme { piece: own(), list, scheme, rest });
     }
     let (host, rest) = if let Some(inner) = piece.strip_prefix('[') {
-        let (host, rest) = inner.split_once(']').ok_or_else(|| format!("the bracket of `{piece}` is not closed"))?;
+        let (host, rest) = inner.split_once(']').ok_or_else(|| EndpointError::OpenBracket { piece: own() })?;
         if host.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err(format!("`{host}` in `{piece}` is not an IPv6 address"));
+            return Err(EndpointError::Ipv6 { host: host.to_owned(), piece: own() });
         }
-        (host, rest.strip_prefix(':').ok_or_else(|| format!("`{piece}`{within} has no port"))?)
+        let Some(ports) = rest.strip_prefix(':') else { return Err(EndpointError::NoPort { piece: own(), list }) };
+        (host, ports)
     } else {
-        let (host, rest) = piece.split_once(':').ok_or_else(|| format!("`{piece}`{within} is not host:port"))?;
+        let Some((host, rest)) = piece.split_once(':') else {
+            return Err(EndpointError::NotHostPort { piece: own(), list });
+        };
         if rest.contains(':') {
-            return Err(format!("`{piece}`{within} has more than one `:`; an IPv6 address needs brackets: [::1]:8001"));
+            return Err(EndpointError::Colons { piece: own(), list });
         }
         (host, rest)
     };
     if host.is_empty() {
-        return Err(format!("`{piece}`{within} has no host"));
+        return Err(EndpointError::NoHost { piece: own(), list });
     }
     let odd = host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | ',' | '@'));
     match odd {
-        Some('/' | '@') => Err(format!("`{host}` is not a host name; write host:port, without a scheme or a path")),
-        Some(odd) => Err(format!("`{host}` is not a host name: it has {odd:?} in it")),
+        Some('/' | '@') => Err(EndpointError::NotOnlyHost { host: host.to_owned() }),
+        Some(character) => Err(EndpointError::HostCharacter { host: host.to_owned(), character }),
         None => Ok((host, rest)),
     }
 }
 
-fn port_of(port: &str, piece: &str) -> Result<u16, String> {
+fn port_of(port: &str, piece: &str) -> Result<u16, EndpointError> {
     match port.parse() {
-        Ok(0) | Err(_) => Err(format!("`{port}` in `{piece}` is not a port (1 to 65535)")),
+        Ok(0) | Err(_) => Err(EndpointError::Port { port: port.to_owned(), piece: piece.to_owned() }),
         Ok(port) => Ok(port),
     }
 }
@@ -96,7 +147,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl FromStr for Endpoint {
-    type Err = String;
+    type Err = EndpointError;
 
     /// Reads `host:port` (a gRPC port).
     fn from_str(s: &str) -> Result<Self, Self::Err> {
@@ -138,7 +189,7 @@ mod tests {
             ("a/b:1", "`a/b` is not a host name; write host:port, without a scheme or a path"),
             ("a:1,1", "a:1 is there twice"),
         ] {
-            assert_eq!(Endpoint::list(text).unwrap_err(), why, "{text}");
+            assert_eq!(Endpoint::list(text).unwrap_err().to_string(), why, "{text}");
         }
     }
 }

@@ -12,7 +12,7 @@ mod run_event;
 mod stop;
 
 pub use digest::{Digest, Hasher};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointError};
 pub use id::{RunId, TaskId};
 pub use memory::{Lowered, MemoryKind, OutOfMemory};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};

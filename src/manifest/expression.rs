@@ -13,17 +13,39 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::node::{MapEntry, Node, Tree, is_template};
 use super::value::{MAX_TEXT, NoValue, node_of};
-use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
-use crate::units::duration;
+use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
+use crate::units::{DurationError, duration};
 
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
 
-/// Begins the detail of an error that is complete already: why, a line break, a hint.
-const BARE: char = '\u{1}';
+/// Our own reasons why a text cannot be rendered: minijinja carries them through as the source of its error.
+#[derive(Clone, Debug, thiserror::Error)]
+enum RenderError {
+    /// `none` in a text.
+    #[error("it is `none` here, and `none` cannot be put into a text")]
+    NoneInText,
+    /// Complete with its own hint, which may be empty.
+    #[error("{why}")]
+    Explained { why: String, hint: String },
+}
 
-fn bare_error(why: &str, hint: &str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{BARE}{why}\n{hint}"))
+impl RenderError {
+    fn explained(why: &str, hint: &str) -> Self {
+        Self::Explained { why: why.to_owned(), hint: hint.to_owned() }
+    }
+
+    /// The reason that a minijinja error carries, also through includes and calls.
+    fn of(error: &Error) -> Option<&Self> {
+        let sources = std::iter::successors(std::error::Error::source(error), |error| error.source());
+        sources.into_iter().find_map(|error| error.downcast_ref())
+    }
+}
+
+impl From<RenderError> for Error {
+    fn from(error: RenderError) -> Self {
+        Self::new(ErrorKind::InvalidOperation, error.to_string()).with_source(error)
+    }
 }
 
 /// Evaluates texts against scopes.
@@ -86,22 +108,21 @@ impl Expressions {
         env.remove_global("debug");
         env.set_formatter(|out, state, value| {
             if value.is_none() {
-                let why = "it is `none` here, and `none` cannot be put into a text";
-                return Err(Error::new(ErrorKind::InvalidOperation, why));
+                return Err(RenderError::NoneInText.into());
             }
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err(bare_error(&bare.why, &bare.hint));
+                return Err(RenderError::explained(&bare.why, &bare.hint).into());
             }
             minijinja::escape_formatter(out, state, value)
         });
         // `10m` → 600000, for programs that count so.
         env.add_filter("milliseconds", |text: &str| {
-            let wrong = |why| Error::new(ErrorKind::InvalidOperation, why);
+            let wrong = |error: DurationError| Error::new(ErrorKind::InvalidOperation, error.to_string());
             duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
         // What is impossible, with the manifest's own message: `{{ a if b else fail('why not', 'what to do') }}`.
         env.add_function("fail", |why: &str, hint: Option<&str>| {
-            Err::<Value, _>(bare_error(why, hint.unwrap_or_default()))
+            Err::<Value, Error>(RenderError::explained(why, hint.unwrap_or_default()).into())
         });
         Self { env }
     }
@@ -234,6 +255,17 @@ impl Expressions {
         }
         let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         let place = error.range().and_then(|range| within(span, text, range)).unwrap_or_else(|| span.first_line());
+        match RenderError::of(error) {
+            Some(RenderError::Explained { why, hint }) => {
+                let fault = Diagnostic::error(why).at(place, "");
+                return vec![fault.maybe_hint((!hint.is_empty()).then(|| hint.clone()))];
+            }
+            Some(RenderError::NoneInText) => {
+                let fault = Diagnostic::error("a value is missing in this text").missing(MissingValue::InText);
+                return vec![fault.at(place, detail).hint("give it a value, or choose one: {{ a or b }}")];
+            }
+            None => {}
+        }
         let (message, hint) = match error.kind() {
             ErrorKind::SyntaxError => ("this expression is not well formed".to_owned(), None),
             ErrorKind::OutOfFuel => {
@@ -244,16 +276,6 @@ impl Expressions {
                 let name = name.unwrap_or_default();
                 let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
                 return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
-            }
-            _ if detail.starts_with(BARE) => {
-                let (why, hint) = detail.trim_start_matches(BARE).split_once('\n').unwrap_or((&detail, ""));
-                return vec![
-                    Diagnostic::error(why).at(place, "").maybe_hint((!hint.is_empty()).then(|| hint.to_owned())),
-                ];
-            }
-            _ if detail.contains("`none`") => {
-                let hint = "give it a value, or choose one: {{ a or b }}".to_owned();
-                ("a value is missing in this text".to_owned(), Some(hint))
             }
             _ => ("this expression cannot be computed".to_owned(), None),
         };

@@ -10,7 +10,7 @@ use super::library::ManifestLibrary;
 use super::node::{Map, Node, Tree, shown};
 use super::param::Chosen;
 use super::{load, read};
-use crate::diag::{Diagnostic, Diagnostics, SourceText};
+use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
 use crate::event::Digest;
 
 /// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
@@ -127,7 +127,7 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
 }
 
 fn only_asks(found: &Diagnostics) -> bool {
-    found.sorted().iter().all(|one| one.message.ends_with("has no value") && one.message.starts_with("the parameter"))
+    found.sorted().iter().all(|one| matches!(one.missing, Some(MissingValue::Parameter(_))))
 }
 
 fn first(found: &Diagnostics) -> Option<String> {

@@ -10,7 +10,7 @@ use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 use super::node::{MapEntry, Node, Tree, shown};
 use super::scalar;
 use super::{GivenValues, ValueOrigin};
-use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
+use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
@@ -98,7 +98,8 @@ impl Chooser<'_> {
                 if let Some(variable) = &rule.env {
                     hint = format!("{hint}, or set the environment variable {variable}");
                 }
-                let missing = Diagnostic::error(format!("the parameter `{name}` has no value"));
+                let missing = Diagnostic::error(format!("the parameter `{name}` has no value"))
+                    .missing(MissingValue::Parameter(name.to_owned()));
                 found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
                 None
             }

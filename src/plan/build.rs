@@ -10,7 +10,7 @@ use super::instance::{Instance, Instances, StageOf};
 use super::semantics;
 use super::stages::{Directory, StageScope, Touched, TouchedReferences, agree, inputs};
 use super::task::{ActionKind, Lifetime, Lowering, RetryRule, Task};
-use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
+use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
@@ -224,7 +224,7 @@ impl Rendering<'_> {
             Ok(rendered) => rendered,
             Err(faults) => {
                 for mut fault in faults {
-                    if let (Some((id, why)), true) = (&skipped, fault.message == "a value is missing in this text") {
+                    if let (Some((id, why)), true) = (&skipped, fault.missing == Some(MissingValue::InText)) {
                         fault = cannot_do_without(node.span.first_line(), id, why);
                     }
                     found.push(fault);

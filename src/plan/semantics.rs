@@ -135,9 +135,9 @@ impl Look<'_> {
     }
 
     fn duration(&mut self, path: &[&str], text: &str) {
-        if let Err(why) = duration(text) {
+        if let Err(error) = duration(text) {
             let hint = Some("for example `90s`, `30m`, `1h30m` or `250ms`".to_owned());
-            self.say(path, "must be a duration", &why, hint);
+            self.say(path, "must be a duration", &error.to_string(), hint);
         }
     }
 

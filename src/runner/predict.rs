@@ -22,6 +22,8 @@ pub struct Decision {
     pub stage: String,
     pub verdict: Prediction,
     pub reasons: Vec<String>,
+    /// It cannot succeed; `reasons` has why.
+    pub fails: bool,
 }
 
 enum Known {
@@ -43,8 +45,14 @@ pub fn predict(
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
     let mut lowered = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
-        let decide =
-            |verdict, reasons| Some(Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons });
+        let decide = |verdict, reasons| {
+            let (id, stage) = (task.id.clone(), task.stage.clone());
+            Some(Decision { id, stage, verdict, reasons, fails: false })
+        };
+        let will_fail = |why: &str| {
+            let decision = decide(Prediction::Run, vec![format!("will fail: {why}")]);
+            (Known::Open, decision.map(|decision| Decision { fails: true, ..decision }))
+        };
         if options.parts[ix] == TaskRole::Out {
             known.push(Known::Nothing);
             decisions.push(None);
@@ -70,7 +78,7 @@ pub fn predict(
             lowered.push((ix, less.because()));
         }
         let (now, decision) = match (keyed, task.lifetime) {
-            (Err(failure), _) => (Known::Open, decide(Prediction::Run, vec![format!("will fail: {}", failure.what)])),
+            (Err(failure), _) => will_fail(&failure.what),
             (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Prediction::Run, open)),
             (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Prediction::Run, Vec::new())),
             (Ok(keyed), Lifetime::Step) => {
@@ -81,13 +89,9 @@ pub fn predict(
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                         (Known::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
-                    _ if options.parts[ix] == TaskRole::Restore => (
-                        Known::Open,
-                        decide(
-                            Prediction::Run,
-                            vec!["will fail: it is not done yet, and --only leaves it out".to_owned()],
-                        ),
-                    ),
+                    _ if options.parts[ix] == TaskRole::Restore => {
+                        will_fail("it is not done yet, and --only leaves it out")
+                    }
                     look => {
                         let mut why = if open.is_empty() || forced {
                             reasons(plan, task, &keyed, &look, shelf, forced)
@@ -144,7 +148,7 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
             .map(|(_, task)| format!("needed by {}", task.id))
             .collect();
         let Some(decision) = &mut decisions[ix] else { continue };
-        if decision.verdict != Prediction::Run || decision.reasons.iter().any(|r| r.starts_with("will fail")) {
+        if decision.verdict != Prediction::Run || decision.fails {
             continue;
         }
         if needed_by.is_empty() {

@@ -13,5 +13,7 @@ mod timing;
 pub use self::core::{Chunking, EngineLimits, Policy, Served, SimulatedRequest, Unfit, VirtualRun, simulate};
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
-pub use serve::{Addresses, Faults, ServeError, SimOptions, serve, token};
+pub use serve::{
+    Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
+};
 pub use timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision};

@@ -2,11 +2,22 @@
 
 use std::time::Duration;
 
+/// The text is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a duration")]
+pub struct DurationError(pub String);
+
+impl From<DurationError> for String {
+    fn from(error: DurationError) -> Self {
+        error.to_string()
+    }
+}
+
 /// Reads a duration. Units: `ms, s, m, h, d`, largest first, each at most once; a fraction is allowed (`1.5h`).
 /// The error is a fragment that fits after the text in a message.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, DurationError> {
     const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
-    let wrong = || format!("`{text}` is not a duration");
+    let wrong = || DurationError(text.to_owned());
     let mut rest = text.trim();
     let mut seconds = 0.0;
     let mut next = 0;

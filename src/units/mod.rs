@@ -7,7 +7,7 @@ mod shell;
 mod size;
 
 pub use count::grouped;
-pub use duration::duration;
+pub use duration::{DurationError, duration};
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
 pub use size::size;

@@ -64,7 +64,7 @@ pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilde
     let values = match pairs(text) {
         Ok(values) => values,
         Err(why) => {
-            sheet.fault(why);
+            sheet.fault(why.to_string());
             return None;
         }
     };

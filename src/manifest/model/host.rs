@@ -207,7 +207,8 @@ impl Slurm {
         Some(
             limit
                 .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))
-                .map(|minutes| format!("{}", minutes.max(1.0))),
+                .map(|minutes| format!("{}", minutes.max(1.0)))
+                .map_err(|error| error.to_string()),
         )
     }
 }

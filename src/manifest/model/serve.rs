@@ -108,7 +108,7 @@ impl Endpoints {
     /// The servers, in the order in which they are written. On error: which entry of a list (none for a text), and why.
     pub fn read(&self) -> Result<Vec<Endpoint>, (Option<usize>, String)> {
         let list = match self {
-            Self::Text(text) => return Endpoint::list(text).map_err(|why| (None, why)),
+            Self::Text(text) => return Endpoint::list(text).map_err(|error| (None, error.to_string())),
             Self::List(list) => list,
         };
         let mut all = Vec::new();
@@ -120,7 +120,7 @@ impl Endpoints {
                     .parse()
                     .map(|endpoint| vec![Endpoint { http: ports.http, metrics: ports.metrics, ..endpoint }]),
             };
-            all.extend(read.map_err(|why| (Some(index), why))?);
+            all.extend(read.map_err(|error| (Some(index), error.to_string()))?);
         }
         if all.is_empty() { Err((None, "there is no server in it".to_owned())) } else { Ok(all) }
     }

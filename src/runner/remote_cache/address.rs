@@ -35,37 +35,51 @@ impl BucketKind {
 
 const FORMS: &str = "write a path, file:///mnt/share, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
 
+/// Why a text is not the address of a store; with what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error("the shared store has an empty name\n  hint: {FORMS}")]
+    Empty,
+    /// The text may hold a secret and is not repeated.
+    #[error(
+        "the address of the shared store has more than a location\n  hint: credentials belong in the environment \
+         (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)\n  hint: {FORMS}"
+    )]
+    Credentials,
+    #[error("`{0}` names a host\n  hint: a file address has three slashes: file:///mnt/share")]
+    FileOnHost(String),
+    #[error("`{0}://` is no store that is known here\n  hint: {FORMS}")]
+    Scheme(String),
+    #[error("`{0}` names no bucket\n  hint: {FORMS}")]
+    NoBucket(String),
+}
+
 impl Address {
     /// Reads what was typed; the text is not repeated in a message where it may hold a secret.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(format!("the shared store has an empty name\n  hint: {FORMS}"));
+            return Err(AddressError::Empty);
         }
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Folder(text.into())) };
         if rest.split('/').next().is_some_and(|host| host.contains('@')) || rest.contains(['?', '#']) {
-            return Err(format!(
-                "the address of the shared store has more than a location\n  hint: credentials belong in the environment \
-                 (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)\n  hint: {FORMS}"
-            ));
+            return Err(AddressError::Credentials);
         }
         let kind = match scheme {
             "file" => {
                 return match rest.strip_prefix("localhost").unwrap_or(rest) {
                     path if path.starts_with('/') => Ok(Self::Folder(path.into())),
-                    _ => Err(format!(
-                        "`{text}` names a host\n  hint: a file address has three slashes: file:///mnt/share"
-                    )),
+                    _ => Err(AddressError::FileOnHost(text.to_owned())),
                 };
             }
             "s3" | "s3a" => BucketKind::S3,
             "gs" => BucketKind::Google,
             "az" | "azure" => BucketKind::Azure,
-            other => return Err(format!("`{other}://` is no store that is known here\n  hint: {FORMS}")),
+            other => return Err(AddressError::Scheme(other.to_owned())),
         };
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if name.is_empty() {
-            return Err(format!("`{text}` names no bucket\n  hint: {FORMS}"));
+            return Err(AddressError::NoBucket(text.to_owned()));
         }
         Ok(Self::Bucket { kind, name: name.to_owned(), prefix: prefix.trim_matches('/').to_owned() })
     }
@@ -108,7 +122,7 @@ mod tests {
             ("s3://KEY:SECRET@bucket/x", "credentials belong in the environment"),
             ("az://c/x?sig=SECRET", "credentials belong in the environment"),
         ] {
-            let error = Address::parse(text).unwrap_err();
+            let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("SECRET"), "{text}: {error}");
         }
     }

@@ -64,7 +64,7 @@ impl RemoteCache {
             let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
             let of = match machine.facts_for(task) {
                 Ok(machine) => Of::Shareable { machine, needles: Arc::new(Needles::new(&places, &secrets)) },
-                Err(why) => Of::Unclear(why),
+                Err(unknown) => Of::Unclear(unknown.to_string()),
             };
             tasks.insert(task.id.clone(), of);
         }

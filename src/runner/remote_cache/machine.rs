@@ -15,6 +15,14 @@ pub enum MachineGpus {
     Unknown(String),
 }
 
+/// Why it is not known what machine an output is for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is made with GPUs, and which these are is not known: {why}")]
+pub struct UnknownGpus {
+    /// Of the query.
+    pub why: String,
+}
+
 /// This machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -32,7 +40,7 @@ impl Machine {
     }
 
     /// The machine properties that a task's output depends on, as names and values; `Err`: why they are unknown.
-    pub fn facts_for(&self, task: &Task) -> Result<BTreeMap<String, String>, String> {
+    pub fn facts_for(&self, task: &Task) -> Result<BTreeMap<String, String>, UnknownGpus> {
         let mut facts = BTreeMap::new();
         let runs_programs = matches!(task.kind, ActionKind::Shell | ActionKind::Engine);
         if runs_programs {
@@ -49,7 +57,7 @@ impl Machine {
                     facts.insert("gpu".to_owned(), if list.is_empty() { "none".to_owned() } else { list });
                 }
                 MachineGpus::Unknown(why) => {
-                    return Err(format!("it is made with GPUs, and which these are is not known: {why}"));
+                    return Err(UnknownGpus { why: why.clone() });
                 }
             }
         }

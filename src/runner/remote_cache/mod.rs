@@ -52,4 +52,4 @@ pub use eligibility::why_not;
 pub use error::RemoteCacheError;
 pub use gc::{Keep, Removed, collect};
 pub use inventory::{Inventory, Presence, Put};
-pub use machine::{Machine, MachineGpus};
+pub use machine::{Machine, MachineGpus, UnknownGpus};

@@ -59,8 +59,8 @@ pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Opti
     let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
     match SharedOutput::open(&bytes) {
         Ok(shared) => Ok(Some(shared)),
-        Err(why) => {
-            let damage = RemoteCacheError::Damaged { object, why };
+        Err(error) => {
+            let damage = RemoteCacheError::Damaged { object, why: error.to_string() };
             inner.note_damage(&damage);
             Err(damage)
         }

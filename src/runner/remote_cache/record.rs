@@ -11,6 +11,26 @@ use crate::runner::store::{ParcelItem, TaskKey, digest_of, unfit};
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
 
+/// Why a record must not be used. Reads after its name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordError {
+    #[error("is no text")]
+    NotText,
+    #[error("has no seal")]
+    NoSeal,
+    #[error("does not match its seal")]
+    Seal,
+    #[error("cannot be read: {0}")]
+    Json(#[source] serde_json::Error),
+    #[error("was written by a newer Regatta")]
+    Newer,
+    /// Its digests are not those of what it lists.
+    #[error("does not agree with itself")]
+    Contradiction,
+    #[error("lists an output that cannot be: {0}")]
+    Unfit(String),
+}
+
 /// An output: what it was made from, what is in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SharedOutput {
@@ -44,21 +64,21 @@ impl SharedOutput {
     }
 
     /// Reads it back; `Err`: why it must not be used.
-    pub(super) fn open(bytes: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
-        let (json, seal) = text.trim_end().rsplit_once('\n').ok_or_else(|| "has no seal".to_owned())?;
+    pub(super) fn open(bytes: &[u8]) -> Result<Self, RecordError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| RecordError::NotText)?;
+        let (json, seal) = text.trim_end().rsplit_once('\n').ok_or(RecordError::NoSeal)?;
         if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
-            return Err("does not match its seal".to_owned());
+            return Err(RecordError::Seal);
         }
-        let told: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read: {error}"))?;
+        let told: Self = serde_json::from_str(json).map_err(RecordError::Json)?;
         if told.version > VERSION {
-            return Err("was written by a newer Regatta".to_owned());
+            return Err(RecordError::Newer);
         }
         if let Some(why) = unfit(&told.items) {
-            return Err(format!("lists an output that cannot be: {why}"));
+            return Err(RecordError::Unfit(why));
         }
         if digest_of(&told.items) != told.digest || told.fields.digest() != told.key {
-            return Err("does not agree with itself".to_owned());
+            return Err(RecordError::Contradiction);
         }
         Ok(told)
     }
@@ -141,7 +161,7 @@ mod tests {
         let why = |change: fn(&mut SharedOutput)| {
             let mut shared = shared();
             change(&mut shared);
-            SharedOutput::open(&shared.seal().unwrap()).unwrap_err()
+            SharedOutput::open(&shared.seal().unwrap()).unwrap_err().to_string()
         };
         assert!(why(|s| s.version = VERSION + 1).contains("newer"));
         assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));

@@ -51,6 +51,18 @@ impl TokenSpeaker {
     }
 }
 
+/// The backend's error about a list of stop or bad words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "[TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have {what}: {}",
+    list.iter().map(i32::to_string).collect::<Vec<_>>().join(" ")
+)]
+pub(super) struct WordListError {
+    /// What it must not have.
+    what: &'static str,
+    list: Vec<i32>,
+}
+
 /// Stop words or bad words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StopWords {
@@ -107,11 +119,8 @@ pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &St
 }
 
 /// Reads the two rows of `stop_words_list`: ids, and where each word ends.
-pub(super) fn word_list(list: &[i32]) -> Result<Vec<Vec<i32>>, String> {
-    let wrong = |what: &str| {
-        let shown = list.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
-        Err(format!("[TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have {what}: {shown}"))
-    };
+pub(super) fn word_list(list: &[i32]) -> Result<Vec<Vec<i32>>, WordListError> {
+    let wrong = |what| Err(WordListError { what, list: list.to_vec() });
     if !list.len().is_multiple_of(2) {
         return wrong("odd length");
     }
@@ -173,7 +182,7 @@ mod tests {
     #[test]
     fn word_lists_are_read_as_the_backend_reads_them() {
         assert_eq!(word_list(&[5, 6, 7, 1, 3, -1]), Ok(vec![vec![5], vec![6, 7]]));
-        let why = |list: &[i32]| word_list(list).unwrap_err();
+        let why = |list: &[i32]| word_list(list).unwrap_err().to_string();
         assert!(why(&[5]).ends_with("odd length: 5"));
         assert!(why(&[5, 6, -1, 2]).contains("additional -1s"));
         assert!(why(&[5, 6, 3, -1]).contains("out-of-bound"));

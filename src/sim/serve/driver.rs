@@ -18,7 +18,7 @@ use tonic::Status;
 use super::answer::ServedAnswer;
 use super::extra_outputs::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits};
+use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits, Unfit};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -51,8 +51,13 @@ impl SimClock {
 /// Where a request's responses go.
 pub(super) enum ResponseSink {
     Stream(UnboundedSender<Result<ModelStreamInferResponse, Status>>),
-    Once(oneshot::Sender<Result<ModelInferResponse, String>>),
+    Once(oneshot::Sender<Result<ModelInferResponse, EnqueueError>>),
 }
+
+/// The request can never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Executor failed to enqueue the request: {0}")]
+pub(super) struct EnqueueError(Unfit);
 
 /// One request on its way into the core.
 pub(super) struct DriverJob {
@@ -256,15 +261,15 @@ impl Running {
                 self.jobs.insert(id, job);
             }
             Err(unfit) => {
-                let message = format!("Executor failed to enqueue the request: {unfit}");
+                let error = EnqueueError(unfit);
                 job.route.failed(0);
                 self.inside.fetch_sub(1, Ordering::Relaxed);
                 match job.reply {
                     ResponseSink::Stream(sender) => {
-                        let _ = sender.send(Ok(job.answer.failed(message)));
+                        let _ = sender.send(Ok(job.answer.failed(error.to_string())));
                     }
                     ResponseSink::Once(sender) => {
-                        let _ = sender.send(Err(message));
+                        let _ = sender.send(Err(error));
                     }
                 }
             }

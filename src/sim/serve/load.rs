@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::loaded_model::{LoadFailure, LoadedEngine, LoadedModel, ModelKind};
+use super::load_error::{InstanceError, LoadError, LoadFailure};
+use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
 use crate::sim::core::{Chunking, EngineLimits, Policy};
 use crate::sim::engine;
@@ -31,17 +32,17 @@ pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, V
         }
     }
     if models.is_empty() && failed.is_empty() {
-        failed.push((repository.display().to_string(), "the repository holds no model".to_owned()));
+        failed.push((repository.display().to_string(), LoadError::NoModels));
     }
     connect(&mut models, &mut failed);
     if failed.is_empty() { Ok(models) } else { Err(failed) }
 }
 
-fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
-    let entries = fs::read_dir(repository).map_err(|error| format!("failed to open the model repository: {error}"))?;
+fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, LoadError> {
+    let entries = fs::read_dir(repository).map_err(LoadError::Repository)?;
     let mut folders = BTreeMap::new();
     for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path();
+        let path = entry.map_err(LoadError::RepositoryEntry)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         if let Some(name) = name.filter(|name| path.is_dir() && !name.starts_with('.')) {
             folders.insert(name, path);
@@ -50,25 +51,22 @@ fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     Ok(folders)
 }
 
-fn model(name: &str, folder: &Path) -> Result<LoadedModel, String> {
+fn model(name: &str, folder: &Path) -> Result<LoadedModel, LoadError> {
     let path = folder.join("config.pbtxt");
-    let text = fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))?;
+    let text = fs::read_to_string(&path).map_err(|source| LoadError::ReadConfig { path: path.clone(), source })?;
     let config = pbtxt::read_as_server(&text).map_err(|error| {
-        let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
-        format!("failed to read text proto from {}: {error}{hint}\n{}", path.display(), error.excerpt(&text))
+        let excerpt = error.excerpt(&text);
+        LoadError::Config { path, error, excerpt }
     })?;
     if !config.name.is_empty() && config.name != name {
-        return Err(format!(
-            "unexpected directory name '{name}' for model '{}', directory name must equal model name",
-            config.name
-        ));
+        return Err(LoadError::FolderName { folder: name.to_owned(), name: config.name });
     }
     if config.max_batch_size < 0 {
-        return Err(format!("'max_batch_size' must be non-negative value in model configuration for model {name}"));
+        return Err(LoadError::MaxBatchSize { model: name.to_owned() });
     }
     let versions = versions(folder);
     if versions.is_empty() {
-        return Err(format!("at least one version must be available under the version policy of model '{name}'"));
+        return Err(LoadError::NoVersion { model: name.to_owned() });
     }
     let mut config = config;
     if config.backend == "vllm" {
@@ -76,7 +74,7 @@ fn model(name: &str, folder: &Path) -> Result<LoadedModel, String> {
     }
     let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     let kind = match (config.backend.as_str(), config.platform.as_str()) {
-        ("tensorrtllm", _) => ModelKind::Engine(Box::new(engine_of(&config)?)),
+        ("tensorrtllm", _) => ModelKind::Engine(Box::new(engine_of(&config).map_err(LoadError::Instance)?)),
         ("vllm", _) => ModelKind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
             // As in the backend's `lib/triton_decoder.py`.
@@ -88,8 +86,8 @@ fn model(name: &str, folder: &Path) -> Result<LoadedModel, String> {
         }
         ("python", _) => ModelKind::Python,
         (_, "ensemble") => ModelKind::Text { engine: String::new(), before: Vec::new(), after: Vec::new() },
-        ("", "") => return Err(format!("must specify 'platform' or 'backend' for model {name}")),
-        (other, _) => return Err(format!("unable to find backend library for backend '{other}'")),
+        ("", "") => return Err(LoadError::NoBackend { model: name.to_owned() }),
+        (other, _) => return Err(LoadError::UnknownBackend { backend: other.to_owned() }),
     };
     if matches!(kind, ModelKind::Python) {
         is_decoupled = false;
@@ -126,9 +124,9 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
             for step in ensemble.step.iter().map(|step| &step.model_name) {
                 if broken.contains(step) {
-                    why = Some(format!("ensemble '{name}' depends on '{step}' which has no loaded version"));
+                    why = Some(LoadError::BrokenStep { ensemble: name.clone(), step: step.clone() });
                 } else if !loaded.contains(step) {
-                    why = Some(format!("ensemble {name} contains models that are not available or ambiguous: {step}"));
+                    why = Some(LoadError::UnknownStep { ensemble: name.clone(), step: step.clone() });
                 } else if let Some(is_decoupled) = engines.get(step) {
                     step.clone_into(engine);
                     model.is_decoupled = *is_decoupled;
@@ -140,7 +138,7 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
             }
         }
         if why.is_none() && !engines.contains_key(engine) && !broken.contains(engine) {
-            why = Some(format!("the engine model '{engine}' is not in the repository"));
+            why = Some(LoadError::NoEngineModel(engine.clone()));
         }
         failed.extend(why.map(|why| (name.clone(), why)));
     }
@@ -148,7 +146,7 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
 
 /// How the TensorRT-LLM backend reads its parameters: an unreadable number or boolean is a default, an unreadable
 /// model type or path is a failure.
-fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
+fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
@@ -157,21 +155,12 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
             _ => Policy::GuaranteedNoEvict,
         },
         Some("V1" | "v1") => Policy::StaticBatch,
-        other => {
-            return Err(format!(
-                "unexpected error when creating modelInstanceState: invalid gpt_model_type '{}'",
-                other.unwrap_or_default()
-            ));
-        }
+        other => return Err(InstanceError::ModelType(other.unwrap_or_default().to_owned())),
     };
     let Some(path) = text(config, "gpt_model_path").filter(|path| !path.is_empty() && Path::new(path).is_dir()) else {
-        return Err(format!(
-            "unexpected error when creating modelInstanceState: both encoder and decoder model paths are empty (gpt_model_path '{}' is not a folder)",
-            text(config, "gpt_model_path").unwrap_or_default()
-        ));
+        return Err(InstanceError::NoEngineFolder(text(config, "gpt_model_path").unwrap_or_default().to_owned()));
     };
-    let (engine, rank) = engine::load(Path::new(path))
-        .map_err(|error| format!("unexpected error when creating modelInstanceState: {error}"))?;
+    let (engine, rank) = engine::load(Path::new(path))?;
     let build = &engine.build_config;
     let fraction = parameter::<f64>(config, "kv_cache_free_gpu_mem_fraction").unwrap_or(0.9);
     let tokens_per_block = engine.tokens_per_block();
@@ -180,12 +169,11 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
         blocks = blocks.min(tokens.div_ceil(u64::from(tokens_per_block)));
     }
     if blocks == 0 {
-        return Err(format!(
-            "unexpected error when creating modelInstanceState: no GPU memory is left for the KV cache: \
-             {:.1} GB of {:.1} GB are weights and workspace, and kv_cache_free_gpu_mem_fraction is {fraction}",
-            (rank.memory.weight_bytes + rank.memory.workspace_bytes) / 1e9,
-            rank.memory.gpu_bytes / 1e9
-        ));
+        return Err(InstanceError::NoKvCache {
+            taken: rank.memory.weight_bytes + rank.memory.workspace_bytes,
+            gpu: rank.memory.gpu_bytes,
+            fraction,
+        });
     }
     let max_num_tokens =
         parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
@@ -234,7 +222,7 @@ fn room(
     max_batch_size: u32,
     max_num_tokens: u32,
     fraction: f64,
-) -> Result<(), String> {
+) -> Result<(), InstanceError> {
     let fit = Fit {
         max_batch_size: Some(f64::from(max_batch_size)),
         max_num_tokens: Some(f64::from(max_num_tokens)),
@@ -248,16 +236,8 @@ fn room(
     if left >= needed {
         return Ok(());
     }
-    Err(format!(
-        "unexpected error when creating modelInstanceState: [TensorRT-LLM][ERROR] CUDA runtime error in \
-         ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (simulated: with kv_cache_free_gpu_mem_fraction {fraction} \
-         the KV cache takes {:.1} of {:.1} GB and leaves {:.3} GB, and max_batch_size {max_batch_size} and max_num_tokens \
-         {max_num_tokens} need {:.3} GB)",
-        cache / 1e9,
-        memory.gpu_bytes / 1e9,
-        left.max(0.0) / 1e9,
-        needed / 1e9
-    ))
+    let (gpu, left) = (memory.gpu_bytes, left.max(0.0));
+    Err(InstanceError::OutOfMemory { fraction, cache, gpu, left, needed, max_batch_size, max_num_tokens })
 }
 
 /// A build flag that is set to any value except those for "no".

@@ -61,6 +61,3 @@ pub(super) struct LoadedEngine {
     /// The type of `context_logits` and `generation_logits`.
     pub logits: DataType,
 }
-
-/// A model that did not load: its name and why, in the server's terms.
-pub(super) type LoadFailure = (String, String);

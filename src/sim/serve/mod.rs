@@ -11,6 +11,7 @@ mod extra_outputs;
 mod http;
 mod inputs;
 mod load;
+mod load_error;
 mod loaded_model;
 mod prompt;
 mod request;
@@ -41,6 +42,7 @@ use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
+pub use load_error::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 pub use tokens::token;
 
 /// How to serve.
@@ -104,7 +106,7 @@ const FLUSH: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("failed to load all models: {}", .0.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
-    Load(Vec<(String, String)>),
+    Load(Vec<LoadFailure>),
     #[error("`speed` is {0}; it must be a positive number")]
     Speed(f64),
     #[error("`load_seconds` is {0}; it must be 0 or more")]

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use super::loaded_model::{LoadFailure, LoadedModel};
+use super::load_error::{LoadError, LoadFailure};
+use super::loaded_model::LoadedModel;
 
 /// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;
@@ -32,7 +33,7 @@ impl PromptTokens {
             if !file.is_file() {
                 continue;
             }
-            let failed = |why: String| vec![(model.name.clone(), format!("cannot load {}: {why}", file.display()))];
+            let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
             let bytes = fs::read(&file).map_err(|error| failed(error.to_string()))?;
             let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
             // Some files cut or pad for training; a count is of the whole prompt.

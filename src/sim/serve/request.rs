@@ -153,7 +153,7 @@ impl Asked {
             let ids = inputs
                 .ints(ids, row)
                 .map_or(Ok(Vec::new()), |list| word_list(&list))
-                .map_err(RequestRefusal::backend)?;
+                .map_err(|error| RequestRefusal::backend(error.to_string()))?;
             let mut texts = inputs.texts(texts, row).unwrap_or_default();
             texts.retain(|text| !text.is_empty());
             Ok(StopWords { ids, texts })

@@ -144,7 +144,7 @@ impl ServiceInner {
         }
         match receiver.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(message)) => Err(Status::internal(message)),
+            Ok(Err(error)) => Err(Status::internal(error.to_string())),
             Err(_) => Err(Status::unavailable("the server is stopping")),
         }
     }

@@ -26,6 +26,53 @@ impl RequestRefusal {
     }
 }
 
+/// What is wrong with the inputs of a request: the real server's sentences.
+#[derive(Debug, thiserror::Error)]
+enum InputsError {
+    #[error(
+        "expected {} but got {} inputs for model '{model}'. Got input(s) [{}], but missing required input(s) [{}]. \
+         Please provide all required input(s).",
+        input_count(*required, *all), given.len(), given.join(","), missing.join(",")
+    )]
+    Missing { model: String, required: usize, all: usize, given: Vec<String>, missing: Vec<String> },
+    #[error("input '{input}' already exists in request")]
+    Twice { input: String },
+    #[error("inference input '{input}' data-type is '{found}', but model '{model}' expects '{expected}'")]
+    Datatype { input: String, model: String, found: String, expected: &'static str },
+    #[error(
+        "unexpected shape for input '{input}' for model '{model}'. Expected {}, got {}.{}",
+        brackets(expected), brackets(found),
+        if *is_batched {
+            " NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape."
+        } else { "" }
+    )]
+    Shape { input: String, model: String, expected: Vec<i64>, found: Vec<i64>, is_batched: bool },
+    #[error("inference request batch-size must be <= {limit} for '{model}'")]
+    BatchSize { model: String, limit: i64 },
+    #[error("input '{input}' batch size does not match other inputs for '{model}'")]
+    BatchSizes { input: String, model: String },
+    #[error("input '{input}' for model '{model}' is too large")]
+    TooLarge { input: String, model: String },
+    #[error("contents field must not be specified when using raw_input_contents for '{input}' for model '{model}'")]
+    ContentsAndRaw { input: String, model: String },
+    #[error("input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {found}")]
+    Bytes { input: String, model: String, expected: usize, found: usize },
+    #[error(
+        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting {expected}"
+    )]
+    Strings { input: String, model: String, expected: usize, found: usize },
+    #[error("incomplete string data for inference input '{input}' for model '{model}'")]
+    IncompleteStrings { input: String, model: String },
+    #[error(
+        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} elements, got {found}"
+    )]
+    Contents { input: String, model: String, expected: usize, found: usize },
+}
+
+fn input_count(required: usize, all: usize) -> String {
+    if required == all { format!("{all} inputs") } else { format!("number of inputs between {required} and {all}") }
+}
+
 /// Checks every input and every requested output.
 pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> Result<Inputs<'a>, RequestRefusal> {
     let has_raw = !request.raw_input_contents.is_empty();
@@ -39,16 +86,16 @@ pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> 
             )));
         }
     }
-    check_missing(model, request).map_err(|message| named(request, &message))?;
+    check_missing(model, request).map_err(|error| named(request, &error))?;
     for (at, input) in request.inputs.iter().enumerate() {
         let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
             let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
             return Err(RequestRefusal::invalid(message));
         };
         let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
-        check_one(model, known, request, input, raw).map_err(|message| named(request, &message))?;
+        check_one(model, known, request, input, raw).map_err(|error| named(request, &error))?;
     }
-    let rows = rows(model, request).map_err(|message| named(request, &message))?;
+    let rows = rows(model, request).map_err(|error| named(request, &error))?;
     for output in &request.outputs {
         if !model.config.output.iter().any(|known| known.name == output.name) {
             let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
@@ -59,9 +106,9 @@ pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> 
 }
 
 /// The real server puts the request's id before the message about its inputs.
-fn named(request: &ModelInferRequest, message: &str) -> RequestRefusal {
+fn named(request: &ModelInferRequest, error: &InputsError) -> RequestRefusal {
     let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-    RequestRefusal::invalid(format!("[request id: {id}] {message}"))
+    RequestRefusal::invalid(format!("[request id: {id}] {error}"))
 }
 
 fn check_one(
@@ -70,97 +117,82 @@ fn check_one(
     request: &ModelInferRequest,
     input: &InferInputTensor,
     raw: Option<&[u8]>,
-) -> Result<(), String> {
-    let (name, model_name) = (&input.name, &model.name);
-    if request.inputs.iter().filter(|other| other.name == *name).count() > 1 {
-        return Err(format!("input '{name}' already exists in request"));
+) -> Result<(), InputsError> {
+    let (name, model_name) = (input.name.clone(), model.name.clone());
+    if request.inputs.iter().filter(|other| other.name == name).count() > 1 {
+        return Err(InputsError::Twice { input: name });
     }
     let expected = wire_name(known.data_type());
     if input.datatype != expected {
-        let found = &input.datatype;
-        return Err(format!(
-            "inference input '{name}' data-type is '{found}', but model '{model_name}' expects '{expected}'"
-        ));
+        let found = input.datatype.clone();
+        return Err(InputsError::Datatype { input: name, model: model_name, found, expected });
     }
     check_shape(model, known, input)?;
     let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
     else {
-        return Err(format!("input '{name}' for model '{model_name}' is too large"));
+        return Err(InputsError::TooLarge { input: name, model: model_name });
     };
     if raw.is_some() && input.contents.is_some() {
-        return Err(format!(
-            "contents field must not be specified when using raw_input_contents for '{name}' for model '{model_name}'"
-        ));
+        return Err(InputsError::ContentsAndRaw { input: name, model: model_name });
     }
     match (raw, &input.contents, width(known.data_type())) {
-        (Some(raw), _, Some(width)) if raw.len() != count.saturating_mul(width) => Err(format!(
-            "input byte size mismatch for input '{name}' for model '{model_name}'. Expected {}, got {}",
-            count.saturating_mul(width),
-            raw.len()
-        )),
+        (Some(raw), _, Some(width)) if raw.len() != count.saturating_mul(width) => {
+            let expected = count.saturating_mul(width);
+            Err(InputsError::Bytes { input: name, model: model_name, expected, found: raw.len() })
+        }
         (Some(raw), _, None) => match elements(raw) {
             Some(found) if found.len() == count => Ok(()),
-            Some(found) => Err(format!(
-                "unexpected number of string elements {} for inference input '{name}' for model '{model_name}', expecting {count}",
-                found.len()
-            )),
-            None => Err(format!("incomplete string data for inference input '{name}' for model '{model_name}'")),
+            Some(found) => {
+                Err(InputsError::Strings { input: name, model: model_name, expected: count, found: found.len() })
+            }
+            None => Err(InputsError::IncompleteStrings { input: name, model: model_name }),
         },
         (None, contents, _) => {
             let found = contents.as_ref().map_or(0, |contents| length(contents, known.data_type()));
             if found == count {
                 return Ok(());
             }
-            Err(format!(
-                "unexpected explicit tensor data for input tensor '{name}' for model '{model_name}': expected {count} elements, got {found}"
-            ))
+            Err(InputsError::Contents { input: name, model: model_name, expected: count, found })
         }
         _ => Ok(()),
     }
 }
 
 /// The wire shape is `[batch] + dims` when the model batches.
-fn check_shape(model: &LoadedModel, known: &ModelInput, input: &InferInputTensor) -> Result<(), String> {
-    let model_name = &model.name;
+fn check_shape(model: &LoadedModel, known: &ModelInput, input: &InferInputTensor) -> Result<(), InputsError> {
     let expected = full_shape(model.config.max_batch_size, &known.dims);
     let fits = input.shape.len() == expected.len()
         && input.shape.iter().zip(&expected).all(|(found, want)| *found >= 0 && (*want == -1 || found == want));
     if !fits {
-        return Err(format!(
-            "unexpected shape for input '{}' for model '{model_name}'. Expected {}, got {}.{}",
-            input.name,
-            brackets(&expected),
-            brackets(&input.shape),
-            if model.config.max_batch_size > 0 {
-                " NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape."
-            } else {
-                ""
-            }
-        ));
+        return Err(InputsError::Shape {
+            input: input.name.clone(),
+            model: model.name.clone(),
+            expected,
+            found: input.shape.clone(),
+            is_batched: model.config.max_batch_size > 0,
+        });
     }
     let limit = i64::from(model.config.max_batch_size);
     if limit > 0 && input.shape[0] > limit {
-        return Err(format!("inference request batch-size must be <= {limit} for '{model_name}'"));
+        return Err(InputsError::BatchSize { model: model.name.clone(), limit });
     }
     Ok(())
 }
 
 /// Requests in the message: the first dimension of every input, when the model batches.
-fn rows(model: &LoadedModel, request: &ModelInferRequest) -> Result<usize, String> {
+fn rows(model: &LoadedModel, request: &ModelInferRequest) -> Result<usize, InputsError> {
     if model.config.max_batch_size == 0 {
         return Ok(1);
     }
     let mut inputs = request.inputs.iter();
     let rows = inputs.next().and_then(|input| input.shape.first().copied()).unwrap_or(1);
     match inputs.find(|input| input.shape.first() != Some(&rows)) {
-        Some(other) => {
-            Err(format!("input '{}' batch size does not match other inputs for '{}'", other.name, model.name))
-        }
+        Some(other) => Err(InputsError::BatchSizes { input: other.name.clone(), model: model.name.clone() }),
         None => Ok(rows.max(1) as usize),
     }
 }
 
-fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(), String> {
+fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(), InputsError> {
     let missing: Vec<String> = model
         .config
         .input
@@ -180,20 +212,8 @@ fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(),
     if is_counted && has_stranger {
         return Ok(());
     }
-    let expected = if required == all {
-        format!("{all} inputs")
-    } else {
-        format!("number of inputs between {required} and {all}")
-    };
-    let given: Vec<String> = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
-    Err(format!(
-        "expected {expected} but got {} inputs for model '{}'. Got input(s) [{}], but missing required input(s) [{}]. \
-         Please provide all required input(s).",
-        request.inputs.len(),
-        model.name,
-        given.join(","),
-        missing.join(",")
-    ))
+    let given = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
+    Err(InputsError::Missing { model: model.name.clone(), required, all, given, missing })
 }
 
 pub(super) fn full_shape(max_batch_size: i32, dims: &[i64]) -> Vec<i64> {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::answer::ServedPrompt;
 use super::inputs::Inputs;
+use super::load_error::{LoadError, VllmLoadError};
 use super::loaded_model::LoadedEngine;
 use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
@@ -48,23 +49,24 @@ pub(super) fn complete(config: &mut ModelConfig) {
     config.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
 }
 
-/// The engine that `model.json` of a version folder names.
-pub(super) fn engine(version: &Path) -> Result<LoadedEngine, String> {
+/// The engine of one version: its `model.json` and the simulated engine that this refers to.
+pub(super) fn engine(version: &Path) -> Result<LoadedEngine, LoadError> {
     let path = version.join("model.json");
-    let wrong = |why: String| format!("{}: {why}", path.display());
-    let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    let args: Map<String, Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let model = args.get("model").and_then(Value::as_str).ok_or_else(|| wrong("`model` is missing".to_owned()))?;
+    read(&path).map_err(|error| LoadError::Vllm { path, error })
+}
+
+fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
+    let text = fs::read_to_string(path).map_err(VllmLoadError::Read)?;
+    let args: Map<String, Value> = serde_json::from_str(&text).map_err(VllmLoadError::Json)?;
+    let model = args.get("model").and_then(Value::as_str).ok_or(VllmLoadError::NoModel)?;
     let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);
     let number = |name: &str| args.get(name).and_then(Value::as_u64);
-    let (config, rank) = engine::load(Path::new(model)).map_err(|error| wrong(error.to_string()))?;
+    let (config, rank) = engine::load(Path::new(model))?;
     let build = &config.build_config;
     let tokens_per_block = config.tokens_per_block();
     let blocks = rank.memory.blocks(fraction, tokens_per_block);
     if blocks == 0 {
-        return Err(wrong(
-            "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`".to_owned(),
-        ));
+        return Err(VllmLoadError::NoKvCache);
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     let limits = EngineLimits {

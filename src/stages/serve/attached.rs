@@ -14,7 +14,7 @@ use crate::units::duration;
 pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let endpoints = asked.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
-    let limit = duration(&asked.ready.timeout).map_err(refused)?;
+    let limit = duration(&asked.ready.timeout).map_err(|error| refused(error.to_string()))?;
     let begun = Instant::now();
     for (index, endpoint) in endpoints.iter().enumerate() {
         context.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));

@@ -15,11 +15,29 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The limit of a single call while waiting for readiness: a server that accepts and does not answer is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Why a server was not ready when it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReady {
+    #[error("not queried yet")]
+    NotQueried,
+    #[error("no connection within {0:?}")]
+    Late(Duration),
+    #[error("{}", chain(.0))]
+    Connect(#[source] tonic::transport::Error),
+    /// It reports so itself.
+    #[error("the server is up and not ready")]
+    Starting,
+    #[error("something answers there that is not a Triton server")]
+    NotTriton,
+    #[error(transparent)]
+    Call(ClientErrorKind),
+}
+
 /// Why waiting for a server ended without a ready one.
 #[derive(Debug, thiserror::Error)]
 pub enum AwaitError {
     #[error("{endpoint} was not ready after {:.1} s: {last}", after.as_secs_f64())]
-    Timeout { endpoint: Endpoint, after: Duration, last: String },
+    Timeout { endpoint: Endpoint, after: Duration, last: NotReady },
     #[error("stopped while waiting for {endpoint}")]
     Stopped { endpoint: Endpoint },
     #[error(transparent)]
@@ -38,14 +56,14 @@ pub async fn await_ready(
 ) -> Result<(), AwaitError> {
     let begun = Instant::now();
     let address = address(endpoint)?.connect_timeout(PATIENCE);
-    let mut last = "not queried yet".to_owned();
+    let mut last = NotReady::NotQueried;
     let waiting = async {
         loop {
             match ask(&address, endpoint).await {
                 Ok(()) => return,
-                Err(said) => last = said,
+                Err(reason) => last = reason,
             }
-            progress(begun.elapsed(), &last);
+            progress(begun.elapsed(), &last.to_string());
             sleep(PAUSE).await;
         }
     };
@@ -60,16 +78,16 @@ pub async fn await_ready(
 }
 
 /// A new connection each time: a server that is still loading often closes the first ones.
-async fn ask(address: &Address, endpoint: &Endpoint) -> Result<(), String> {
+async fn ask(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
     let channel = timeout(PATIENCE, address.connect()).await;
-    let channel = channel.map_err(|_| format!("no connection within {PATIENCE:?}"))?.map_err(|error| chain(&error))?;
+    let channel = channel.map_err(|_| NotReady::Late(PATIENCE))?.map_err(NotReady::Connect)?;
     let client = TritonClient::over(channel, endpoint.to_string()).deadline(PATIENCE);
     match client.is_ready().await {
         Ok(true) => Ok(()),
-        Ok(false) => Err("the server is up and not ready".to_owned()),
+        Ok(false) => Err(NotReady::Starting),
         Err(ClientError { why: ClientErrorKind::Refused { code: Code::Unimplemented, .. }, .. }) => {
-            Err("something answers there that is not a Triton server".to_owned())
+            Err(NotReady::NotTriton)
         }
-        Err(error) => Err(error.why.to_string()),
+        Err(error) => Err(NotReady::Call(error.why)),
     }
 }

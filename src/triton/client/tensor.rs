@@ -283,8 +283,8 @@ fn flatten<'a>(value: &'a Value, depth: usize, shape: &mut Vec<i64>, flat: &mut 
 }
 
 fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData, TensorError> {
-    fn all<T>(values: &[&Value], of: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, String> {
-        values.iter().map(|value| of(value).ok_or_else(|| value.to_string())).collect()
+    fn all<'a, T>(values: &[&'a Value], of: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, &'a Value> {
+        values.iter().map(|value| of(value).ok_or(*value)).collect()
     }
     fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
         T::try_from(value.as_i64()?).ok()
@@ -309,7 +309,7 @@ fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData
         DataType::Bytes => all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes())))
             .map(TensorData::Bytes),
     };
-    data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value })
+    data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value: value.to_string() })
 }
 
 fn bf16_to_f32(bits: u16) -> f32 {

@@ -11,7 +11,29 @@ use serde::{Serialize, Serializer};
 pub struct MetricsError {
     /// From 1.
     pub line: usize,
-    pub why: String,
+    pub why: SampleError,
+}
+
+/// What is wrong in the text of one sample; with the part that is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SampleError {
+    #[error("it has no value")]
+    NoValue,
+    #[error("`{0}` is no name")]
+    Name(String),
+    #[error("`{0}` is no number")]
+    Number(String),
+    #[error("`{0}` is no time")]
+    Time(String),
+    /// After the time.
+    #[error("`{0}` is too much")]
+    TooMuch(String),
+    #[error("its labels have no end")]
+    OpenLabels,
+    #[error("the value of label `{0}` has no end")]
+    OpenLabel(String),
+    #[error("label `{0}` has no value")]
+    LabelWithoutValue(String),
 }
 
 /// How to interpret a family's numbers.
@@ -149,44 +171,46 @@ fn holds(family: &MetricFamily, name: &str) -> bool {
     }
 }
 
-fn sample(line: &str) -> Result<MetricSample, String> {
-    let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or("it has no value")?;
+fn sample(line: &str) -> Result<MetricSample, SampleError> {
+    let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or(SampleError::NoValue)?;
     let (name, mut rest) = line.split_at(end);
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     if name.is_empty() || !name.chars().all(fine) {
-        return Err(format!("`{name}` is no name"));
+        return Err(SampleError::Name(name.to_owned()));
     }
     let mut labels = BTreeMap::new();
     if let Some(inside) = rest.strip_prefix('{') {
         rest = self::labels(inside, &mut labels)?;
     }
     let mut words = rest.split_whitespace();
-    let value = number(words.next().ok_or("it has no value")?)?;
-    let timestamp = words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no time"))).transpose()?;
+    let value = number(words.next().ok_or(SampleError::NoValue)?)?;
+    let time = |word: &str| word.parse().map_err(|_| SampleError::Time(word.to_owned()));
+    let timestamp = words.next().map(time).transpose()?;
     match words.next() {
-        Some(more) => Err(format!("`{more}` is too much")),
+        Some(more) => Err(SampleError::TooMuch(more.to_owned())),
         None => Ok(MetricSample { name: name.to_owned(), labels, value, timestamp }),
     }
 }
 
 /// Reads up to the closing brace; what is left after it.
-fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, String> {
+fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, SampleError> {
     loop {
         text = text.trim_start_matches([' ', '\t', ',']);
         if let Some(rest) = text.strip_prefix('}') {
             return Ok(rest);
         }
-        let (name, rest) = text.split_once('=').ok_or("its labels have no end")?;
+        let (name, rest) = text.split_once('=').ok_or(SampleError::OpenLabels)?;
+        let name = name.trim();
         let rest =
-            rest.trim_start().strip_prefix('"').ok_or_else(|| format!("label `{}` has no value", name.trim()))?;
+            rest.trim_start().strip_prefix('"').ok_or_else(|| SampleError::LabelWithoutValue(name.to_owned()))?;
         let mut escaped = false;
         let end = rest.find(|c| {
             let ends = c == '"' && !escaped;
             escaped = c == '\\' && !escaped;
             ends
         });
-        let end = end.ok_or_else(|| format!("the value of label `{}` has no end", name.trim()))?;
-        into.insert(name.trim().to_owned(), unescaped(&rest[..end]));
+        let end = end.ok_or_else(|| SampleError::OpenLabel(name.to_owned()))?;
+        into.insert(name.to_owned(), unescaped(&rest[..end]));
         text = &rest[end + 1..];
     }
 }
@@ -207,12 +231,12 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn number(word: &str) -> Result<MetricValue, String> {
+fn number(word: &str) -> Result<MetricValue, SampleError> {
     let value = match word {
         "+Inf" | "Inf" => f64::INFINITY,
         "-Inf" => f64::NEG_INFINITY,
         "NaN" | "Nan" => f64::NAN,
-        word => word.parse().map_err(|_| format!("`{word}` is no number"))?,
+        word => word.parse().map_err(|_| SampleError::Number(word.to_owned()))?,
     };
     Ok(MetricValue(value))
 }

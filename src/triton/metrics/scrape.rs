@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::parse::{Exposition, MetricKind, MetricValue};
+use super::parse::{Exposition, MetricKind, MetricValue, MetricsError};
+use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
@@ -43,6 +44,15 @@ pub struct MetricSeries {
     pub kind: MetricKind,
 }
 
+/// Why one poll has no values.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ScrapeError {
+    #[error(transparent)]
+    Query(ClientErrorKind),
+    #[error(transparent)]
+    Metrics(MetricsError),
+}
+
 /// One poll of one server.
 #[derive(Debug)]
 pub struct Tick {
@@ -54,7 +64,7 @@ pub struct Tick {
     pub at: Instant,
     pub took: Duration,
     /// Place in [`Scrape::series`] and value; or why there are none.
-    pub values: Result<Vec<(u32, f64)>, String>,
+    pub values: Result<Vec<(u32, f64)>, ScrapeError>,
 }
 
 impl Scrape {
@@ -127,8 +137,8 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot:
         while let Some(told) = asking.join_next().await {
             let Ok((server, client, at, took, told)) = told else { continue };
             clients[server] = Some(client);
-            let told = told.map_err(|error| error.why.to_string());
-            let told = told.and_then(|text| Exposition::parse(&text).map_err(|error| error.to_string()));
+            let told = told.map_err(|error| ScrapeError::Query(error.why));
+            let told = told.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
             let values = told.map(|told| scrape.take(&told, &mut known));
             scrape.ticks.push(Tick { round, server, at, took, values });
         }
@@ -186,7 +196,7 @@ impl Scrape {
                         .collect();
                     line.insert("values".to_owned(), values.into());
                 }
-                Err(why) => drop(line.insert("missed".to_owned(), why.clone().into())),
+                Err(why) => drop(line.insert("missed".to_owned(), why.to_string().into())),
             }
             serde_json::Value::Object(line).to_string()
         })

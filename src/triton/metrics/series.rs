@@ -96,7 +96,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         interval_s: scrape.interval.as_secs_f64(),
         scrapes: read,
         missed: scrape.ticks.len() as u64 - read,
-        first_miss: scrape.ticks.iter().find_map(|tick| tick.values.as_ref().err().cloned()),
+        first_miss: scrape.ticks.iter().find_map(|tick| tick.values.as_ref().err().map(ToString::to_string)),
         scrape_ms_max: took.max_by(f64::total_cmp),
         cpu_ms: scrape.cpu.as_secs_f64() * 1e3,
         ..ServerMetrics::default()
@@ -334,8 +334,9 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::triton::client::ClientErrorKind;
     use crate::triton::http::HttpAddress;
-    use crate::triton::metrics::scrape::Tick;
+    use crate::triton::metrics::scrape::{ScrapeError, Tick};
 
     /// Two servers, polled at −0.5 s, 0.5 s, 1.5 s, …; of each: requests so far and blocks in use. `None` is a miss.
     fn scrape(rounds: &[[Option<(f64, f64)>; 2]]) -> (Scrape, Instant) {
@@ -348,13 +349,14 @@ mod tests {
             labels,
             kind,
         };
+        let gone = || ScrapeError::Query(ClientErrorKind::Protocol("gone".to_owned()));
         let mut ticks = Vec::new();
         for (round, servers) in rounds.iter().enumerate() {
             for (server, values) in servers.iter().enumerate() {
                 let at = begun + Duration::from_secs(round as u64);
                 let took = Duration::from_millis(2);
                 let values = values.map(|(count, used)| vec![(0, count), (1, used), (2, count / 2.0), (3, 0.0)]);
-                ticks.push(Tick { round: round as u32, server, at, took, values: values.ok_or("gone".to_owned()) });
+                ticks.push(Tick { round: round as u32, server, at, took, values: values.ok_or_else(gone) });
             }
         }
         let scrape = Scrape {

@@ -46,6 +46,16 @@ pub enum ParameterKind {
     Text,
 }
 
+/// A value that its parameter may not have.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ParameterError {
+    /// `found` is the kind of JSON value.
+    #[error("{found} is not {kind}")]
+    Kind { found: &'static str, kind: ParameterKind },
+    #[error("`{value}` is not {kind}")]
+    Value { value: String, kind: ParameterKind },
+}
+
 const FLOATS: ParameterKind = ParameterKind::Word(&["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]);
 pub(super) const STRATEGIES: &[&str] = &["inflight_fused_batching", "inflight_batching", "V1"];
 pub(super) const POLICIES: &[&str] = &["guaranteed_no_evict", "max_utilization"];
@@ -196,12 +206,12 @@ impl ParameterKind {
     }
 
     /// The value as the file spells it, or what it should have been.
-    pub(super) fn spell(self, value: &Value) -> Result<String, String> {
+    pub(super) fn spell(self, value: &Value) -> Result<String, ParameterError> {
         let text = match value {
             Value::Bool(b) => b.to_string(),
             Value::Number(n) => n.to_string(),
             Value::String(s) => s.clone(),
-            other => return Err(format!("{} is not {self}", kind_of(other))),
+            other => return Err(ParameterError::Kind { found: kind_of(other), kind: self }),
         };
         let fits = match self {
             Self::Count(least) => text.parse::<u64>().is_ok_and(|n| n >= least),
@@ -212,7 +222,7 @@ impl ParameterKind {
             Self::Word(words) => words.contains(&text.as_str()),
             Self::Text => !text.is_empty(),
         };
-        if fits { Ok(text) } else { Err(format!("`{text}` is not {self}")) }
+        if fits { Ok(text) } else { Err(ParameterError::Value { value: text, kind: self }) }
     }
 }
 

@@ -2,6 +2,14 @@
 
 use std::ops::Range;
 
+/// A pair of `key:value,key:value` without exactly one colon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pair}` has {colons} colons where one belongs (`key:value`; in a value, `\\\\:`)")]
+pub struct PairError {
+    pair: String,
+    colons: usize,
+}
+
 /// A placeholder as written in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
@@ -57,16 +65,14 @@ fn identifier(text: &str) -> &str {
 
 /// The pairs of `key:value,key:value` as `fill_template.py` splits them: a backslash takes the next character as it is,
 /// once for the commas and once more for the colons.
-pub fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+pub fn pairs(text: &str) -> Result<Vec<(String, String)>, PairError> {
     let mut pairs = Vec::new();
     for pair in split(text, ',') {
         match split(&pair, ':').as_slice() {
             [key, value] => pairs.push((key.clone(), value.clone())),
             parts => {
                 let colons = parts.len() - 1;
-                return Err(format!(
-                    "`{pair}` has {colons} colons where one belongs (`key:value`; in a value, `\\\\:`)"
-                ));
+                return Err(PairError { pair, colons });
             }
         }
     }

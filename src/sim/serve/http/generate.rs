@@ -14,6 +14,8 @@ use super::super::driver::ResponseSink;
 use super::super::loaded_model::LoadedModel;
 use super::super::service::{ServiceInner, Speaking};
 use super::super::tensor::full_shape;
+use super::reply::ServedFailure;
+use super::request_body::BodyError;
 use super::{Answer, event, events, failed, refused, said};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
@@ -33,7 +35,7 @@ pub(super) async fn perform(
     };
     let request = match request(model, body) {
         Ok(request) => request,
-        Err(message) => return failed(StatusCode::BAD_REQUEST, &message),
+        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let accepted = match inner.accept(&request, false) {
         Ok(accepted) => accepted,
@@ -52,12 +54,12 @@ pub(super) async fn perform(
         return match answers.next().await {
             None => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
             Some(first) => match spoken(&first) {
-                Err(message) => failed(StatusCode::INTERNAL_SERVER_ERROR, &message),
+                Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
                 Ok(value) => {
                     let rest = answers.filter_map(|answer| match spoken(&answer) {
                         Ok(Value::Null) => None,
                         Ok(value) => Some(event(&value)),
-                        Err(message) => Some(event(&json!({"error": message}))),
+                        Err(failure) => Some(event(&json!({"error": failure.0}))),
                     });
                     events(once(event(&value)).chain(rest))
                 }
@@ -70,7 +72,7 @@ pub(super) async fn perform(
         (None, _) => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
         (Some(first), None) => match spoken(&first) {
             Ok(value) => said(StatusCode::OK, &value),
-            Err(message) => failed(StatusCode::INTERNAL_SERVER_ERROR, &message),
+            Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
         },
         // The real server has sent 200 by then.
         (Some(_), Some(_)) => failed(
@@ -82,10 +84,10 @@ pub(super) async fn perform(
 }
 
 /// Null is a response without outputs.
-fn spoken(answer: &Said) -> Result<Value, String> {
+fn spoken(answer: &Said) -> Result<Value, ServedFailure> {
     match answer {
-        Err(status) => Err(status.message().to_owned()),
-        Ok(said) if !said.error_message.is_empty() => Err(said.error_message.clone()),
+        Err(status) => Err(ServedFailure(status.message().to_owned())),
+        Ok(said) if !said.error_message.is_empty() => Err(ServedFailure(said.error_message.clone())),
         Ok(said) => Ok(said.infer_response.as_ref().map_or(Value::Null, outputs)),
     }
 }
@@ -115,7 +117,7 @@ fn outputs(response: &ModelInferResponse) -> Value {
 }
 
 /// Keys that are not inputs are parameters, which are ignored here.
-fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, String> {
+fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, BodyError> {
     let mut request = ModelInferRequest { model_name: model.name.clone(), ..ModelInferRequest::default() };
     if let Some(id) = body.get("id").and_then(Value::as_str) {
         id.clone_into(&mut request.id);
@@ -126,7 +128,7 @@ fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferR
         let mut raw = BytesMut::new();
         for element in elements {
             put(known.data_type(), element, &mut raw)
-                .ok_or_else(|| format!("unable to parse '{}': {element} does not fit its type", known.name))?;
+                .ok_or_else(|| BodyError::Value { input: known.name.clone(), value: element.clone() })?;
         }
         let shape = full_shape(model.config.max_batch_size, &[elements.len() as i64]);
         request.inputs.push(InferInputTensor {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tonic::Code;
 
 use super::super::service::ServiceInner;
+use super::request_body::BodyError;
 use super::{Answer, failed, said, status_of, whole};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
@@ -62,7 +63,7 @@ pub(super) async fn perform(
 ) -> Answer {
     let (mut request, binary) = match read(headers, body) {
         Ok(read) => read,
-        Err(why) => return failed(StatusCode::BAD_REQUEST, &why),
+        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     name.clone_into(&mut request.model_name);
     version.clone_into(&mut request.model_version);
@@ -76,35 +77,29 @@ pub(super) async fn perform(
     }
 }
 
-fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary), String> {
+fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary), BodyError> {
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
         Some(value) => {
-            value.to_str().ok().and_then(|text| text.parse().ok()).filter(|length| *length <= body.len()).ok_or_else(
-                || {
-                    format!(
-                        "header `{JSON_LENGTH}` is {value:?}; it must be a length within the body of {} bytes",
-                        body.len()
-                    )
-                },
-            )?
+            let length = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|length| *length <= body.len());
+            let wrong = || BodyError::JsonLength { header: JSON_LENGTH, value: value.clone(), body: body.len() };
+            length.ok_or_else(wrong)?
         }
     };
-    let asked: Body = serde_json::from_slice(&body[..length])
-        .map_err(|error| format!("failed to parse the request JSON buffer: {error}"))?;
+    let asked: Body = serde_json::from_slice(&body[..length]).map_err(BodyError::Json)?;
     let mut request = ModelInferRequest { id: asked.id, ..ModelInferRequest::default() };
     let mut rest = body.slice(length..);
     for input in asked.inputs {
         let raw = match (input.parameters.get("binary_data_size"), &input.data) {
             (Some(size), _) => {
                 let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
-                let size = size.ok_or_else(|| {
-                    format!("`binary_data_size` of input '{}' is more than the {} bytes left", input.name, rest.len())
-                })?;
-                rest.split_to(size)
+                match size {
+                    Some(size) => rest.split_to(size),
+                    None => return Err(BodyError::BinarySize { input: input.name, left: rest.len() }),
+                }
             }
             (None, Some(data)) => elements(&input, data)?,
-            (None, None) => return Err(format!("must specify 'data' field in input tensor '{}'", input.name)),
+            (None, None) => return Err(BodyError::NoData { input: input.name }),
         };
         request.raw_input_contents.push(raw);
         request.inputs.push(InferInputTensor {
@@ -115,7 +110,7 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
         });
     }
     if !rest.is_empty() {
-        return Err(format!("unexpected additional input data: {} bytes belong to no input", rest.len()));
+        return Err(BodyError::AdditionalData { bytes: rest.len() });
     }
     let is_on = |parameters: &Map<String, Value>, key: &str| parameters.get(key) == Some(&Value::Bool(true));
     let binary = Binary {
@@ -138,18 +133,15 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
 }
 
 /// Values of a JSON tensor, nested by its shape or flat, as bytes.
-fn elements(input: &Input, data: &Value) -> Result<Bytes, String> {
+fn elements(input: &Input, data: &Value) -> Result<Bytes, BodyError> {
     let Some(datatype) = DataType::of(&input.datatype) else {
-        return Err(format!("invalid datatype '{}' for input '{}'", input.datatype, input.name));
+        return Err(BodyError::Datatype { input: input.name.clone(), datatype: input.datatype.clone() });
     };
     if matches!(datatype, DataType::Fp16 | DataType::Bf16) {
-        return Err(format!(
-            "receiving {datatype} data via JSON is not supported. Please use the binary data format for input '{}'",
-            input.name
-        ));
+        return Err(BodyError::NoJsonForm { input: input.name.clone(), datatype });
     }
-    let given = Tensor::from_json(&input.name, datatype, data).map_err(|error| error.to_string())?;
-    let tensor = Tensor::new(given.name, input.shape.clone(), given.data).map_err(|error| error.to_string())?;
+    let given = Tensor::from_json(&input.name, datatype, data)?;
+    let tensor = Tensor::new(given.name, input.shape.clone(), given.data)?;
     Ok(InferRequest::new("", "").input(tensor).build().raw_input_contents.remove(0))
 }
 

@@ -141,14 +141,14 @@ async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, 
     let headers = request.headers().clone();
     let body = match bytes(request).await {
         Ok(body) => body,
-        Err(why) => return failed(StatusCode::BAD_REQUEST, &why),
+        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     if call == "infer" {
         return infer::perform(inner, name, version, &headers, &body).await;
     }
     match object(&body) {
         Ok(body) => generate::perform(inner, name, version, &body, call == "generate_stream").await,
-        Err(why) => failed(StatusCode::BAD_REQUEST, &why),
+        Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 

@@ -19,6 +19,7 @@ use super::super::prompt::PromptTokens;
 use super::super::request::{Accepted, RequestPart, check_lengths, version};
 use super::super::service::{ServiceInner, Speaking};
 use super::super::tensor::RequestRefusal;
+use super::reply::ServedFailure;
 use super::{Answer, body, event, events, said, status_of};
 use crate::triton::proto::inference::ModelStreamInferResponse;
 
@@ -49,7 +50,7 @@ struct Asked {
 pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Answer {
     let body = match body(request).await {
         Ok(body) => body,
-        Err(why) => return refuse(&RequestRefusal::invalid(why)),
+        Err(error) => return refuse(&RequestRefusal::invalid(error.to_string())),
     };
     let asked = match ask(inner, kind, &body) {
         Ok(asked) => asked,
@@ -77,7 +78,7 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         Some(first) => text_of(first),
     };
     let first = match first {
-        Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
+        Err(failure) => return error(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
         Ok(first) => first,
     };
     if !streams {
@@ -91,15 +92,15 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
             count += 1;
             shape.token(&text, count)
         }
-        Err(why) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, &why)),
+        Err(failure) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, &failure.0)),
     });
     events(iter(role).chain(texts).chain(iter(ending)))
 }
 
-fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, String> {
-    let said = answer.map_err(|status| status.message().to_owned())?;
+fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, ServedFailure> {
+    let said = answer.map_err(|status| ServedFailure(status.message().to_owned()))?;
     if !said.error_message.is_empty() {
-        return Err(said.error_message);
+        return Err(ServedFailure(said.error_message));
     }
     let raw = said.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())

@@ -38,6 +38,9 @@ pub(super) fn said(status: StatusCode, value: &Value) -> Answer {
     whole(status, "application/json", value.to_string())
 }
 
+/// What a model answered in place of an output: the message, as clients receive it.
+pub(super) struct ServedFailure(pub String);
+
 /// An error in Triton's shape.
 pub(super) fn failed(status: StatusCode, message: &str) -> Answer {
     said(status, &json!({"error": message}))
