@@ -14,6 +14,7 @@ use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::harness::{
     self, Arrivals, BenchSpec, Length, Limits, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, StopAfter,
+    VerdictCheck,
 };
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 
@@ -181,7 +182,7 @@ struct Race {
 }
 
 /// These are about a server or the number of requests, which the selftest itself sets.
-const BESIDE_THE_POINT: [&str; 2] = ["samples", "drift"];
+const BESIDE_THE_POINT: [VerdictCheck; 2] = [VerdictCheck::Samples, VerdictCheck::Drift];
 
 impl Race {
     /// None where nothing could be measured. The cause, and other reasons against it, go to `reasons`.
@@ -217,10 +218,11 @@ impl Race {
                 return None;
             }
         };
-        for reason in &measured.result.reasons {
+        for reason in measured.result.reasons() {
             // With as many users as one can serve a core is busy, which is the goal.
-            let is_meant = !is_open_loop && matches!(reason.check.as_str(), "cpu" | "core_wait" | "backlog");
-            if !is_meant && !BESIDE_THE_POINT.contains(&reason.check.as_str()) {
+            let is_meant = !is_open_loop
+                && matches!(reason.check, VerdictCheck::Cpu | VerdictCheck::CoreWait | VerdictCheck::Backlog);
+            if !is_meant && !BESIDE_THE_POINT.contains(&reason.check) {
                 say(reason.severity, reason.line());
             }
         }

@@ -5,7 +5,7 @@
 //! stalled server cannot hide.
 //!
 //! ```text
-//!  BenchSpec ─schedule→ RequestSchedule ─drive→ records ─measure→ RunResult ─verdict→ reasons, Verdict
+//!  BenchSpec ─schedule→ RequestSchedule ─drive→ records ─measure→ UnjudgedRun ─verdict→ RunResult with reasons and Verdict
 //!                                         └ transport: connections, messages, answers      └ search: the next rate to try
 //! ```
 //!
@@ -32,7 +32,7 @@ mod tokens;
 mod transport;
 mod verdict;
 
-pub use drive::driver::{BenchProgress, run, run_outside};
+pub use drive::driver::{BenchProgress, measure, measure_outside, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::HarnessError;
 pub use identity::{
@@ -43,13 +43,12 @@ pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
 pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::finding::{Reason, ReasonSeverity};
 pub use measure::goodput::Goodput;
 pub use measure::load_summary::{LoadSummary, SessionsSummary};
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric};
-pub use measure::reason::{Reason, ReasonSeverity};
 pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
-pub use measure::repeats_result::result_of_repeats;
 pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
@@ -58,6 +57,7 @@ pub use measure::result::{
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
 pub use measure::stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use measure::steady::{Drift, Steady};
+pub use measure::verdict_check::VerdictCheck;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
 pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
@@ -76,4 +76,4 @@ pub use spec::scenario::{Arrivals, CallSource, Scenario, StopAfter};
 pub use spec::sending::{SendingSpec, StreamMode};
 pub use spec::slo::Slo;
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
-pub use verdict::preflight;
+pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

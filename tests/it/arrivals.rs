@@ -238,6 +238,6 @@ fn arrivals_that_are_held_back_wait_in_their_latency() {
     assert!(latency.e2e.max.unwrap() > 7.0 * 40.0 - 16.0);
     assert!(latency.e2e.max.unwrap() > latency.e2e_sent.min.unwrap() * 6.0);
     assert!(measured.requests.iter().all(|record| record.t_sched == record.index * MS));
-    let reasons: Vec<&str> = measured.result.reasons.iter().map(|reason| reason.check.as_str()).collect();
+    let reasons: Vec<&str> = measured.result.reasons().iter().map(|reason| reason.check.as_str()).collect();
     assert!(reasons.contains(&"held_back") && !reasons.contains(&"lag"), "{reasons:?}");
 }

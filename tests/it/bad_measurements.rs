@@ -402,7 +402,7 @@ impl Row {
 /// The verdict and the findings without those of the client.
 fn of_the_server(result: &RunResult) -> (Verdict, Vec<String>) {
     let reasons: Vec<_> =
-        result.reasons.iter().filter(|reason| !OF_THE_MACHINE.contains(&reason.check.as_str())).collect();
+        result.reasons().iter().filter(|reason| !OF_THE_MACHINE.contains(&reason.check.as_str())).collect();
     let verdict = match reasons.iter().map(|reason| reason.severity).min() {
         None => Verdict::Valid,
         Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,

@@ -9,7 +9,8 @@ use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
     Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, ReasonSeverity,
-    Request, RequestEnd, RequestRecord, Scenario, Slo, StopAfter, plan, read_result, result_schema, run, write,
+    Request, RequestEnd, RequestRecord, Scenario, Slo, StopAfter, VerdictCheck, plan, read_result, result_schema, run,
+    write,
 };
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
@@ -71,7 +72,7 @@ pub fn adds_up(measured: &Measured) {
             assert!(t_issue <= first && first <= last && last <= t_end);
         }
     }
-    let little = measured.result.reasons.iter().any(|reason| reason.check == "little");
+    let little = measured.result.reasons().iter().any(|reason| reason.check.as_str() == "little");
     assert!(!little, "{:?}", measured.result.little);
 }
 
@@ -161,10 +162,10 @@ fn every_failure_is_in_its_class() {
         assert_eq!(class_of(record), expected[record.index as usize % 6], "{record:?}");
     }
     let result = &measured.result;
-    assert_eq!(result.verdict, Verdict::InvalidServer);
+    assert_eq!(result.verdict(), Verdict::InvalidServer);
     assert_eq!((result.counts.ok, result.counts.failed), (2, 10));
     assert_eq!(result.counts.failed_by_class[&FailureClass::Stall], 4);
-    assert!(result.reasons[0].text.contains("the model is on fire"), "{}", result.reasons[0].text);
+    assert!(result.reasons()[0].text.contains("the model is on fire"), "{}", result.reasons()[0].text);
     assert_eq!(result.latency.ttft.n, 2);
 }
 
@@ -190,7 +191,7 @@ fn a_server_that_goes_away_invalidates_the_run_and_loses_no_request() {
     killer.join().unwrap();
     adds_up(&measured);
     let result = &measured.result;
-    assert_eq!(result.verdict, Verdict::InvalidServer);
+    assert_eq!(result.verdict(), Verdict::InvalidServer);
     assert_eq!((result.counts.issued, result.counts.lost, result.counts.cancelled), (60, 0, 0));
     assert!(result.counts.failed >= 40, "{:?}", result.counts);
     assert!(
@@ -260,9 +261,9 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
     let counts = &measured.result.counts;
     assert_eq!((counts.ok, counts.failed, counts.cancelled + counts.lost), (0, 0, 9));
     assert!(counts.cancelled >= 1 && counts.lost >= 1);
-    let stopped = measured.result.reasons.iter().find(|reason| reason.check == "stopped").unwrap();
+    let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
     assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
-    assert!(!measured.result.verdict.is_valid());
+    assert!(!measured.result.verdict().is_valid());
 }
 
 #[test]
@@ -275,11 +276,12 @@ fn a_missed_limit_is_named() {
         ..Limits::default()
     };
     let measured = measure(&BenchSpec { limits, ..spec(&server, 10) });
-    let found: Vec<_> = measured.result.reasons.iter().filter(|reason| reason.check == "limits").collect();
+    let found: Vec<_> =
+        measured.result.reasons().iter().filter(|reason| reason.check == VerdictCheck::Limits).collect();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].severity, ReasonSeverity::InvalidLoad);
     assert!(found[0].text.starts_with("TTFT p99 is ") && found[0].text.ends_with("limit ttft_p99 is 1.0 ms"));
-    assert!(!measured.result.verdict.is_valid());
+    assert!(!measured.result.verdict().is_valid());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use pretty_assertions::assert_eq;
 use regatta::event::{Event, MemoryKind};
-use regatta::harness::read_result;
+use regatta::harness::{VerdictCheck, read_result};
 use regatta::runner::store::{last_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
@@ -206,9 +206,9 @@ fn a_result_says_that_its_server_ran_with_less() {
     world.manifest("m", &simulated("1.0", rule, &[&measure]));
     world.good(&["run", "m"]);
     let result = read_result(&world.path("latest/measure/result.json")).unwrap();
-    let reason = result.reasons.iter().find(|reason| reason.check == "lowered").expect("a reason");
+    let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Lowered).expect("a reason");
     assert!(reason.text.contains("kv_cache_free_gpu_mem_fraction 1 → 0.95"), "{}", reason.text);
-    assert_eq!(result.verdict.as_str(), "VALID WITH WARNINGS");
+    assert_eq!(result.verdict().as_str(), "VALID WITH WARNINGS");
     let report = fs::read_to_string(world.path("latest/report.html")).unwrap();
     assert!(report.contains("kv_cache_free_gpu_mem_fraction 1 → 0.95"));
     // The repository is everybody's, and stays as it was.

@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
     Api, Arrivals, BenchSpec, FailureClass, HarnessError, Http, Length, Limits, LoadLevel, Measured, Protocol, Request,
-    RequestEnd, Scenario, Slo, StopAfter, run,
+    RequestEnd, Scenario, Slo, StopAfter, VerdictCheck, run,
 };
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ fn one_user(spec: BenchSpec) -> BenchSpec {
 /// What the connections of a run did: closed while idle, requests sent again, lost.
 fn connections(measured: &Measured) -> (u64, u64, u64) {
     let connections = &measured.result.connections;
-    assert!(!measured.result.reasons.iter().any(|reason| reason.check == "reconnects"));
+    assert!(!measured.result.reasons().iter().any(|reason| reason.check == VerdictCheck::Reconnects));
     (connections.idle_closed, connections.resent, connections.reconnects)
 }
 
@@ -215,11 +215,11 @@ fn a_stop_of_a_closed_loop_is_an_interruption_and_every_request_is_counted() {
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
     assert_eq!((counts.ok, counts.cancelled, counts.lost), (2, 1, 47));
-    assert_eq!(measured.result.verdict.as_str(), "INVALID(load)");
-    let reasons = &measured.result.reasons;
-    let stopped = reasons.iter().find(|reason| reason.check == "stopped").unwrap();
+    assert_eq!(measured.result.verdict().as_str(), "INVALID(load)");
+    let reasons = measured.result.reasons();
+    let stopped = reasons.iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
     assert!(stopped.text.starts_with("interrupted"), "{}", stopped.text);
-    assert!(reasons.iter().all(|reason| reason.check != "conservation"), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.check != VerdictCheck::Conservation), "{reasons:?}");
 }
 
 #[test]

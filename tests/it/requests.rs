@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
     Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, RandomSeed, Request,
-    RequestEnd, RequestRecord, Scenario, Slo, StopAfter, Words, run,
+    RequestEnd, RequestRecord, Scenario, Slo, StopAfter, VerdictCheck, Words, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
 use serde_json::json;
@@ -52,7 +52,11 @@ fn measured(spec: &BenchSpec) -> Measured {
     let measured = wait_for(run(spec, &Stop::new(), |_| {})).unwrap();
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
-    assert!(!measured.result.reasons.iter().any(|reason| reason.check == "little"), "{:?}", measured.result.little);
+    assert!(
+        !measured.result.reasons().iter().any(|reason| reason.check.as_str() == "little"),
+        "{:?}",
+        measured.result.little
+    );
     measured
 }
 
@@ -71,8 +75,8 @@ fn all_ok(measured: &Measured) {
     }
 }
 
-fn warns(measured: &Measured, check: &str) -> bool {
-    measured.result.reasons.iter().any(|reason| reason.check == check)
+fn warns(measured: &Measured, check: &VerdictCheck) -> bool {
+    measured.result.reasons().iter().any(|reason| reason.check == *check)
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn text_in_one_answer_is_not_counted_and_the_result_says_so() {
     all_ok(&measured);
     assert_eq!(measured.result.client.call, "unary");
     assert_eq!(measured.result.tokens.source, "requested max_tokens, since the answer is one text");
-    assert!(warns(&measured, "tokens"));
+    assert!(warns(&measured, &VerdictCheck::Tokens));
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
     let plain = Running::start(plain.options());
     let failed =
         wait_for(run(&BenchSpec { endpoints: vec![at(&plain)], ..spec }, &Stop::new(), |_| {})).unwrap().result;
-    assert_eq!(failed.verdict, Verdict::InvalidServer);
+    assert_eq!(failed.verdict(), Verdict::InvalidServer);
     assert!(failed.counts.failures[0].why.contains("need to build engine with gather_context_logits"));
 }
 

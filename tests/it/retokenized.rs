@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, BenchSpec, Length, Measured, Request, Scenario};
+use regatta::harness::{Api, BenchSpec, Length, Measured, Request, Scenario, VerdictCheck};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
@@ -54,7 +54,7 @@ fn text_is_counted_with_the_tokenizer_and_chunks_are_not() {
     assert_eq!((result.tokens.output, result.tokens.mean_first_chunk), (15, Some(2.0)));
     assert!(result.headline().contains(&format!("tokens from {RETOKENIZED}")), "{}", result.headline());
     // Four were asked for: that is said, and who counted.
-    let lengths = result.reasons.iter().find(|reason| reason.check == "lengths").expect("a reason");
+    let lengths = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Lengths).expect("a reason");
     assert!(
         lengths.text.contains("3 longer") && lengths.text.contains("tokenising their text again"),
         "{}",

@@ -9,7 +9,7 @@ use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
     BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Measured, Request, RequestEnd, Retries, Scenario,
-    SendingSpec, StreamMode, run,
+    SendingSpec, StreamMode, VerdictCheck, run,
 };
 
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
@@ -207,12 +207,12 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
         let result = &measured.result;
         assert_eq!((result.counts.ok, result.counts.retried), (20, 12), "{:?}", result.counts.failures);
         assert_eq!(result.counts.retried_by_class[&FailureClass::Refused], 12);
-        let reason = result.reasons.iter().find(|reason| reason.check == "retries").unwrap();
+        let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Retries).unwrap();
         assert!(
             reason.text.starts_with("12 attempts failed and were sent again, as `retries` requests: 12 refused;"),
             "{reason:?}"
         );
-        assert!(result.verdict != Verdict::Valid && result.verdict != Verdict::InvalidServer);
+        assert!(result.verdict() != Verdict::Valid && result.verdict() != Verdict::InvalidServer);
         for record in &measured.requests {
             let expected = [1, 2, 0, 0, 0][record.index as usize % 5];
             assert_eq!(record.attempts.len(), expected);
@@ -242,7 +242,7 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
     );
     let attempts: Vec<usize> = measured.requests.iter().map(|record| record.attempts.len()).collect();
     assert_eq!((attempts, measured.result.counts.retried), (vec![2, 0, 0, 0], 2));
-    assert_eq!(measured.result.verdict, Verdict::InvalidServer);
+    assert_eq!(measured.result.verdict(), Verdict::InvalidServer);
 
     let off = Scripted::start(true, None, script(first(act)));
     let measured = measure(&BenchSpec { pace: SendingSpec::default(), ..users(&off, 1, 4) });

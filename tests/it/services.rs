@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
-use regatta::harness::read_result;
+use regatta::harness::{VerdictCheck, read_result};
 use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
 use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, last_run, name_run, read_journal};
 use regatta::runner::{Lease, RunOptions, TaskExecutor, TaskRole, run};
@@ -116,8 +116,8 @@ fn a_server_that_dies_under_a_benchmark_is_the_failure_and_shows_its_last_lines(
     ended.says("died after 3 requests, as configured");
     ended.says("INVALID(server)").says("server: the server ended with exit code 1 while it was needed");
     let result = read_result(&world.path(".regatta/failed/measure/result.json")).unwrap();
-    assert_eq!(result.verdict, Verdict::InvalidServer);
-    assert_eq!(result.reasons[0].check, "server");
+    assert_eq!(result.verdict(), Verdict::InvalidServer);
+    assert_eq!(result.reasons()[0].check, VerdictCheck::Server);
     assert!(result.counts.conserved, "what was measured is kept: {:?}", result.counts);
     and_then_it_works(&world);
 }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use regatta::event::Verdict;
-use regatta::harness::{RunResult, read_result};
+use regatta::harness::{RunResult, VerdictCheck, read_result};
 
 use crate::campaign::nobody_left;
 use crate::real;
@@ -71,9 +71,9 @@ impl Told {
 #[track_caller]
 pub fn kept_as_invalid(world: &World, reason: &str) -> RunResult {
     let result = read_result(&world.path(".regatta/failed/measure/result.json")).expect("a result that is kept");
-    assert_eq!(result.verdict, Verdict::InvalidServer);
-    let first = &result.reasons[0];
-    assert_eq!(first.check, "server", "{:#?}", result.reasons);
+    assert_eq!(result.verdict(), Verdict::InvalidServer);
+    let first = &result.reasons()[0];
+    assert_eq!(first.check, VerdictCheck::Server, "{:#?}", result.reasons());
     assert!(first.text.contains(reason), "expected {reason:?} in {:?}", first.text);
     assert!(result.counts.conserved, "{:?}", result.counts);
     assert!(!world.path("latest/measure").exists(), "no result that nobody may believe");

@@ -226,7 +226,7 @@ fn verdict(result: &RunResult, text: &mut String) {
     if let Some(identity) = &result.identity {
         let _ = writeln!(text, "  {}", identity.line());
     }
-    for reason in &result.reasons {
+    for reason in result.reasons() {
         let mark = if reason.severity == ReasonSeverity::Warning { "!" } else { "✗" };
         let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);
     }

@@ -23,7 +23,7 @@ use crate::harness::schedule::plan::{self, PlanQueue};
 use crate::harness::transport::http::Connector;
 use crate::harness::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, PlannedRequest, Protocol, RequestSchedule,
-    Scenario, verdict,
+    Scenario, UnjudgedRun,
 };
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -45,7 +45,12 @@ pub struct BenchProgress {
 /// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
 ///
 /// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
-pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)) -> Result<Measured, HarnessError> {
+/// What else is known of the run goes into it before its verdict.
+pub async fn measure(
+    spec: &BenchSpec,
+    stop: &Stop,
+    progress: impl Fn(BenchProgress),
+) -> Result<UnjudgedRun, HarnessError> {
     let spec = Arc::new(spec.clone());
     let planned = {
         // Files may be large.
@@ -61,16 +66,21 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
     race(spec, schedule, queue, None, stop, progress).await
 }
 
-/// The same, but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
+/// Measures, and judges by the run's own numbers alone.
+pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)) -> Result<Measured, HarnessError> {
+    measure(spec, stop, progress).await.map(UnjudgedRun::judge)
+}
+
+/// As [`measure`], but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
 /// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
-pub async fn run_outside(
+pub async fn measure_outside(
     spec: &BenchSpec,
     samples: &[ExternalSample],
     ear: Arc<dyn ExternalObserver>,
     open: impl FnOnce(CallInlet) + Send,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
-) -> Result<Measured, HarnessError> {
+) -> Result<UnjudgedRun, HarnessError> {
     let schedule = plan::outside(spec, samples)?;
     let queue = PlanQueue::new(&schedule, spec)?;
     let desk = Arc::new(SampleCache::new(schedule.clone(), ear));
@@ -90,7 +100,7 @@ async fn race(
     outside: Option<Outside<'_>>,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
-) -> Result<Measured, HarnessError> {
+) -> Result<UnjudgedRun, HarnessError> {
     let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
     let scheduled = outside.is_none().then_some(schedule.requests.len() as u64);
     let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
@@ -188,9 +198,8 @@ async fn race(
     let start = RunStart { wall: started, zero: clock.instant(t0) };
     // Texts may have to be counted.
     let summed = tokio::task::spawn_blocking(move || {
-        let mut measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
-        verdict::judge(&spec, &mut measured.result);
-        measured
+        let measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
+        UnjudgedRun::new(spec, measured)
     });
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }

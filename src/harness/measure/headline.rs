@@ -45,7 +45,7 @@ impl RunResult {
         let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
         let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
         let said = loadgen.result.as_deref().unwrap_or("no result");
-        if loadgen.mode == "accuracy" {
+        if loadgen.is_accuracy() {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
             return format!(
                 "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
@@ -54,7 +54,7 @@ impl RunResult {
         if loadgen.headline.is_empty() {
             return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
         }
-        let mode = if loadgen.mode == "performance" { String::new() } else { format!(" {}", loadgen.mode) };
+        let mode = if loadgen.is_performance() { String::new() } else { format!(" {}", loadgen.mode) };
         format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
     }
 

@@ -66,6 +66,17 @@ pub struct ReportingDelay {
     pub failed: u64,
 }
 
+impl LoadgenResult {
+    /// Whether it is judged by its speed: neither an accuracy run nor an audit.
+    pub fn is_performance(&self) -> bool {
+        self.mode == "performance"
+    }
+
+    pub fn is_accuracy(&self) -> bool {
+        self.mode == "accuracy"
+    }
+}
+
 impl LoadgenComparison {
     /// With the difference.
     pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>, as_told: Option<f64>) -> Self {

@@ -3,7 +3,7 @@
 use crate::harness::measure::metric::percentile;
 use crate::harness::measure::request_times::{e2e, ok, tpot, ttft};
 use crate::harness::spec::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
-use crate::harness::{BenchSpec, Measured, RequestRecord};
+use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
 use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
@@ -40,7 +40,7 @@ impl Measured {
             half = f64::max(half, of.clamp(-FAR, FAR));
         }
         // Problems that no limit measures: failures beyond their budget, a lost server.
-        if whole < 0.0 && !self.result.verdict.is_valid() {
+        if whole < 0.0 && !self.result.verdict().is_valid() {
             if self.is_overload_only() {
                 // The queue grew all the time: the limit held only because the probe was short.
                 whole = NEAR;
@@ -56,8 +56,8 @@ impl Measured {
     /// Whether the only reason for INVALID is that more requests arrived than were served.
     fn is_overload_only(&self) -> bool {
         let invalid =
-            self.result.reasons.iter().filter(|reason| reason.severity != crate::harness::ReasonSeverity::Warning);
-        invalid.into_iter().all(|reason| reason.check == "overload")
+            self.result.reasons().iter().filter(|reason| reason.severity != crate::harness::ReasonSeverity::Warning);
+        invalid.into_iter().all(|reason| reason.check == VerdictCheck::Overload)
     }
 }
 

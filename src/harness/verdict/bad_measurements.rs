@@ -10,12 +10,11 @@ use rand_pcg::Pcg64;
 
 use super::hand_made_records::{ended, spec, summarised_as};
 use crate::harness::measure::collector::Collector;
-use crate::harness::measure::reason::verdict_of;
 use crate::harness::measure::stability::Stability;
 use crate::harness::measure::steady::Steady;
 use crate::harness::transport::call::CallKind;
 use crate::harness::*;
-use crate::triton::{ServerMetric, ServerMetrics};
+use crate::triton::{Scrape, ServerMetric, ServerMetrics};
 
 /// First come, first served by `servers`.
 #[derive(Clone, Copy)]
@@ -119,7 +118,7 @@ struct Case {
 fn case(name: &'static str, requests: u64, collector: Collector, change: impl FnOnce(&mut BenchSpec)) -> Case {
     let mut spec = spec(requests);
     change(&mut spec);
-    Case { name, result: summarised_as(&spec, collector, |_| ()).result }
+    Case { name, result: summarised_as(&spec, collector, |_| ()).judge().result }
 }
 
 /// A case with requests that arrive at the rate of `visits`.
@@ -129,8 +128,9 @@ fn queue(name: &'static str, visits: &Visits) -> Case {
     let mut case = case(name, visits.len() as u64, collected(visits), |spec| {
         spec.scenario = Scenario::Server { rate: rate.into() }
     });
-    case.result.reasons.retain(|reason| !matches!(reason.check.as_str(), "rate" | "ks"));
-    case.result.verdict = verdict_of(&case.result.reasons);
+    let is_meant = |reason: &&Reason| !matches!(reason.check, VerdictCheck::Rate | VerdictCheck::Ks);
+    let found = case.result.reasons().iter().filter(is_meant).cloned().collect();
+    case.result.judged(found);
     case
 }
 
@@ -190,7 +190,7 @@ fn bad() -> Vec<Case> {
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
     let share = |name, change: fn(&mut crate::harness::measure::worker_output::WorkerOutput)| Case {
         name,
-        result: summarised_as(&spec(300), answered_after(300, |_| 30), change).result,
+        result: summarised_as(&spec(300), answered_after(300, |_| 30), change).judge().result,
     };
     cases.push(share("a client without CPU to spare", |share| share.cpu_ns = share.wall_ns * 95 / 100));
     cases.push(case("a request that vanished", 301, answered_after(300, |_| 30), |_| ()));
@@ -231,15 +231,15 @@ fn other_load() -> Case {
         increase: Some(900.0),
         ..ServerMetric::default()
     };
-    measured.server_counted(ServerMetrics { metrics: vec![counted], ..ServerMetrics::default() });
-    Case { name: "another client on the same server", result: measured.result }
+    measured.server_counted(ServerMetrics { metrics: vec![counted], ..ServerMetrics::default() }, Scrape::default());
+    Case { name: "another client on the same server", result: measured.judge().result }
 }
 
 fn table(cases: &[Case]) -> String {
     let mut text = String::new();
     for Case { name, result } in cases {
-        let _ = writeln!(text, "{name}\n    {}", result.verdict.as_str());
-        for reason in &result.reasons {
+        let _ = writeln!(text, "{name}\n    {}", result.verdict().as_str());
+        for reason in result.reasons() {
             let _ = writeln!(text, "    {}: {}", reason.check, reason.text);
         }
     }
@@ -251,7 +251,7 @@ fn bad_measurements_get_their_verdicts() {
     let cases = bad();
     assert!(cases.len() >= 20, "{}", cases.len());
     for case in &cases {
-        assert_ne!(case.result.verdict, crate::event::Verdict::Valid, "{}", case.name);
+        assert_ne!(case.result.verdict(), crate::event::Verdict::Valid, "{}", case.name);
     }
     insta::assert_snapshot!(table(&cases));
 }
@@ -259,7 +259,7 @@ fn bad_measurements_get_their_verdicts() {
 #[test]
 fn sound_measurements_are_valid() {
     for Case { name, result } in sound() {
-        assert_eq!(result.verdict, crate::event::Verdict::Valid, "{name}: {:?}", result.reasons);
+        assert_eq!(result.verdict(), crate::event::Verdict::Valid, "{name}: {:?}", result.reasons());
     }
 }
 

@@ -83,7 +83,7 @@ pub(in crate::harness) fn ended(
 }
 
 fn summarised(spec: &BenchSpec, collector: Collector) -> Measured {
-    summarised_as(spec, collector, |_| ())
+    summarised_as(spec, collector, |_| ()).judge()
 }
 
 /// The same with other facts of the worker.
@@ -91,7 +91,7 @@ pub(in crate::harness) fn summarised_as(
     spec: &BenchSpec,
     collector: Collector,
     change: impl FnOnce(&mut WorkerOutput),
-) -> Measured {
+) -> UnjudgedRun {
     let issued = collector.records.len() as u64;
     let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
@@ -119,9 +119,7 @@ pub(in crate::harness) fn summarised_as(
     change(&mut share);
     let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };
     let schedule = std::sync::Arc::new(plan(spec).unwrap());
-    let mut measured = summary::summarise(spec, &schedule, vec![share], 0, &start);
-    verdict::judge(spec, &mut measured.result);
-    measured
+    UnjudgedRun::new(spec.clone().into(), summary::summarise(spec, &schedule, vec![share], 0, &start))
 }
 
 fn close(found: Option<f64>, expected: f64) {
@@ -157,7 +155,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     close(latency.e2e_sent.mean, 294.25);
     close(result.rates.requests_loadgen_completed, 3.30);
     assert_eq!(result.counts.failed_by_class[&FailureClass::Server], 1);
-    assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
     // The delayed request, the slow one and the failed one missed their limits.
@@ -203,23 +201,23 @@ fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
 
 #[test]
 fn lateness_of_the_client_warns_first_and_then_invalidates() {
-    let verdict = |late| late_by(late, |_| {}).verdict;
+    let verdict = |late| late_by(late, |_| {}).verdict();
     assert_eq!(verdict(0), crate::event::Verdict::Valid);
     assert_eq!(verdict(1), crate::event::Verdict::Valid);
     assert_eq!(verdict(4), crate::event::Verdict::ValidWithWarnings);
     assert_eq!(verdict(50), crate::event::Verdict::InvalidClient);
     let offline = late_by(50, |spec| spec.scenario = Scenario::Offline);
-    assert_eq!(offline.verdict, crate::event::Verdict::Valid);
+    assert_eq!(offline.verdict(), crate::event::Verdict::Valid);
 }
 
 #[test]
 fn the_worst_finding_decides_and_comes_first() {
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90));
     let missed = late_by(0, limit);
-    assert_eq!(missed.verdict, crate::event::Verdict::InvalidLoad);
+    assert_eq!(missed.verdict(), crate::event::Verdict::InvalidLoad);
     let both = late_by(50, limit);
-    assert_eq!(both.verdict, crate::event::Verdict::InvalidClient);
-    let checks: Vec<&str> = both.reasons.iter().map(|reason| reason.check.as_str()).collect();
+    assert_eq!(both.verdict(), crate::event::Verdict::InvalidClient);
+    let checks: Vec<&str> = both.reasons().iter().map(|reason| reason.check.as_str()).collect();
     assert_eq!(checks, ["lag", "limits"]);
 }
 
@@ -229,8 +227,8 @@ fn requests_that_vanish_are_noticed() {
     ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
     let result = summarised(&spec(2), all).result;
     assert!(!result.counts.conserved);
-    assert!(result.reasons.iter().any(|reason| reason.check == "conservation"));
-    assert_eq!(result.verdict, crate::event::Verdict::InvalidClient);
+    assert!(result.reasons().iter().any(|reason| reason.check == VerdictCheck::Conservation));
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
 }
 
 #[test]
@@ -265,8 +263,8 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     request(&mut all);
     all.itl_token.add(20e6, 1);
     let result = summarised(&spec(1), all).result;
-    assert_eq!(result.verdict, crate::event::Verdict::InvalidClient);
-    let reason = result.reasons.iter().find(|reason| reason.check == "self_check").unwrap();
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
+    let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
     assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first chunks: 4 and 3");
 }
 
@@ -303,7 +301,7 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
         all.violations.add(class, || "an example".to_owned());
         let result = summarised(&BenchSpec { protocol, ..spec(1) }, all).result;
         assert_eq!(result.counts.violations[&class], 1);
-        result.verdict
+        result.verdict()
     };
     let chat = || Protocol::Http(Http::new(Api::OpenaiChat));
     assert_eq!(verdict(Violation::WrongId, Protocol::Kserve), InvalidServer);
@@ -327,9 +325,9 @@ fn without_any_answer_no_budget_makes_a_run_valid() {
             let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
             ended(&mut collector, index, (10 * index, 10 * index, 10 * index + 5), 1, &[], failed);
         }
-        let measured = summarised_as(&spec, collector, |_| {});
-        let reasons = &measured.result.reasons;
-        assert_eq!(measured.result.verdict, crate::event::Verdict::InvalidServer, "{reasons:?}");
-        assert_eq!(reasons.iter().any(|reason| reason.check == "limits"), has_goodput_limit, "{reasons:?}");
+        let measured = summarised_as(&spec, collector, |_| {}).judge();
+        let reasons = measured.result.reasons();
+        assert_eq!(measured.result.verdict(), crate::event::Verdict::InvalidServer, "{reasons:?}");
+        assert_eq!(reasons.iter().any(|reason| reason.check == VerdictCheck::Limits), has_goodput_limit, "{reasons:?}");
     }
 }

@@ -14,6 +14,8 @@
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
 //! | requests that the server counted | as many as were sent | warning |
 //! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
+//! | a server that was lost (`server_findings`); what LoadGen reports (`loadgen_findings`) | | INVALID(server); INVALID(load) |
+//! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
 //! | self check: sums computed in different ways | equal | INVALID(client) |
 //! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
@@ -22,24 +24,34 @@
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
 //! therefore causes a warning first, and INVALID only above the second bound.
 
+mod evidence;
 mod identity_findings;
-mod late_findings;
+mod loadgen_findings;
 pub mod preflight;
+mod repeats_result;
+mod server_findings;
+mod unjudged_run;
 
 #[cfg(test)]
 mod bad_measurements;
 #[cfg(test)]
 mod hand_made_records;
 
+pub use repeats_result::result_of_repeats;
+pub use unjudged_run::UnjudgedRun;
+
+use self::evidence::Evidence;
 use super::tokens::CHUNKS;
 use super::{
     Arrivals, BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation,
 };
+use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::metric::is_maximum;
-use crate::harness::measure::reason::{Reason, ReasonSeverity, VerdictFindings, verdict_of};
+use crate::harness::measure::preflight_result::PreflightResult;
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
+use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::transport::call::TokenCounting;
 
 const RATE: f64 = 0.01;
@@ -63,15 +75,10 @@ impl TimeBound {
     }
 }
 
-/// Sets the reasons and the verdict from the numbers of the run.
-pub(super) fn judge(spec: &BenchSpec, result: &mut RunResult) {
-    result.reasons = reasons(spec, result);
-    result.verdict = verdict_of(&result.reasons);
-}
-
-/// Every reason against the run, worst first.
-fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
+/// Every finding against the run, from its numbers and from all other evidence.
+fn judge(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictFindings {
     let mut found = VerdictFindings::default();
+    server_findings::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, &mut found);
@@ -80,7 +87,12 @@ fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
     stability(result, &mut found);
     answers(spec, result, &mut found);
     prompts(spec, result, &mut found);
-    found.into_reasons()
+    loadgen_findings::loadgen(result, &mut found);
+    server_findings::other_load(result, &mut found);
+    server_findings::lowered(evidence, &mut found);
+    identity_findings::identity(result, evidence, &mut found);
+    found.extend(result.preflight.iter().flat_map(PreflightResult::reasons));
+    found
 }
 
 fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
@@ -99,7 +111,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
             format!(" ({:.2} %, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
         });
         found.add(
-            "failures",
+            VerdictCheck::Failures,
             if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
             format!(
                 "{} of {} requests failed{of_budget}: {}; first: {first}",
@@ -113,7 +125,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     let is_budgeted = spec.limits.further.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
-        found.add("failures", ReasonSeverity::InvalidServer, text);
+        found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
     }
     if counts.retried > 0 {
         let classes: Vec<String> =
@@ -123,22 +135,22 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
             counts.retried,
             classes.join(", ")
         );
-        found.add("retries", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
     }
     if !counts.conserved {
         let text = format!(
             "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} not sent",
             counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
         );
-        found.add("conservation", ReasonSeverity::InvalidClient, text);
+        found.add(VerdictCheck::Conservation, ReasonSeverity::InvalidClient, text);
     }
     if counts.in_flight_at_end > 0 {
         let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
-        found.add("in_flight", ReasonSeverity::InvalidClient, text);
+        found.add(VerdictCheck::InFlight, ReasonSeverity::InvalidClient, text);
     }
     for Mismatch { what, found: one, expected } in &result.self_check.mismatches {
         let text = format!("the run's own sums disagree: {what}: {one} and {expected}");
-        found.add("self_check", ReasonSeverity::InvalidClient, text);
+        found.add(VerdictCheck::SelfCheck, ReasonSeverity::InvalidClient, text);
     }
 }
 
@@ -148,7 +160,7 @@ fn violations(result: &RunResult, found: &mut VerdictFindings) {
     for (class, count) in &counts.violations {
         let example = counts.violation_examples.get(class).map_or("", String::as_str);
         let severity = severity_of(*class, &result.asked.protocol);
-        found.add("protocol", severity, format!("{count} × {}: {example}", class.as_str()));
+        found.add(VerdictCheck::Protocol, severity, format!("{count} × {}: {example}", class.as_str()));
     }
 }
 
@@ -168,7 +180,7 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
             counts.cancelled, counts.lost, counts.scheduled
         );
-        found.add("stopped", ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidLoad, text);
     }
     if result.load.held_back > 0 {
         let text = format!(
@@ -176,25 +188,28 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             result.load.held_back,
             result.load.max_in_flight.unwrap_or(0)
         );
-        found.add("held_back", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::HeldBack, ReasonSeverity::Warning, text);
     }
     if let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted)
         && (admitted - offered).abs() > RATE * offered
     {
         let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
-        found.add("rate", ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Rate, ReasonSeverity::InvalidLoad, text);
     }
     if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
         && distance > critical
     {
         let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
         let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
-        found.add("ks", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Ks, ReasonSeverity::Warning, text);
     }
 }
 
 fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let is_server = spec.scenario.is_open_loop();
+    // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
+    let is_measured = result.loadgen.is_some();
+    let invalid = if is_measured { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
     if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
@@ -204,30 +219,30 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
         };
         if lag > LAG_HARD.of(ttft) {
-            found.add("lag", ReasonSeverity::InvalidClient, text());
+            found.add(VerdictCheck::Lag, invalid, text());
         } else if lag > LAG.of(ttft) {
-            found.add("lag", ReasonSeverity::Warning, text());
+            found.add(VerdictCheck::Lag, ReasonSeverity::Warning, text());
         }
     }
     if result.client.cpu_share_max > CPU {
-        let severity = if is_server { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
+        let severity = if is_server { invalid } else { ReasonSeverity::Warning };
         let text = format!(
             "a load worker used {:.0} % of a core (bound {:.0} %): more connections or cores are needed",
             result.client.cpu_share_max * 100.0,
             CPU * 100.0
         );
-        found.add("cpu", severity, text);
+        found.add(VerdictCheck::Cpu, severity, text);
     }
     if let Some(wait) = result.client.core_wait_share_max.filter(|wait| *wait > CORE_WAIT) {
         found.add(
-            "core_wait",
+            VerdictCheck::CoreWait,
             ReasonSeverity::Warning,
             format!("a load worker waited {:.1} % of the time for a core", wait * 100.0),
         );
     }
     if let Some(backlog) = result.client.backlog_p99_ms.filter(|backlog| *backlog > BACKLOG_MS) {
         let text = format!("answers waited {backlog:.2} ms (p99) inside the client after they were read");
-        found.add("backlog", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Backlog, ReasonSeverity::Warning, text);
     }
     if is_server && result.connections.waited_for_stream > 0 {
         let text = format!(
@@ -235,11 +250,11 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             result.connections.waited_for_stream,
             result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
         );
-        found.add("streams", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Streams, ReasonSeverity::Warning, text);
     }
     if result.connections.reconnects > 0 {
         found.add(
-            "reconnects",
+            VerdictCheck::Reconnects,
             ReasonSeverity::Warning,
             format!("{} connections were lost", result.connections.reconnects),
         );
@@ -254,21 +269,21 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
             None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
         };
-        found.add("limits", ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     }
     if let Some(limit) = spec.limits.further.goodput {
         goodput(limit, result, found);
     }
     let Metric { n, .. } = result.latency.ttft;
     if is_maximum(n, 0.99) {
-        found.add("samples", ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
+        found.add(VerdictCheck::Samples, ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
     }
 }
 
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings) {
     let Some(goodput) = &result.goodput else {
         let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
-        return found.add("limits", ReasonSeverity::InvalidLoad, text);
+        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     };
     let text = match limit {
         GoodputLimit::Share(least) => match goodput.attainment {
@@ -287,7 +302,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
         },
     };
     if let Some(text) = text {
-        found.add("limits", ReasonSeverity::InvalidLoad, text);
+        found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     }
 }
 
@@ -306,7 +321,7 @@ fn stability(result: &RunResult, found: &mut VerdictFindings) {
             drift.second_half_ms,
             drift.first_half_ms
         );
-        found.add("drift", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Drift, ReasonSeverity::Warning, text);
     }
 }
 
@@ -323,13 +338,13 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
              {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
-        found.add("repeated_prompts", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
     } else if repeated as f64 > REPEATED * scheduled as f64 && cached.is_none_or(|it| it.requests < result.counts.ok) {
         let text = format!(
             "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
              so that TTFT and throughput are those of its cache; {advice}"
         );
-        found.add("repeated_prompts", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
     }
 }
 
@@ -350,23 +365,23 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
             "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
         );
-        found.add("lengths", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
     let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce));
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
-        found.add("unary", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
     }
     if tokens.source == TokenCounting::Asked.source() {
         let text = "output tokens were not counted: an answer is one text, so the requested number is used".to_owned();
-        found.add("tokens", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
     if tokens.source.contains(CHUNKS) {
         let text = "output tokens were not counted: the server sends no usage, and chunks stand in; set `extra: \
                     {stream_options: {include_usage: true}}`, or name a `tokenizer`"
             .to_owned();
-        found.add("tokens", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let text = format!(
             "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
@@ -374,7 +389,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
              continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
-        found.add("tokens", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
     if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
         let text = format!(
@@ -382,12 +397,12 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
              late, so inter-token latency is left out",
             share * 100.0
         );
-        found.add("coalesced", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
     }
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
-        found.add("outputs", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
     }
     let ask = &spec.request;
     let asked = [
@@ -396,11 +411,11 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         (ask.return_generation_logits, "generation_logits"),
     ];
     for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
-        found.add("outputs", ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
         let text =
             format!("{} of {} requests arrived without the server's time stamps", server.without, result.counts.ok);
-        found.add("outputs", ReasonSeverity::Warning, text);
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::event::Endpoint;
-use crate::harness::measure::reason::verdict_of;
+use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::verdict::{CPU, LAG, LAG_HARD};
 use crate::harness::{
     BenchSpec, Length, Limits, Measured, PromptSource, Protocol, Reason, ReasonSeverity, Request, RequestEnd,
@@ -212,7 +212,7 @@ impl PreflightResult {
     pub fn reasons(&self) -> Vec<Reason> {
         let mut found = Vec::new();
         let mut add = |severity, text: String| {
-            found.push(Reason { check: "preflight".to_owned(), severity, text });
+            found.push(Reason { check: VerdictCheck::Preflight, severity, text });
         };
         let load = match (self.rate, self.users) {
             (Some(rate), _) => format!("{rate} req/s"),
@@ -264,16 +264,6 @@ impl PreflightResult {
             }
         }
         found
-    }
-}
-
-impl Measured {
-    /// Adds what was found before.
-    pub fn after(&mut self, preflight: PreflightResult) {
-        self.result.reasons.extend(preflight.reasons());
-        self.result.reasons.sort_by_key(|reason| reason.severity);
-        self.result.verdict = verdict_of(&self.result.reasons);
-        self.result.preflight = Some(preflight);
     }
 }
 

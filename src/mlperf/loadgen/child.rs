@@ -8,7 +8,7 @@ use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
 use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 use super::test_run::{TestOutcome, TestParts, end_at_once, race};
 use super::{own_percentiles, samples};
-use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, ReasonSeverity, ReportingDelay};
+use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
 
@@ -112,15 +112,14 @@ impl About<'_> {
         };
         let told = LoadgenResult { metrics, reporting: reported.reporting, ..self.said(&said) };
         let (result, errors) = (told.result.clone(), told.errors);
-        let reasons = reasons(&told, test.mode);
-        measured.loadgen_said(told, reasons);
+        measured.loadgen_reported(told);
         // LoadGen opens it whether it traces or not.
         let trace = test.out.join("mlperf_log_trace.json");
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        say(&ChildMessage::Zero(Moment::of(measured.zero)));
-        harness::write(&test.out, &measured)?;
+        say(&ChildMessage::Zero(Moment::of(measured.zero())));
+        harness::write(&test.out, &measured.judge())?;
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
@@ -130,12 +129,11 @@ impl About<'_> {
     }
 
     /// The result of a stopped test: its records until then.
-    fn cut(&self, mut measured: Measured, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+    fn cut(&self, mut measured: UnjudgedRun, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
-        let reasons = reasons(&told, self.test.mode);
-        measured.loadgen_said(told, reasons);
-        say(&ChildMessage::Zero(Moment::of(measured.zero)));
-        harness::write(&self.test.out, &measured)?;
+        measured.loadgen_reported(told);
+        say(&ChildMessage::Zero(Moment::of(measured.zero())));
+        harness::write(&self.test.out, &measured.judge())?;
         say(&ChildMessage::Done);
         Ok(())
     }
@@ -235,42 +233,6 @@ fn unheeded(
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(found)
-}
-
-/// Reasons against the run in LoadGen's report.
-fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
-    let mut found = Vec::new();
-    let mut add = |severity: ReasonSeverity, text: String| {
-        found.push(Reason { check: "loadgen".to_owned(), severity, text });
-    };
-    match told.result.as_deref() {
-        Some("VALID") => {}
-        // An audit is about answers: TEST06 sends 100 queries, too few for LoadGen to call any Server run valid.
-        Some(result) if mode != TestMode::Performance => {
-            let why = told.why.join(" ");
-            add(
-                ReasonSeverity::Warning,
-                format!("LoadGen reports {result} for an audit, which is not judged by its speed: {why}"),
-            );
-        }
-        Some(result) => add(ReasonSeverity::InvalidLoad, format!("LoadGen reports {result}: {}", told.why.join(" "))),
-        None if mode == TestMode::Accuracy => {}
-        None => add(ReasonSeverity::InvalidLoad, "LoadGen gave no result".to_owned()),
-    }
-    if told.errors > 0 {
-        let ReportingDelay { too_short, failed, .. } = told.reporting;
-        let mut causes = Vec::new();
-        if too_short > 0 {
-            causes.push(format!("{too_short} answers had fewer than two tokens"));
-        }
-        if failed > 0 {
-            causes.push(format!("{failed} requests failed"));
-        }
-        let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
-        let first = told.first_errors.join("; ");
-        add(ReasonSeverity::InvalidLoad, format!("LoadGen logged {} errors{causes}; the first: {first}", told.errors));
-    }
-    found
 }
 
 impl LoadgenTest {

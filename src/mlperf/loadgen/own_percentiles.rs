@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::reporter::ReporterOutput;
-use crate::harness::{LoadgenComparison, Measured, RequestEnd, RequestRecord};
+use crate::harness::{LoadgenComparison, RequestEnd, RequestRecord, UnjudgedRun};
 use crate::mlperf::MlperfScenario;
 use crate::mlperf::log::Detail;
 
@@ -19,10 +19,10 @@ const MS: f64 = 1e-6;
 pub fn numbers(
     said: &Detail,
     scenario: MlperfScenario,
-    measured: &Measured,
+    measured: &UnjudgedRun,
     reported: &ReporterOutput,
 ) -> Vec<LoadgenComparison> {
-    let read = Ours::of(&measured.requests);
+    let read = Ours::of(measured.requests());
     let told = Ours::of(&as_told(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&Ours) -> Option<f64>| {
@@ -61,9 +61,9 @@ pub fn numbers(
 }
 
 /// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.
-fn as_told(measured: &Measured, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
-    let mut records = measured.requests.clone();
-    let at = |instant: Instant| instant.saturating_duration_since(measured.zero).as_nanos() as u64;
+fn as_told(measured: &UnjudgedRun, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
+    let mut records = measured.requests().to_vec();
+    let at = |instant: Instant| instant.saturating_duration_since(measured.zero()).as_nanos() as u64;
     let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
     for (ticket, told) in reported.firsts.iter().filter(|_| has_firsts) {
         if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {

@@ -13,7 +13,7 @@ use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestD
 use super::job::{ChildMessage, LoadgenTest};
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use crate::event::Stop;
-use crate::harness::{self, CallInlet, HarnessError, Measured};
+use crate::harness::{self, CallInlet, HarnessError, UnjudgedRun};
 use crate::mlperf::MlperfScenario;
 
 /// The interval of the child's progress reports.
@@ -23,12 +23,12 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 pub(super) enum TestOutcome {
     Whole(TestParts),
     /// It was stopped; LoadGen still waits.
-    Cut(Measured),
+    Cut(UnjudgedRun),
 }
 
 /// The outcome of a test, from its three threads.
 pub(super) struct TestParts {
-    pub measured: Measured,
+    pub measured: UnjudgedRun,
     pub reported: ReporterOutput,
 }
 
@@ -105,7 +105,7 @@ pub(super) fn race(
         let asked = asked.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
         let obey = obey(asked?, &stop);
         tokio::select! {
-            measured = harness::run_outside(&test.spec, samples, Arc::new(CompletionSender(mouth)), open, &stop, progress) => measured,
+            measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(mouth)), open, &stop, progress) => measured,
             () = obey => unreachable!("obedience has no end"),
         }
     });

@@ -17,7 +17,7 @@ pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option
     let same = result.schedule_digest == planned.digest.to_string()
         && result.asked.scenario == spec.scenario
         && servers.are_those_of(&result);
-    (same && result.verdict != Verdict::InvalidClient).then_some(result)
+    (same && result.verdict() != Verdict::InvalidClient).then_some(result)
 }
 
 pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {

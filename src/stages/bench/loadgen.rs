@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::measurement::{judged, silence};
 use super::{identity, scrape, search, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, BenchSpec, Measured, RunResult, Slo};
+use crate::harness::{self, BenchSpec, RunResult, Slo, UnjudgedRun};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
 use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, Moment};
@@ -31,7 +31,7 @@ pub async fn perform(
     }
     let out = &context.lease.out;
     let result = Box::pin(once(context, bench, loadgen, spec, program, out)).await?;
-    judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict == Verdict::InvalidLoad) {
+    judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict() == Verdict::InvalidLoad) {
         Some(hint) => failure.hint(hint),
         None => failure,
     })
@@ -71,7 +71,7 @@ pub async fn once(
         (Err(failure), None) => return Err(failure),
     };
     let zero = zero.and_then(Moment::instant).unwrap_or_else(Instant::now);
-    let mut measured = Measured::elsewhere(result, zero);
+    let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
     if let Some(scraper) = scraper {
         scrape::finish(scraper, &spec.endpoints, &mut measured).await;
     }
@@ -80,10 +80,11 @@ pub async fn once(
     }
     telemetry::of_servers(bench.telemetry, &mut measured);
     if let Some(why) = lost {
-        measured.server_failed(why);
+        measured.server_lost(why);
     }
     measured.lowered(&context.lease.assignment.lowered);
     identity::identify(context, &spec, &before, &mut measured).await;
+    let measured = measured.judge();
     harness::amend(out, &measured).map_err(system)?;
     Ok(measured.result)
 }

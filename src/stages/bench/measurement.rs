@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{identity, scrape, telemetry};
 use crate::event::{Done, Failure, FailureKind};
+use crate::harness::preflight::PreflightResult;
 use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
 use crate::manifest::model;
 use crate::stages::serve::health::{self, HealthProbe, SILENCE};
@@ -12,12 +13,12 @@ use crate::stages::task_context::TaskContext;
 
 /// What a result means for its task.
 pub fn judged(result: &RunResult) -> Result<Done, Failure> {
-    let reasons: Vec<String> = result.reasons.iter().map(harness::Reason::line).collect();
-    if result.verdict.is_valid() {
+    let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
+    if result.verdict().is_valid() {
         let (headline, below) = (Some(result.headline()), below(result));
         return Ok(Done { headline, below, warnings: reasons });
     }
-    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    let failure = Failure::new(FailureKind::Invalid(result.verdict()), result.headline());
     Err(match reasons.first() {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
@@ -30,12 +31,14 @@ pub fn below(result: &RunResult) -> Vec<(String, String)> {
     measured.into_iter().chain(result.hosts_in_short()).collect()
 }
 
-/// One measurement, with its progress reported under a name, and ended at the task's own time limit.
+/// One measurement, with its progress reported under a name, and ended at the task's own time limit. `preflight`: what a
+/// trial before it found.
 pub async fn measure(
     context: &TaskContext,
     spec: &BenchSpec,
     watched: model::Telemetry,
     name: &str,
+    preflight: Option<PreflightResult>,
 ) -> Result<Measured, Failure> {
     let stop = context.lease.stop.child();
     let before = identity::of_servers(spec).await;
@@ -43,7 +46,7 @@ pub async fn measure(
     let scraper = scrape::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
-    let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
+    let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
@@ -94,11 +97,14 @@ pub async fn measure(
     }
     telemetry::of_servers(watched, &mut measured);
     if let Some(why) = lost {
-        measured.server_failed(why);
+        measured.server_lost(why);
     }
     measured.lowered(&context.lease.assignment.lowered);
     identity::identify(context, spec, &before, &mut measured).await;
-    Ok(measured)
+    if let Some(preflight) = preflight {
+        measured.preflight(preflight);
+    }
+    Ok(measured.judge())
 }
 
 /// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.

@@ -51,10 +51,7 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     if bench.repeat > 1 {
         return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
     }
-    let mut measured = Box::pin(measure(context, &spec, bench.telemetry, "")).await?;
-    if let Some(before) = before {
-        measured.after(before);
-    }
+    let measured = Box::pin(measure(context, &spec, bench.telemetry, "", before)).await?;
     harness::write(&context.lease.out, &measured).map_err(|error| failure(&error))?;
     if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));

@@ -35,17 +35,14 @@ pub async fn perform(
             result
         } else {
             let name = format!("run {number} of {times}");
-            let mut measured = Box::pin(measure(context, &spec, watched, &name)).await?;
-            if let Some(preflight) = preflight.take() {
-                measured.after(preflight);
-            }
+            let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
             if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
             keep(&folder, &measured)?;
             measured.result
         };
-        let is_lost = result.reasons.first().is_some_and(|reason| reason.check == "server");
+        let is_lost = result.server_lost().is_some();
         results.push(result);
         if is_lost {
             // Without a server there is nothing to repeat.
@@ -90,11 +87,11 @@ fn summed_up(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failu
 /// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
 pub fn kept(result: &RunResult) -> Result<Done, Failure> {
     let judged = judged(result);
-    let is_lost = result.reasons.first().is_some_and(|reason| reason.check == "server");
+    let is_lost = result.server_lost().is_some();
     match judged {
         Err(failure) if is_lost => Err(failure),
         Err(failure) => {
-            let warnings = result.reasons.iter().map(harness::Reason::line).collect();
+            let warnings = result.reasons().iter().map(harness::Reason::line).collect();
             Ok(Done { headline: Some(failure.what), below: below(result), warnings })
         }
         done => done,

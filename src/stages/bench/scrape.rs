@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::event::{Endpoint, Failure, FailureKind};
-use crate::harness::{Measured, host_of};
+use crate::harness::{UnjudgedRun, host_of};
 use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarise};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
@@ -25,10 +25,10 @@ pub fn start(endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
 }
 
 /// Ends it; all readings are written beside the measurement, and their summary into the result.
-pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Measured) {
+pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut UnjudgedRun) {
     let scrape = scraper.finish().await;
-    let window = Duration::try_from_secs_f64(measured.result.rates.window_s).unwrap_or_default();
-    for share in &mut measured.result.hosts {
+    let (window, zero) = (measured.window(), measured.zero());
+    for share in measured.hosts_mut() {
         // The queried servers that are on this host.
         let own = |server: &HttpAddress| {
             endpoints
@@ -37,8 +37,7 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Mea
         };
         let part = scrape.part(own);
         share.server_metrics = (!part.servers.is_empty())
-            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise(&part, measured.zero, window) });
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise(&part, zero, window) });
     }
-    measured.server_counted(summarise(&scrape, measured.zero, window));
-    measured.scrape = Some(scrape);
+    measured.server_counted(summarise(&scrape, zero, window), scrape);
 }

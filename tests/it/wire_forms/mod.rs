@@ -112,7 +112,7 @@ fn row(form: &Form, measured: &Measured) -> Row {
     let firsts = if is_known { sum(|record| record.first_tokens).to_string() } else { "?".to_owned() };
     let counts = &result.counts;
     let findings: Vec<String> = result
-        .reasons
+        .reasons()
         .iter()
         .filter(|reason| LASTING.contains(&reason.check.as_str()))
         .map(|reason| format!("{:?} {}", reason.severity, reason.check))

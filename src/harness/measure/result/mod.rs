@@ -25,8 +25,9 @@ pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
 pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
 pub use self::latency::{LatencyMetrics, Rates, ServerSide, Withdrawals};
 pub use self::requested::Requested;
+use super::finding::{Reason, VerdictFindings};
 use super::preflight_result::PreflightResult;
-use super::reason::Reason;
+use super::verdict_check::VerdictCheck;
 
 /// The version of `result.json`.
 pub(in crate::harness) const SCHEMA: u32 = 1;
@@ -49,7 +50,7 @@ pub struct Measured {
 
 impl Measured {
     /// What another process measured and wrote: its requests and its plan are in its files only.
-    pub fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
+    pub(in crate::harness) fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
         let schedule = Arc::new(RequestSchedule::elsewhere());
         Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
     }
@@ -61,9 +62,9 @@ pub struct RunResult {
     /// The version of this format. Always 1.
     #[schemars(range(min = 1, max = 1))]
     pub schema: u32,
-    pub verdict: Verdict,
+    pub(in crate::harness::measure) verdict: Verdict,
     /// Why the verdict is not VALID, worst first.
-    pub reasons: Vec<Reason>,
+    pub(in crate::harness::measure) reasons: Vec<Reason>,
     /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
@@ -125,6 +126,28 @@ pub struct RunResult {
     /// Of a measurement that was made several times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
+}
+
+impl RunResult {
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Why the verdict is not VALID, worst first.
+    pub fn reasons(&self) -> &[Reason] {
+        &self.reasons
+    }
+
+    /// Why a server was lost during the measurement, if one was.
+    pub fn server_lost(&self) -> Option<&Reason> {
+        self.reasons.iter().find(|reason| reason.check == VerdictCheck::Server)
+    }
+
+    /// Sets the reasons and the verdict that follows from them, from all findings at once. Only `verdict` calls it.
+    pub(in crate::harness) fn judged(&mut self, found: VerdictFindings) {
+        self.verdict = found.verdict();
+        self.reasons = found.into_reasons();
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

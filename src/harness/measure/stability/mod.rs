@@ -23,7 +23,8 @@ pub use freeze::Freeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use crate::harness::measure::reason::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::{BenchSpec, LoadLevel, RequestRecord, Scenario};
 use crate::stats::Growth;
 
@@ -64,19 +65,19 @@ impl Stability {
                  from {:.0} to {:.0}; latencies grow with the length of such a run: lower `rate`",
                 growth.arrivals_per_s, growth.departures_per_s, growth.early, growth.late
             );
-            found.add("overload", severity, text);
+            found.add(VerdictCheck::Overload, severity, text);
         }
         if let Some(cold) = &self.cold_start {
-            found.add("cold_start", ReasonSeverity::Warning, cold.text());
+            found.add(VerdictCheck::ColdStart, ReasonSeverity::Warning, cold.text());
         }
         if let Some(freeze) = &self.freeze {
-            found.add("freeze", ReasonSeverity::Warning, freeze.text());
+            found.add(VerdictCheck::Freeze, ReasonSeverity::Warning, freeze.text());
         }
         if let Some(occupancy) = &self.occupancy {
             occupancy.findings(found);
         }
         if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
-            found.add("ramp", ReasonSeverity::Warning, sustained.text());
+            found.add(VerdictCheck::Ramp, ReasonSeverity::Warning, sustained.text());
         }
     }
 }

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::measure::reason::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::{BenchSpec, LoadLevel, Pause, RequestRecord, Scenario};
 
 /// Of the users, that must be in flight to count as all.
@@ -40,7 +41,7 @@ impl Occupancy {
                 "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: raise \
                  `stop.requests` to several times the number of users"
             );
-            found.add("concurrency", ReasonSeverity::InvalidLoad, text);
+            found.add(VerdictCheck::Concurrency, ReasonSeverity::InvalidLoad, text);
         } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
             let text = format!(
                 "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the rest is the end of \
@@ -48,7 +49,7 @@ impl Occupancy {
                 share * 100.0,
                 requests as f64 / users.max(1) as f64
             );
-            found.add("concurrency", ReasonSeverity::Warning, text);
+            found.add(VerdictCheck::Concurrency, ReasonSeverity::Warning, text);
         }
     }
 }

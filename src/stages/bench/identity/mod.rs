@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 
 use super::telemetry::is_here;
 use crate::event::Endpoint;
-use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity};
+use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
 use crate::stages::task_context::TaskContext;
 pub use key::facts;
 
@@ -39,7 +39,7 @@ fn this_host() -> String {
 
 /// Queries the servers again and writes all that is known of the measurement into its result. `before`: what they reported
 /// before the first request.
-pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
+pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut UnjudgedRun) {
     let mut servers = of_servers(spec).await;
     for (now, before) in servers.iter_mut().zip(before) {
         // One that was lost meanwhile is what it was.
@@ -52,10 +52,10 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
         servers.iter().map(|server| server.host.as_ref() == Some(&this)).collect()
     };
     let origins = (context.lease.origins)();
-    let versions = &measured.result.versions;
+    let versions = measured.versions();
     let identity = RunIdentity {
         engines: engines::of(&origins, servers.iter().zip(&here).filter(|(_, here)| **here).map(|(server, _)| server)),
-        gpus: measured.result.gpu.as_ref().map(gpus::of).unwrap_or_default(),
+        gpus: measured.gpu().map(gpus::of).unwrap_or_default(),
         client: HostIdentity {
             host: this_host(),
             os: versions.os.clone(),

@@ -133,12 +133,12 @@ async fn attempt(
     let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
     empty(&path)?;
     let result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
-    if result.verdict == Verdict::InvalidClient {
+    if result.verdict() == Verdict::InvalidClient {
         return Err(client(rate, &result));
     }
-    if let Some(lost) = result.reasons.first().filter(|reason| reason.check == "server") {
+    if let Some(lost) = result.server_lost() {
         // No lower rate would meet the limits without a server.
-        let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server failed"));
+        let failure = Failure::new(FailureKind::Invalid(result.verdict()), format!("at {rate} qps the server failed"));
         return Err(failure.cause(lost.text.clone()));
     }
     Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?))
@@ -212,8 +212,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 /// A client that cannot keep up is no evidence about the server.
 fn client(rate: f64, result: &RunResult) -> Failure {
     let what = format!("at {rate} qps it is the client that is measured, not the server");
-    let why = result.reasons.first().map(harness::Reason::line).unwrap_or_default();
-    let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(why);
+    let why = result.reasons().first().map(harness::Reason::line).unwrap_or_default();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(why);
     failure.hint("give the client more cores or connections, or search below this rate")
 }
 

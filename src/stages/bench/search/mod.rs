@@ -221,14 +221,14 @@ async fn attempt(
         earlier
     } else {
         let measured =
-            Box::pin(measure(context, &spec, watched, &format!("probe {} at {rate} req/s", number + 1))).await?;
+            Box::pin(measure(context, &spec, watched, &format!("probe {} at {rate} req/s", number + 1), None)).await?;
         if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
-        if let Some(lost) = measured.result.reasons.first().filter(|reason| reason.check == "server") {
+        if let Some(lost) = measured.result.server_lost() {
             // No lower rate would meet the limits without a server.
             let what = format!("at {rate} req/s the server failed");
-            let kind = FailureKind::Invalid(measured.result.verdict);
+            let kind = FailureKind::Invalid(measured.result.verdict());
             return Err(Failure::new(kind, what).cause(lost.text.clone()));
         }
         let margin = measured.margin(&spec, rate);
@@ -236,20 +236,20 @@ async fn attempt(
         keep(&path, &measured)?;
         (measured.result, margin)
     };
-    let first = result.reasons.first().map(Reason::line);
-    if result.verdict == Verdict::InvalidClient {
+    let first = result.reasons().first().map(Reason::line);
+    if result.verdict() == Verdict::InvalidClient {
         let what = format!("at {rate} req/s it is the client that is measured, not the server");
-        let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(first.unwrap_or_default());
+        let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(first.unwrap_or_default());
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
     let met = margin.whole < 0.0;
     // Why a probe missed is no warning; all other messages of one that held are.
-    let warnings = result.reasons.iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
+    let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
     Ok(ProbeReport {
         warnings: warnings.cloned().collect(),
         probe: RateProbe { rate, met },
         margin,
-        verdict: result.verdict,
+        verdict: result.verdict(),
         ttft_p99_ms: result.latency.ttft.p99,
         tpot_p99_ms: result.latency.tpot.p99,
         output_tokens_per_s: result.rates.output_tokens,

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::sidecar::Sidecar;
 use crate::exec::process::How;
 use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
-use crate::harness::{BenchSpec, FULL_WINDOW, Measured, ServerIdentity};
+use crate::harness::{BenchSpec, ServerIdentity, UnjudgedRun};
 use crate::manifest::model::Telemetry as Wanted;
 use crate::stages::task_context::{TaskContext, signal_name};
 pub use place::is_here;
@@ -157,7 +157,7 @@ impl TelemetrySampler {
     }
 
     /// Ends it; all readings are written beside the measurement, and their summary into the result.
-    pub async fn finish(mut self, context: &TaskContext, measured: &mut Measured) {
+    pub async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
         let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
         if early.is_none() {
@@ -169,7 +169,7 @@ impl TelemetrySampler {
             self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
         let how = self.sampler.stop(context, GRACE).await;
         early = early.or_else(|| is_its_own(how).then_some(how));
-        let (trace, malformed) = self.read(measured.zero);
+        let (trace, malformed) = self.read(measured.zero());
         if let Some(how) = early {
             let how = match how {
                 How::Code(code) => format!("with exit code {code}"),
@@ -196,7 +196,7 @@ impl TelemetrySampler {
             notes: std::mem::take(&mut self.notes),
             ..GpuContext::default()
         };
-        put(trace, told, measured);
+        measured.gpus_read(trace, told);
     }
 
     fn read(&self, zero: Instant) -> (GpuTrace, Vec<String>) {
@@ -231,12 +231,12 @@ const fn is_its_own(how: How) -> bool {
 }
 
 /// The servers' metrics of their GPUs, where no closer source exists.
-pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
-    if measured.gpu.is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
+pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
+    if measured.gpu().is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
         return;
     }
-    let Some(scrape) = &measured.scrape else { return };
-    let trace = gpu::served(scrape, measured.zero);
+    let Some(scrape) = measured.scrape() else { return };
+    let trace = gpu::served(scrape, measured.zero());
     if trace.gpus.is_empty() {
         return;
     }
@@ -246,18 +246,5 @@ pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
         interval_s: scrape.interval.as_secs_f64(),
         ..GpuContext::default()
     };
-    put(trace, told, measured);
-}
-
-fn put(trace: GpuTrace, told: GpuContext, measured: &mut Measured) {
-    let result = &mut measured.result;
-    let told = GpuContext {
-        window: FULL_WINDOW.to_owned(),
-        window_s: result.rates.window_s,
-        tokens_per_s: result.rates.output_tokens,
-        token_source: result.tokens.source.clone(),
-        ..told
-    };
-    result.gpu = Some(gpu::summarise(&trace, told));
-    measured.gpu = Some(trace);
+    measured.gpus_read(trace, told);
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::reason::verdict_of;
-use super::repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder};
-use crate::harness::{Reason, ReasonSeverity, RunResult};
+use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder};
+use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::{Reason, RunResult};
 use crate::stats::{RunValues, mean_interval};
 
 /// Statistics of a metric that are told over runs.
@@ -16,17 +17,24 @@ const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output
 /// The result of all runs: the first run's numbers, the reasons of every run, and statistics over runs. `None` without runs.
 pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
     let mut result = runs.first()?.clone();
-    result.reasons = runs
-        .iter()
-        .zip(1..)
-        .flat_map(|(run, number)| {
-            run.reasons.iter().map(move |reason| {
-                let mut reason = reason.clone();
-                reason.text = format!("run {number}: {}", reason.text);
-                reason
-            })
-        })
-        .collect();
+    result.judged(judge(runs));
+    let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
+        folder: repeat_folder(number),
+        seed: run.asked.seed,
+        verdict: run.verdict(),
+        started: run.started.clone(),
+    });
+    result.repeats = Some(Repeats { runs: told.collect(), shown: 1, over_runs: over_runs(runs) });
+    Some(result)
+}
+
+/// The findings of every run, and whether all of them measured the same servers.
+fn judge(runs: &[RunResult]) -> VerdictFindings {
+    let of_run = |(run, number): (&RunResult, u32)| -> Vec<Reason> {
+        let named = |reason: &Reason| Reason { text: format!("run {number}: {}", reason.text), ..reason.clone() };
+        run.reasons().iter().map(named).collect()
+    };
+    let mut found: VerdictFindings = runs.iter().zip(1..).flat_map(of_run).collect();
     for (run, number) in runs.iter().zip(1..).skip(1) {
         let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
         let changed = one.changes(another);
@@ -35,19 +43,10 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
                 "run {number} measured another server than run 1, so their numbers are of no one server: {}",
                 changed.join("; ")
             );
-            result.reasons.push(Reason { check: "identity".to_owned(), severity: ReasonSeverity::InvalidServer, text });
+            found.add(VerdictCheck::Identity, ReasonSeverity::InvalidServer, text);
         }
     }
-    result.reasons.sort_by_key(|reason| reason.severity);
-    result.verdict = verdict_of(&result.reasons);
-    let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
-        folder: repeat_folder(number),
-        seed: run.asked.seed,
-        verdict: run.verdict,
-        started: run.started.clone(),
-    });
-    result.repeats = Some(Repeats { runs: told.collect(), shown: 1, over_runs: over_runs(runs) });
-    Some(result)
+    found
 }
 
 fn over_runs(runs: &[RunResult]) -> BTreeMap<String, OverRuns> {
@@ -84,13 +83,13 @@ mod tests {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
         let one: RunResult = serde_json::from_str(text).unwrap();
         let alike = result_of_repeats(&std::iter::repeat_n(one.clone(), 2).collect::<Vec<_>>()).unwrap();
-        assert!(alike.reasons.iter().all(|reason| reason.check != "identity"), "{:?}", alike.reasons);
+        assert!(alike.reasons().iter().all(|reason| reason.check != VerdictCheck::Identity), "{:?}", alike.reasons());
         assert!(alike.headline().contains("SIMULATED"), "{}", alike.headline());
         let mut other = one.clone();
         other.identity.as_mut().unwrap().servers[0].version = Some("99".to_owned());
         let pooled = result_of_repeats(&std::iter::once(one).chain([other]).collect::<Vec<_>>()).unwrap();
-        assert_eq!(pooled.verdict, Verdict::InvalidServer);
-        let text = &pooled.reasons[0].text;
+        assert_eq!(pooled.verdict(), Verdict::InvalidServer);
+        let text = &pooled.reasons()[0].text;
         assert!(text.starts_with("run 2 measured another server than run 1"), "{text}");
     }
 }

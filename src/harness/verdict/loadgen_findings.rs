@@ -1,0 +1,44 @@
+//! What LoadGen's own result says against a run that it drove.
+
+use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
+use crate::harness::measure::result::RunResult;
+use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::{LoadgenResult, ReportingDelay};
+
+pub(super) fn loadgen(result: &RunResult, found: &mut VerdictFindings) {
+    let Some(reported) = &result.loadgen else { return };
+    let mut add = |severity, text| found.add(VerdictCheck::Loadgen, severity, text);
+    match reported.result.as_deref() {
+        Some("VALID") => {}
+        // An audit is about answers: TEST06 sends 100 queries, too few for LoadGen to call any Server run valid.
+        Some(result) if !reported.is_performance() => {
+            let why = reported.why.join(" ");
+            add(
+                ReasonSeverity::Warning,
+                format!("LoadGen reports {result} for an audit, which is not judged by its speed: {why}"),
+            );
+        }
+        Some(result) => {
+            add(ReasonSeverity::InvalidLoad, format!("LoadGen reports {result}: {}", reported.why.join(" ")));
+        }
+        None if reported.is_accuracy() => {}
+        None => add(ReasonSeverity::InvalidLoad, "LoadGen gave no result".to_owned()),
+    }
+    if reported.errors > 0 {
+        add(ReasonSeverity::InvalidLoad, errors(reported));
+    }
+}
+
+/// How many errors, why as far as it is known, and the first.
+fn errors(reported: &LoadgenResult) -> String {
+    let ReportingDelay { too_short, failed, .. } = reported.reporting;
+    let mut causes = Vec::new();
+    if too_short > 0 {
+        causes.push(format!("{too_short} answers had fewer than two tokens"));
+    }
+    if failed > 0 {
+        causes.push(format!("{failed} requests failed"));
+    }
+    let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+    format!("LoadGen logged {} errors{causes}; the first: {}", reported.errors, reported.first_errors.join("; "))
+}

@@ -1,0 +1,124 @@
+//! A run between its measurement and its verdict: its numbers, and what else is learnt of it meanwhile.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::evidence::Evidence;
+use super::judge;
+use crate::event::Lowered;
+use crate::harness::gpu::{self, GpuContext, GpuTrace, GpusUsage};
+use crate::harness::measure::result::{Measured, RunResult, Versions};
+use crate::harness::{
+    BenchSpec, FULL_WINDOW, HostShare, LoadgenResult, RequestRecord, RunIdentity, ServerIdentity, preflight,
+};
+use crate::triton::{Scrape, ServerMetrics};
+
+/// A run that has no verdict yet. Everything that is known of it is put in before [`UnjudgedRun::judge`], which is the only
+/// way to its result.
+#[derive(Debug)]
+pub struct UnjudgedRun {
+    spec: Arc<BenchSpec>,
+    measured: Measured,
+    evidence: Evidence,
+}
+
+impl UnjudgedRun {
+    pub(in crate::harness) fn new(spec: Arc<BenchSpec>, measured: Measured) -> Self {
+        Self { spec, measured, evidence: Evidence::default() }
+    }
+
+    /// What another process measured by this spec and wrote: its requests and its plan are in its files only, and its own
+    /// verdict does not count.
+    pub fn elsewhere(spec: BenchSpec, result: RunResult, zero: Instant) -> Self {
+        Self::new(Arc::new(spec), Measured::elsewhere(result, zero))
+    }
+
+    /// By index. Arrivals that were not sent have none.
+    pub fn requests(&self) -> &[RequestRecord] {
+        &self.measured.requests
+    }
+
+    /// What all stamps count from.
+    pub const fn zero(&self) -> Instant {
+        self.measured.zero
+    }
+
+    /// From the schedule's start to the end of the last successful request.
+    pub fn window(&self) -> Duration {
+        Duration::try_from_secs_f64(self.measured.result.rates.window_s).unwrap_or_default()
+    }
+
+    pub const fn versions(&self) -> &Versions {
+        &self.measured.result.versions
+    }
+
+    /// The servers' own metrics, where they were scraped.
+    pub const fn scrape(&self) -> Option<&Scrape> {
+        self.measured.scrape.as_ref()
+    }
+
+    /// Activity of the servers' GPUs, where it was read.
+    pub const fn gpu(&self) -> Option<&GpusUsage> {
+        self.measured.result.gpu.as_ref()
+    }
+
+    /// What each host did, where there are several.
+    pub fn hosts_mut(&mut self) -> &mut [HostShare] {
+        &mut self.measured.result.hosts
+    }
+
+    /// Finding of the stage that watches the server: it died or stopped answering during the measurement.
+    pub fn server_lost(&mut self, why: impl Into<String>) {
+        self.evidence.server_lost = Some(why.into());
+    }
+
+    /// What the servers' metrics counted meanwhile, and all that was read of them.
+    pub fn server_counted(&mut self, metrics: ServerMetrics, scrape: Scrape) {
+        self.measured.result.server_metrics = Some(metrics);
+        self.measured.scrape = Some(scrape);
+    }
+
+    /// What was read of the servers' GPUs. The window and its tokens come from this run.
+    pub fn gpus_read(&mut self, trace: GpuTrace, context: GpuContext) {
+        let result = &mut self.measured.result;
+        let context = GpuContext {
+            window: FULL_WINDOW.to_owned(),
+            window_s: result.rates.window_s,
+            tokens_per_s: result.rates.output_tokens,
+            token_source: result.tokens.source.clone(),
+            ..context
+        };
+        result.gpu = Some(gpu::summarise(&trace, context));
+        self.measured.gpu = Some(trace);
+    }
+
+    /// What the servers had less of than the manifest says, because memory ran out with more.
+    pub fn lowered(&mut self, lowered: &[Lowered]) {
+        self.evidence.lowered = lowered.to_vec();
+    }
+
+    /// What LoadGen reported of the run that it drove.
+    pub fn loadgen_reported(&mut self, reported: LoadgenResult) {
+        self.measured.result.loadgen = Some(reported);
+    }
+
+    /// What a trial before it found out about this machine.
+    pub fn preflight(&mut self, found: preflight::PreflightResult) {
+        self.measured.result.preflight = Some(found);
+    }
+
+    /// What was measured. `before` is what the servers reported before the first request, the identity has what they reported
+    /// after the last answer.
+    pub fn identify(&mut self, before: &[ServerIdentity], identity: RunIdentity) {
+        self.evidence.servers_before = before.to_vec();
+        self.measured.result.identity = Some(identity);
+    }
+
+    /// The result with its verdict.
+    pub fn judge(self) -> Measured {
+        let Self { spec, mut measured, evidence } = self;
+        let found = judge(&spec, &measured.result, &evidence);
+        measured.result.judged(found);
+        measured
+    }
+}
