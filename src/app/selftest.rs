@@ -13,10 +13,10 @@ use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::harness::{
-    self, Arrivals, BenchSpec, Length, Limits, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, StopAfter,
-    VerdictCheck,
+    self, BenchSpec, Limits, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, StopAfter, VerdictCheck,
 };
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
+use crate::spec::{Arrivals, Length};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
@@ -259,7 +259,7 @@ impl Race {
             slo: Slo::default(),
             vocab_size: 32_000,
             end_id: 2,
-            request: harness::Request::default(),
+            request: crate::spec::Request::default(),
         }
     }
 }

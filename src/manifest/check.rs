@@ -34,7 +34,7 @@ impl Walk<'_> {
         match (shape, &node.tree) {
             (ValueShape::Any, _)
             | (ValueShape::Null, Tree::Null)
-            | (ValueShape::Text, Tree::Text(_))
+            | (ValueShape::Text | ValueShape::Formatted(_), Tree::Text(_))
             | (ValueShape::Bool, Tree::Bool(_)) => {}
             (ValueShape::Int(range), Tree::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.range(number.as_f64(), *range, node, path);
@@ -166,7 +166,7 @@ impl Walk<'_> {
         };
         let numeric = |shape: &ValueShape| matches!(shape, ValueShape::Int(_) | ValueShape::Number(_));
         match &node.tree {
-            Tree::Number(_) | Tree::Bool(_) if wants(|shape| matches!(shape, ValueShape::Text)) => {
+            Tree::Number(_) | Tree::Bool(_) if wants(ValueShape::is_text) => {
                 let number = node.span.text();
                 hint = Some(match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
                     "timeout" | "delay" | "duration" | "stall_timeout" | "ttft_p99" | "tpot_p99" => {
@@ -227,7 +227,7 @@ fn same_kind(shape: &ValueShape, tree: &Tree) -> bool {
     match (shape, tree) {
         (ValueShape::Any, _)
         | (ValueShape::Null, Tree::Null)
-        | (ValueShape::Text | ValueShape::Words(_), Tree::Text(_))
+        | (ValueShape::Text | ValueShape::Formatted(_) | ValueShape::Words(_), Tree::Text(_))
         | (ValueShape::Bool, Tree::Bool(_))
         | (ValueShape::Number(_), Tree::Number(_))
         | (ValueShape::List(_), Tree::List(_))
@@ -256,13 +256,13 @@ pub fn coerce(node: &mut Node, shape: &ValueShape) {
         (ValueShape::Either(shapes), tree) => {
             if let Some(shape) = shapes.iter().find(|shape| same_kind(shape, tree)) {
                 coerce(node, shape);
-            } else if shapes.iter().any(|shape| matches!(**shape, ValueShape::Text)) {
+            } else if shapes.iter().any(|shape| shape.is_text()) {
                 coerce(node, &ValueShape::Text);
             } else if let Some(shape) = shapes.iter().find(|shape| matches!(***shape, ValueShape::Int(_))) {
                 coerce(node, shape);
             }
         }
-        (ValueShape::Text, tree) => {
+        (ValueShape::Text | ValueShape::Formatted(_), tree) => {
             let text = match tree {
                 Tree::Number(number) => number.to_string(),
                 Tree::Bool(value) => value.to_string(),
@@ -284,6 +284,43 @@ pub fn coerce(node: &mut Node, shape: &ValueShape) {
             for (name, entry) in map {
                 if let Some(shape) = object.fields.get(name) {
                     coerce(&mut entry.node, shape);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Of a rendered value: reports every text without the form that its place needs, and replaces it by one that has it, so that
+/// the value can be read and what else is wrong with it is reported, too.
+pub fn check_texts(node: &mut Node, shape: &ValueShape, path: &str, found: &mut Diagnostics) {
+    match (shape, &mut node.tree) {
+        (ValueShape::Either(shapes), tree) => {
+            if let Some(shape) = shapes.iter().find(|shape| same_kind(shape, tree)) {
+                check_texts(node, shape, path, found);
+            }
+        }
+        (ValueShape::Formatted(format), Tree::Text(text)) => {
+            if let Some(why) = (format.fault)(text) {
+                *text = format.sample.into();
+                let message = format!("`{path}` must be {}", format.what);
+                found.push(Diagnostic::error(message).at(node.span.first_line(), why).hint(format.examples));
+            }
+        }
+        (ValueShape::List(item), Tree::List(items)) => {
+            for (index, node) in items.iter_mut().enumerate() {
+                check_texts(node, item, &format!("{path}[{index}]"), found);
+            }
+        }
+        (ValueShape::Map(item), Tree::Map(map)) => {
+            for (name, entry) in map {
+                check_texts(&mut entry.node, item, &format!("{path}.{name}"), found);
+            }
+        }
+        (ValueShape::Object(object), Tree::Map(map)) => {
+            for (name, entry) in map {
+                if let Some(shape) = object.fields.get(name) {
+                    check_texts(&mut entry.node, shape, &format!("{path}.{name}"), found);
                 }
             }
         }

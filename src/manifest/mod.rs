@@ -26,7 +26,7 @@ mod uses;
 mod value;
 mod vars;
 
-pub use check::{Templates, check, coerce};
+pub use check::{Templates, check, check_texts, coerce};
 pub use expression::{Expressions, Scope};
 pub use given::{GivenValues, ValueOrigin};
 pub use library::{ManifestLibrary, is_shipped, shipped};

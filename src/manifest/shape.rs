@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::model::{Action, Image, ManifestDocument, PARAM_KINDS};
+use crate::spec::TextFormat;
 
 /// What a value may be.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum ValueShape {
     Any,
     Null,
     Text,
+    /// A text with a form of its own.
+    Formatted(&'static TextFormat),
     Bool,
     Int(Range),
     Number(Range),
@@ -112,7 +115,10 @@ impl Compiler<'_> {
     fn typed(&mut self, one: &str, schema: &Value, name: &str) -> ValueShape {
         match one {
             "null" => ValueShape::Null,
-            "string" => ValueShape::Text,
+            "string" => TextFormat::ALL
+                .iter()
+                .find(|format| schema["format"] == format.name)
+                .map_or(ValueShape::Text, ValueShape::Formatted),
             "boolean" => ValueShape::Bool,
             "integer" => {
                 let (low, high) = match schema["format"].as_str() {
@@ -198,12 +204,18 @@ fn plain_name(name: &str) -> String {
 }
 
 impl ValueShape {
+    /// Whether a text may stand here, whatever else it must be.
+    pub const fn is_text(&self) -> bool {
+        matches!(self, Self::Text | Self::Formatted(_))
+    }
+
     /// What it is, for "must be …".
     pub fn describe(&self) -> String {
         match self {
             Self::Any => "anything".to_owned(),
             Self::Null => "nothing".to_owned(),
             Self::Text => "a text".to_owned(),
+            Self::Formatted(format) => format.what.to_owned(),
             Self::Bool => "true or false".to_owned(),
             Self::Int(_) => "a whole number".to_owned(),
             Self::Number(_) => "a number".to_owned(),

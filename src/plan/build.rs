@@ -14,7 +14,8 @@ use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
-    Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, coerce, is_template, stage_shape,
+    Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, check_texts, coerce, is_template,
+    stage_shape,
 };
 use crate::units::duration;
 
@@ -90,6 +91,7 @@ impl<'a> Builder<'a> {
         if found.len() > before {
             return None;
         }
+        check_texts(&mut node, stage_shape(), &format!("stages.{}", stage.name), found);
         let json = node.json();
         let Ok(typed) = Stage::deserialize(&json) else {
             found.push(untyped(&json, stage, &node));

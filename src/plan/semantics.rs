@@ -18,10 +18,10 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, LeastGoodput, Length, Protocol, Ramp, RepositoryLayout,
-    Request, Scenario, ShellScript, Stage, Stream, ThinkTime, Words,
+    Bench, Host, InputPaths, LeastGoodput, Protocol, Ramp, RepositoryLayout, Scenario, ShellScript, Stage, ThinkTime,
 };
 use crate::manifest::{Node, targets};
+use crate::spec::{Arrivals, CancelBy, Interface, Length, Request, StreamMode, Words};
 use crate::units::duration;
 
 use super::PlanReference;
@@ -252,7 +252,7 @@ impl Look<'_> {
                 self.say(&["bench", "scenario"], "needs `data` with time stamps", "a trace of what?", hint);
             }
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
-                if *length == Length::Data {
+                if *length == Length::Given {
                     let hint = Some(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
                     self.say(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
                 }
@@ -388,7 +388,7 @@ impl Look<'_> {
     }
 
     fn sending(&mut self, bench: &Bench) {
-        if bench.stream == Stream::Shared {
+        if bench.stream == StreamMode::Shared {
             let spoken = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
             if !matches!(spoken, None | Some(Protocol::Kserve)) {
                 let hint = Some("`protocol: kserve`, or leave `stream` out".to_owned());
@@ -411,9 +411,6 @@ impl Look<'_> {
 
     /// The checks of the request block that need no model; the rest is checked against the server before the first request.
     fn request(&mut self, request: &Request) {
-        if let Some(text) = &request.deadline {
-            self.duration(&["bench", "request", "deadline"], text);
-        }
         if request.repetition_penalty == Some(0.0) {
             self.say(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none", None);
         }

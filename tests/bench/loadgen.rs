@@ -9,10 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use regatta::harness::{Arrivals, BenchSpec, CallSource, Length, Limits, Scenario, Slo, StopAfter, read_result};
+use regatta::harness::{BenchSpec, CallSource, Limits, Scenario, Slo, StopAfter, read_result};
 use regatta::mlperf::loadgen::{ChildJob, LoadgenTest};
 use regatta::mlperf::{self, DatasetRecord, Division, Round, TestMode, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
+use regatta::spec::{Arrivals, Length};
 
 const TOKENS: u32 = 8;
 const SAMPLES: u64 = 64;
@@ -139,6 +140,6 @@ fn spec(server: &GroundTruthServer) -> Result<BenchSpec, Box<dyn std::error::Err
         timelines: false,
         vocab_size: 32_000,
         end_id: 2,
-        request: regatta::harness::Request::default(),
+        request: regatta::spec::Request::default(),
     })
 }

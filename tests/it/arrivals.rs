@@ -6,10 +6,11 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, BenchSpec, DataKind, History, Length, Limits, LoadLevel, LoadSegment, Measured, Pause, PromptFile,
-    PromptSource, Protocol, RecordOrder, Request, RequestRecord, Scenario, SendingSpec, Sessions, Slo, StopAfter, run,
+    BenchSpec, DataKind, Limits, LoadLevel, LoadSegment, Measured, Pause, PromptFile, PromptSource, Protocol,
+    RequestRecord, Scenario, SendingSpec, Slo, StopAfter, run,
 };
 use regatta::sim::SimOptions;
+use regatta::spec::{Arrivals, History, Length, RecordOrder, Request, Sessions};
 
 use crate::scripted::{Act, Last, Scripted, wait_for};
 use crate::simulator::ground::{Files, Running};

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
 use regatta::harness::{
-    Api, Arrivals, BenchSpec, FurtherLimits, GoodputLimit, Length, Limits, LoadLevel, ReasonSeverity, Retries,
-    RunResult, Scenario, Slo,
+    Api, BenchSpec, FurtherLimits, GoodputLimit, Limits, LoadLevel, ReasonSeverity, Retries, RunResult, Scenario, Slo,
 };
+use regatta::spec::{Arrivals, Length};
 use regex::Regex;
 use serde_json::json;
 

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{
-    BenchSpec, DataKind, HarnessError, Length, Prefixes, PreviousAnswers, Scenario, StopAfter, plan, write,
-};
+use regatta::harness::{BenchSpec, DataKind, HarnessError, PreviousAnswers, Scenario, StopAfter, plan, write};
 use regatta::sim::SimOptions;
+use regatta::spec::{Length, Prefixes};
 use serde_json::json;
 
 use crate::arrivals::{from, measured, paced, spec};

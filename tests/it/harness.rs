@@ -8,10 +8,10 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, ReasonSeverity,
-    Request, RequestEnd, RequestRecord, Scenario, Slo, StopAfter, VerdictCheck, plan, read_result, result_schema, run,
-    write,
+    BenchSpec, FailureClass, HarnessError, Limits, Measured, ReasonSeverity, RequestEnd, RequestRecord, Scenario, Slo,
+    StopAfter, VerdictCheck, plan, read_result, result_schema, run, write,
 };
+use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Request};
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
 

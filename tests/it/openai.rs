@@ -7,9 +7,10 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, Arrivals, BenchSpec, FailureClass, HarnessError, Http, Length, Limits, LoadLevel, Measured, Protocol, Request,
-    RequestEnd, Scenario, Slo, StopAfter, VerdictCheck, run,
+    Api, BenchSpec, FailureClass, HarnessError, Http, Limits, LoadLevel, Measured, Protocol, RequestEnd, Scenario, Slo,
+    StopAfter, VerdictCheck, run,
 };
+use regatta::spec::{Arrivals, Length, Request};
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};

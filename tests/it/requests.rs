@@ -7,10 +7,11 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, RandomSeed, Request,
-    RequestEnd, RequestRecord, Scenario, Slo, StopAfter, VerdictCheck, Words, run,
+    BenchSpec, FailureClass, HarnessError, Limits, Measured, RequestEnd, RequestRecord, Scenario, Slo, StopAfter,
+    VerdictCheck, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
+use regatta::spec::{Arrivals, Cancel, CancelBy, Length, RandomSeed, Request, Words};
 use serde_json::json;
 
 use crate::scripted::wait_for;
@@ -364,7 +365,7 @@ fn a_decoupled_model_can_answer_at_once() {
 fn what_is_late_beyond_its_deadline_has_failed() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(SimOptions { speed: 0.01, ..files.options() });
-    let request = Request { deadline: Some(Duration::from_millis(50)), ..Request::default() };
+    let request = Request { deadline: Some(Duration::from_millis(50).into()), ..Request::default() };
     let measured = measured(&BenchSpec { warmup: 0, ..spec(at(&server), 4, request) });
     let counts = &measured.result.counts;
     assert_eq!((counts.ok, counts.failed_by_class.get(&FailureClass::Deadline)), (0, Some(&4)), "{counts:?}");
@@ -381,7 +382,7 @@ fn sampling_reaches_the_server_and_what_it_refuses_is_told() {
         repetition_penalty: Some(1.1),
         presence_penalty: Some(0.1),
         frequency_penalty: Some(-0.1),
-        random_seed: Some(RandomSeed::PerRequest),
+        random_seed: Some(RandomSeed::PerRequest(true)),
         min_length: Some(3),
         early_stopping: Some(true),
         end_id: Some(-1),

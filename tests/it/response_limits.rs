@@ -1,7 +1,8 @@
 //! Answers without end: each part has a limit, the request fails with it, and no more is read.
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{BenchSpec, FailureClass, Length, Request, RequestEnd, ResponseLimits};
+use regatta::harness::{BenchSpec, FailureClass, RequestEnd};
+use regatta::spec::{Length, Request, ResponseLimits};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;
@@ -9,10 +10,11 @@ use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
 use crate::openai::{chat, measure};
 use crate::scripted::{Act, Scripted as GrpcServer, response};
 
-const LIMITS: ResponseLimits = ResponseLimits { body: 300_000, header: 4_000, line: 50_000, frame: 30_000 };
+const LIMITS: ResponseLimits =
+    ResponseLimits { body: Some(300_000), header: Some(4_000), line: Some(50_000), frame: Some(30_000) };
 
 fn limited(spec: BenchSpec) -> BenchSpec {
-    BenchSpec { request: Request { response_limits: LIMITS, ..spec.request.clone() }, ..spec }
+    BenchSpec { request: Request { response_limits: Some(LIMITS), ..spec.request.clone() }, ..spec }
 }
 
 /// Why request 0 failed.
@@ -67,7 +69,7 @@ fn long(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
 
 #[test]
 fn a_message_beyond_its_limit_fails_over_grpc_too() {
-    for stream in [regatta::harness::StreamMode::PerRequest, regatta::harness::StreamMode::Shared] {
+    for stream in [regatta::spec::StreamMode::PerRequest, regatta::spec::StreamMode::Shared] {
         let server = GrpcServer::start(
             true,
             None,

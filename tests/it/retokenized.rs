@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, BenchSpec, Length, Measured, Request, Scenario, VerdictCheck};
+use regatta::harness::{Api, BenchSpec, Measured, Scenario, VerdictCheck};
+use regatta::spec::{Length, Request};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Measured, Request, RequestEnd, Retries, Scenario,
-    SendingSpec, StreamMode, VerdictCheck, run,
+    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, Retries, Scenario, SendingSpec, VerdictCheck, run,
 };
+use regatta::spec::{Cancel, CancelBy, Length, Request, StreamMode};
 
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
 use crate::openai;

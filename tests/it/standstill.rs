@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use regatta::harness::{Arrivals, BenchSpec, Length, Scenario, SendingSpec};
+use regatta::harness::{BenchSpec, Scenario, SendingSpec};
+use regatta::spec::{Arrivals, Length};
 
 use crate::harness::{adds_up, measure, script, spec};
 use crate::scripted::{Act, Last, Scripted};

@@ -22,6 +22,7 @@ use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::HttpOutcome;
 use crate::harness::transport::request_encoder::RequestEncoder;
 use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest};
+use crate::spec::TimeSpan;
 
 /// Live counts for observers of the run.
 #[derive(Debug, Default)]
@@ -210,8 +211,8 @@ impl InFlightRequest {
             collector: Some(&self.collector),
             clock: self.clock,
             stall: self.spec.stall_timeout,
-            limits: self.spec.response_limits(),
-            deadline: self.spec.request.deadline,
+            limits: self.spec.response_bounds(),
+            deadline: self.spec.request.deadline.as_ref().map(TimeSpan::time),
             t_issue: self.t_issue,
             t_attempt,
         }

@@ -41,7 +41,7 @@ impl WorkerJob {
                 let endpoint = &self.spec.endpoints[at];
                 let mode = self.spec.pace.stream;
                 let heard = Rc::clone(&heard[at]);
-                let limits = self.spec.response_limits();
+                let limits = self.spec.response_bounds();
                 let mut link =
                     Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
@@ -99,7 +99,7 @@ impl WorkerJob {
                 collector: None,
                 clock: self.clock,
                 stall: self.spec.stall_timeout,
-                limits: self.spec.response_limits(),
+                limits: self.spec.response_bounds(),
                 deadline: None,
                 t_issue: self.clock.now(),
                 t_attempt: self.clock.now(),

@@ -1,6 +1,7 @@
 //! Whether real arrivals follow the law that they were drawn from.
 
-use crate::harness::{Arrivals, LoadLevel};
+use crate::harness::LoadLevel;
+use crate::spec::Arrivals;
 
 const NS: f64 = 1e9;
 

@@ -19,8 +19,9 @@ use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
     Adjusted, BenchSpec, CachedInput, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd,
-    RequestRecord, RequestSchedule, Scenario, Stability, Steady, StreamMode,
+    RequestRecord, RequestSchedule, Scenario, Stability, Steady,
 };
+use crate::spec::StreamMode;
 
 const NS: f64 = 1e9;
 const SECOND: u64 = 1_000_000_000;

@@ -7,8 +7,8 @@ use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg64;
 
 use super::draws::generator;
-use crate::harness::Arrivals;
 use crate::harness::LoadLevel;
+use crate::spec::Arrivals;
 
 const NS: f64 = 1e9;
 

@@ -1,13 +1,12 @@
 //! Random draws: lengths, prompt tokens and think times, each a pure function of (seed, index).
 
-use std::sync::Arc;
-
 use rand::RngExt;
 use rand_distr::{Distribution, LogNormal, Normal};
 use rand_pcg::Pcg64;
 
 use crate::event::Hasher;
-use crate::harness::{Length, Pause, Weighted};
+use crate::harness::Pause;
+use crate::spec::{Length, Weighted};
 
 /// The name that goes into results; a change of how numbers are drawn needs a new one.
 pub(in crate::harness) const GENERATOR: &str = "pcg64-blake3/2";
@@ -47,7 +46,7 @@ pub(in crate::harness) fn length(law: &Length, purpose: &str, seed: u64, index: 
     })
 }
 
-fn empirical(values: &Arc<[Weighted]>, rng: &mut impl RngExt) -> u32 {
+fn empirical(values: &[Weighted], rng: &mut impl RngExt) -> u32 {
     let total: f64 = values.iter().map(|value| value.weight).sum();
     let mut left = rng.random::<f64>() * total;
     for value in values.iter() {

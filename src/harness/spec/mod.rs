@@ -1,13 +1,11 @@
 //! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
 
-pub(super) mod length;
 pub(super) mod level;
 pub(super) mod limits;
 pub(super) mod pause;
 pub(super) mod prompts;
 pub(super) mod protocol;
-pub(super) mod request;
-pub(super) mod response_limits;
+pub(super) mod response_bounds;
 pub(super) mod retries;
 pub(super) mod scenario;
 pub(super) mod sending;
@@ -17,17 +15,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::length::Length;
 use self::limits::Limits;
-use self::prompts::{History, PromptSource};
+use self::prompts::PromptSource;
 use self::protocol::Protocol;
-use self::request::{CancelBy, Interface, RandomSeed, Request};
-use self::response_limits::ResponseLimits;
-use self::scenario::{Arrivals, Scenario, StopAfter};
-use self::sending::{SendingSpec, StreamMode};
+use self::response_bounds::ResponseBounds;
+use self::scenario::{Scenario, StopAfter};
+use self::sending::SendingSpec;
 use self::slo::Slo;
 use super::HarnessError;
 use crate::event::Endpoint;
+use crate::spec::{Arrivals, CancelBy, History, Interface, Length, Request, StreamMode};
 
 /// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,13 +66,9 @@ impl BenchSpec {
     }
 
     /// The limits on an answer. Logits are large, so a message with them may be as long as gRPC allows.
-    pub(super) fn response_limits(&self) -> ResponseLimits {
-        let limits = self.request.response_limits;
-        let is_usual = limits == ResponseLimits::default();
-        if is_usual && (self.request.return_context_logits || self.request.return_generation_logits) {
-            return ResponseLimits { frame: ResponseLimits::LONGEST_FRAME, ..limits };
-        }
-        limits
+    pub(super) fn response_bounds(&self) -> ResponseBounds {
+        let has_logits = self.request.return_context_logits || self.request.return_generation_logits;
+        ResponseBounds::of(self.request.response_limits, has_logits)
     }
 
     /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.
@@ -102,8 +95,11 @@ impl BenchSpec {
         if !faults.is_empty() {
             return Err(HarnessError::Spec(faults.join("; ")));
         }
-        self.input_len.check("input length")?;
-        self.output_len.check("output length")?;
+        for (what, length) in [("input length", &self.input_len), ("output length", &self.output_len)] {
+            if let Some(fault) = length.fault() {
+                return Err(HarnessError::Spec(format!("{what}: {fault}")));
+            }
+        }
         self.content.check()?;
         if let Some(fault) = self.pace.think.fault() {
             return refuse(fault);
@@ -177,7 +173,7 @@ impl BenchSpec {
             (request.beam_width.unwrap_or(1) == 1, "`request.beam_width` must be 1"),
             (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
             (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
-            (request.random_seed != Some(RandomSeed::PerRequest), "`request.random_seed` must be one for all"),
+            (!request.has_drawn_seeds(), "`request.random_seed` must be one for all"),
             (
                 request.exclude_input_in_output != Some(false),
                 "`request.exclude_input_in_output: false` puts prompts into answers",

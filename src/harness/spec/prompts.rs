@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::length::Length;
 use crate::harness::HarnessError;
+use crate::spec::{Prefixes, RecordOrder, Sessions};
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,58 +51,11 @@ pub enum DataKind {
     Plan,
 }
 
-/// In which order records are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordOrder {
-    /// As in the file.
-    #[default]
-    Given,
-    /// Each once, in an order drawn with the seed.
-    Shuffled,
-    /// Drawn with replacement.
-    Random,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Prefixes {
-    pub count: u32,
-    /// Of each.
-    pub tokens: u32,
-    /// Exponent of a Zipf law; null: all equally often.
-    pub zipf: Option<f64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sessions {
-    /// Turns of a session; of data with conversations, at most so many.
-    pub turns: Length,
-    pub history: History,
-}
-
-/// What stands in front of a later turn's own prompt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum History {
-    /// Nothing.
-    None,
-    /// The turns before and their answers as planned: recorded ones, or drawn ones of the length that was asked for.
-    #[default]
-    Planned,
-    /// The turns before and their answers as they came.
-    Answers,
-}
-
 impl PromptSource {
     pub(in crate::harness) fn check(&self) -> Result<(), HarnessError> {
         let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
-        if let Some(Prefixes { count, tokens, zipf }) = self.prefixes {
-            if count == 0 || tokens == 0 {
-                return refuse("prefixes: count and tokens must be at least 1");
-            }
-            if zipf.is_some_and(|exponent| !exponent.is_finite() || exponent < 0.0) {
-                return refuse("prefixes: the exponent of zipf must be 0 or more");
-            }
+        if let Some(fault) = self.prefixes.and_then(|prefixes| prefixes.fault()) {
+            return refuse(fault);
         }
         if self.distinct == Some(0) {
             return refuse("distinct prompts must be at least 1");
@@ -115,8 +68,8 @@ impl PromptSource {
                 return refuse("distinct prompts are drawn, and here prompts come from data: use `first` and `repeat`");
             }
         }
-        match &self.sessions {
-            Some(sessions) => sessions.turns.check("turns of a session"),
+        match self.sessions.as_ref().and_then(|sessions| sessions.turns.fault()) {
+            Some(fault) => refuse(&format!("turns of a session: {fault}")),
             None => Ok(()),
         }
     }

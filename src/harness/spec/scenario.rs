@@ -50,19 +50,6 @@ pub enum CallSource {
     OneByOne,
 }
 
-/// The distribution of arrivals at a rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// Exponential gaps.
-    #[default]
-    Poisson,
-    /// Equal gaps.
-    Constant,
-    /// Gamma gaps with this coefficient of variation: 1 is Poisson, more is burstier. vLLM's burstiness is 1/cv².
-    Gamma { cv: f64 },
-}
-
 /// When the schedule ends. Both given: whichever is longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopAfter {

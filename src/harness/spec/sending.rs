@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pause::Pause;
 use super::retries::Retries;
+use crate::spec::StreamMode;
 
 /// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,15 +20,4 @@ pub struct SendingSpec {
     pub stream: StreamMode,
     /// `None`: what failed has failed.
     pub retries: Option<Retries>,
-}
-
-/// How requests of one connection share its streams, over KServe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StreamMode {
-    /// A `ModelStreamInfer` for each.
-    #[default]
-    PerRequest,
-    /// One for all of them, as NVIDIA's harness and tritonclient do it.
-    Shared,
 }

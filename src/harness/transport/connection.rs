@@ -15,12 +15,14 @@ use tokio::net::TcpStream;
 use super::http::ConnectionPool;
 use super::socket::StampedSocket;
 use crate::event::Endpoint;
+use crate::harness::Protocol;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
+use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::Violations;
 use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
-use crate::harness::{Protocol, ResponseLimits, StreamMode};
+use crate::spec::StreamMode;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// No new connection to a dead server is tried within this time: its requests fail at once.
@@ -58,7 +60,7 @@ pub(in crate::harness) struct Connection {
     pub streams: Cell<u32>,
     /// Messages on shared streams that belong to no request in flight.
     pub strays: Rc<RefCell<Violations>>,
-    limits: ResponseLimits,
+    limits: ResponseBounds,
     /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
     /// Heads of calls, by method: the same for every request.
@@ -71,7 +73,7 @@ impl Connection {
         endpoint: &Endpoint,
         protocol: &Protocol,
         mode: StreamMode,
-        limits: ResponseLimits,
+        limits: ResponseBounds,
         clock: BenchClock,
         last_token: Rc<Cell<u64>>,
     ) -> Self {

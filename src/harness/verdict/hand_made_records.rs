@@ -7,6 +7,7 @@ use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::tokens::{CountedTokens, TokenChunk};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::*;
+use crate::spec::{Arrivals, Length, Request};
 
 pub(in crate::harness) const MS: u64 = 1_000_000;
 

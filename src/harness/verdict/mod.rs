@@ -42,9 +42,7 @@ pub use unjudged_run::UnjudgedRun;
 
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
-use super::{
-    Arrivals, BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation,
-};
+use super::{BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation};
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
@@ -53,6 +51,7 @@ use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::transport::call::TokenCounting;
+use crate::spec::Arrivals;
 
 const RATE: f64 = 0.01;
 /// The largest share of repeated prompts.

@@ -9,9 +9,10 @@ use crate::event::Endpoint;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::verdict::{CPU, LAG, LAG_HARD};
 use crate::harness::{
-    BenchSpec, Length, Limits, Measured, PromptSource, Protocol, Reason, ReasonSeverity, Request, RequestEnd,
-    RequestSchedule, RunResult, Scenario, SendingSpec, Slo, StopAfter,
+    BenchSpec, Limits, Measured, PromptSource, Protocol, Reason, ReasonSeverity, RequestEnd, RequestSchedule,
+    RunResult, Scenario, SendingSpec, Slo, StopAfter,
 };
+use crate::spec::{Length, Request};
 
 pub use crate::harness::measure::preflight_result::PreflightResult;
 
@@ -283,7 +284,7 @@ mod tests {
             protocol: Protocol::Kserve,
             model: "ensemble".to_owned(),
             scenario,
-            arrivals: crate::harness::Arrivals::Constant,
+            arrivals: crate::spec::Arrivals::Constant,
             stop: StopAfter { requests, duration: seconds.map(Duration::from_secs) },
             input_len: Length::Uniform { min: 100, max: 300 },
             output_len: Length::Fixed(100),

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::length::Length;
 use super::scenario::Scenario;
-use super::{Data, Limits, Loadgen, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime, Tls};
+use super::{Data, Limits, Loadgen, Ramp, Retries, ThinkTime, Tls};
+use crate::spec::{Arrivals, Length, Prefixes, Request, Sessions, StreamMode};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -61,10 +61,10 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Stop::is_open")]
     pub stop: Stop,
     /// Prompt length, tokens. Not given: as in the data.
-    #[serde(default, skip_serializing_if = "Length::is_data")]
+    #[serde(default, skip_serializing_if = "Length::is_given")]
     pub input_tokens: Length,
     /// Answer length, tokens. Not given: as in the data.
-    #[serde(default, skip_serializing_if = "Length::is_data")]
+    #[serde(default, skip_serializing_if = "Length::is_given")]
     pub output_tokens: Length,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
@@ -105,7 +105,7 @@ pub struct Bench {
     #[schemars(range(min = 1))]
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub stream: Stream,
+    pub stream: StreamMode,
     /// Left out: failed requests are not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
@@ -187,18 +187,6 @@ pub enum Protocol {
     OpenaiChat,
     /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
     OpenaiCompletions,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Arrivals {
-    /// Exponential gaps.
-    #[default]
-    Poisson,
-    /// Equal gaps.
-    Constant,
-    /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².
-    Gamma { cv: f64 },
 }
 
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Length;
+use crate::spec::RecordOrder;
 
 /// A rate, or a number of users, that changes. After the last step it stays.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub struct Data {
     #[schemars(range(min = 1))]
     pub first: Option<u64>,
     #[serde(default)]
-    pub order: DataOrder,
+    pub order: RecordOrder,
     /// Begin again at the end of the data. Not given, it is an error if the data end before `stop` is reached.
     #[serde(default)]
     pub repeat: bool,
@@ -82,18 +82,6 @@ pub struct Data {
 
 const fn mooncake_block() -> u32 {
     512
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DataOrder {
-    /// As in the file.
-    #[default]
-    Given,
-    /// Each once, in an order drawn with the seed.
-    Shuffled,
-    /// Any of them, drawn with the seed each time.
-    Random,
 }
 
 impl Data {
@@ -127,42 +115,4 @@ impl Data {
             (key, file)
         })
     }
-}
-
-/// Beginnings that prompts share, in front of each and on top of its length.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Prefixes {
-    /// How many different ones.
-    #[schemars(range(min = 1))]
-    pub count: u32,
-    /// Tokens of each.
-    #[schemars(range(min = 1))]
-    pub tokens: u32,
-    /// Exponent of a Zipf law, which makes the first ones more frequent. Not given: all equally often.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zipf: Option<f64>,
-}
-
-/// Conversations: the next turn is sent after the answer to the one before, and a pause (`think_time`).
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Sessions {
-    /// Turns of each; of data with conversations, at most so many.
-    pub turns: Length,
-    #[serde(default)]
-    pub history: History,
-}
-
-/// What stands in front of a later turn's own prompt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum History {
-    /// Nothing.
-    None,
-    /// The turns before with answers as planned: those in the data, or synthetic ones of the requested length.
-    #[default]
-    Planned,
-    /// The turns before with the answers that came.
-    Answers,
 }

@@ -10,13 +10,11 @@ mod compare;
 mod container;
 mod host;
 mod image;
-mod length;
 mod limits;
 mod load;
 mod mlperf;
 mod param;
 mod ready_when;
-mod request;
 mod scenario;
 mod sending;
 mod serve;
@@ -33,23 +31,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{Arrivals, Bench, Preflight, Promise, Protocol, RateSearch, Stop as BenchStop, Telemetry, Turn};
+pub use bench::{Bench, Preflight, Promise, Protocol, RateSearch, Stop as BenchStop, Telemetry, Turn};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
-pub use length::{Length, Weighted};
 pub use limits::{LeastGoodput, Limits};
-pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
+pub use load::{Data, Ramp, RampStep, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
-pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
 pub use scenario::Scenario;
-pub use sending::{Retries, RetryOn, Stream, Tls};
+pub use sending::{Retries, RetryOn, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};

@@ -1,18 +1,7 @@
-//! How requests of a `bench:` travel: over which streams, and whether once more.
+//! How requests of a `bench:` travel: whether once more, and with which keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// How the requests of one connection share its streams, over KServe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Stream {
-    /// A `ModelStreamInfer` for each: own flow control, and a cancelled call ends one request.
-    #[default]
-    PerRequest,
-    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model; when the stream ends, all its requests fail.
-    Shared,
-}
 
 /// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

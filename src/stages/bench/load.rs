@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, CallSource, DataKind, GoodputLimit, History, Length, LoadLevel, LoadSegment, Pause, PromptSource,
-    RecordOrder, Retries, Scenario, SendingSpec, StreamMode, Weighted,
+    CallSource, DataKind, GoodputLimit, LoadLevel, LoadSegment, Pause, PromptSource, Retries, Scenario, SendingSpec,
 };
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
 use crate::units::duration;
@@ -72,32 +71,6 @@ pub fn limits(given: Option<&model::Limits>) -> Result<harness::Limits, String> 
     })
 }
 
-pub const fn arrivals(arrivals: model::Arrivals) -> Arrivals {
-    match arrivals {
-        model::Arrivals::Poisson => Arrivals::Poisson,
-        model::Arrivals::Constant => Arrivals::Constant,
-        model::Arrivals::Gamma { cv } => Arrivals::Gamma { cv },
-    }
-}
-
-pub fn length(length: &model::Length) -> Length {
-    match length {
-        model::Length::Data => Length::Given,
-        model::Length::Fixed(tokens) => Length::Fixed(*tokens),
-        model::Length::Uniform { min, max } => Length::Uniform { min: *min, max: *max },
-        model::Length::Normal { mean, stddev, min, max } => {
-            Length::Normal { mean: *mean, stddev: *stddev, min: *min, max: *max }
-        }
-        model::Length::Lognormal { mean, stddev, min, max } => {
-            Length::Lognormal { mean: *mean, stddev: *stddev, min: *min, max: *max }
-        }
-        model::Length::Empirical(values) => {
-            let values = values.iter().map(|value| Weighted { tokens: value.tokens, weight: value.weight });
-            Length::Empirical(values.collect())
-        }
-    }
-}
-
 pub fn pace(bench: &Bench) -> Result<SendingSpec, String> {
     let ms = |text: &str| Ok::<_, String>(duration(text)?.as_secs_f64() * 1e3);
     let think = match &bench.think_time {
@@ -108,11 +81,7 @@ pub fn pace(bench: &Bench) -> Result<SendingSpec, String> {
     };
     let warmup_for = bench.warmup_time.as_deref().map(duration).transpose()?;
     let retries = bench.retries.as_ref().map(retries).transpose()?;
-    let stream = match bench.stream {
-        model::Stream::PerRequest => StreamMode::PerRequest,
-        model::Stream::Shared => StreamMode::Shared,
-    };
-    Ok(SendingSpec { think, max_in_flight: bench.max_in_flight, warmup_for, stream, retries })
+    Ok(SendingSpec { think, max_in_flight: bench.max_in_flight, warmup_for, stream: bench.stream, retries })
 }
 
 fn retries(given: &model::Retries) -> Result<Retries, String> {
@@ -128,21 +97,10 @@ fn retries(given: &model::Retries) -> Result<Retries, String> {
 pub fn content(bench: &Bench, project: &Path) -> PromptSource {
     PromptSource {
         data: bench.data.as_ref().and_then(|given| data(given, project)),
-        prefixes: bench.prefixes.map(|model::Prefixes { count, tokens, zipf }| harness::Prefixes {
-            count,
-            tokens,
-            zipf,
-        }),
+        prefixes: bench.prefixes,
         distinct: bench.distinct_prompts,
         tokenizer: bench.tokenizer.as_ref().map(|file| project.join(file)),
-        sessions: bench.sessions.as_ref().map(|sessions| harness::Sessions {
-            turns: length(&sessions.turns),
-            history: match sessions.history {
-                model::History::None => History::None,
-                model::History::Planned => History::Planned,
-                model::History::Answers => History::Answers,
-            },
-        }),
+        sessions: bench.sessions.clone(),
     }
 }
 
@@ -162,11 +120,7 @@ fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
         lengths: path(&given.lengths),
         output_lengths: path(&given.output_lengths),
         first: given.first,
-        order: match given.order {
-            model::DataOrder::Given => RecordOrder::Given,
-            model::DataOrder::Shuffled => RecordOrder::Shuffled,
-            model::DataOrder::Random => RecordOrder::Random,
-        },
+        order: given.order,
         repeat: given.repeat,
         block_tokens: given.block_tokens,
     })

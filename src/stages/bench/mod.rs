@@ -7,7 +7,6 @@ mod loadgen;
 mod measurement;
 mod preflight;
 mod repeat;
-mod request;
 mod scrape;
 mod search;
 mod sidecar;

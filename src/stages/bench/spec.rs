@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::load;
-use super::request::request;
 use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec};
 use crate::manifest::model::{self, Bench};
@@ -17,17 +16,17 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
     let promise = bench.slo.clone().unwrap_or_default();
     let targets = targets(&bench.target)?;
     let protocol = protocol(bench, &targets, project)?;
-    let mut request = request(&bench.request)?;
+    let mut request = (*bench.request).clone();
     request.streaming = request.streaming.or(targets.streams);
     Ok(BenchSpec {
         endpoints: targets.endpoints,
         protocol,
         model: targets.model.unwrap_or_else(|| bench.model.clone()),
         scenario: load::scenario(bench)?,
-        arrivals: load::arrivals(bench.arrivals),
+        arrivals: bench.arrivals,
         stop: harness::StopAfter { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
-        input_len: load::length(&bench.input_tokens),
-        output_len: load::length(&bench.output_tokens),
+        input_len: bench.input_tokens.clone(),
+        output_len: bench.output_tokens.clone(),
         seed: bench.seed,
         warmup: bench.warmup,
         pace: load::pace(bench)?,
@@ -69,7 +68,7 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
         path: bench.endpoint.clone().or_else(|| targets.path.clone()),
         extra: bench.extra.clone(),
         api_key_env: bench.api_key_env.clone(),
-        prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
+        prompt_ids: bench.request.interface == Some(crate::spec::Interface::TokenIds),
         tls: (targets.is_secure || bench.tls.is_some())
             .then(|| Box::new(tls(bench.tls.clone().unwrap_or_default()).relative_to(project))),
         ..harness::Http::new(api)

@@ -1,6 +1,7 @@
 //! Share of a paced server's capacity that is used: 100 % when no place at the server ever waits for the client.
 
-use regatta::harness::{Arrivals, Scenario};
+use regatta::harness::Scenario;
+use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::race::Race;

@@ -1,7 +1,8 @@
 //! CPU of the load workers' threads against a server that answers at once: for 1,000 streamed tokens, and for 1,000
 //! requests of one token.
 
-use regatta::harness::{Arrivals, Scenario};
+use regatta::harness::Scenario;
+use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::floor;

@@ -1,7 +1,8 @@
 //! How late requests are, as the server sees it: from their time in the schedule to when the server has read them. And
 //! whether what arrives there still follows Poisson's law, for several seeds: by chance alone one plan in twenty does not.
 
-use regatta::harness::{Arrivals, Scenario};
+use regatta::harness::Scenario;
+use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::race::Race;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, BenchSpec, Length, Limits, Measured, PromptSource, Protocol, Request, RequestEnd, Scenario, SendingSpec,
-    Slo, StopAfter, run,
+    BenchSpec, Limits, Measured, PromptSource, Protocol, RequestEnd, Scenario, SendingSpec, Slo, StopAfter, run,
 };
+use regatta::spec::{Arrivals, Length, Request};
 
 use crate::server::Server;
 

@@ -1,7 +1,8 @@
 //! The load of eight GPUs in the reference submission: 98 requests/s of 296 tokens, 29,000 tokens/s. How much of the
 //! server's own capacity is delivered, Offline and as Server.
 
-use regatta::harness::{Arrivals, Measured, Scenario};
+use regatta::harness::{Measured, Scenario};
+use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::capacity::used;

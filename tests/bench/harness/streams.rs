@@ -1,7 +1,8 @@
 //! 1,000 streams at once: whether all of them are at the server as soon as they are sent, or wait in a queue that nobody
 //! shows.
 
-use regatta::harness::{Arrivals, Scenario};
+use regatta::harness::Scenario;
+use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::race::Race;

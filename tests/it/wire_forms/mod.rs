@@ -9,7 +9,8 @@ mod sse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regatta::harness::{Api, BenchSpec, Http, Length, LoadLevel, Measured, Protocol, Scenario, StreamMode};
+use regatta::harness::{Api, BenchSpec, Http, LoadLevel, Measured, Protocol, Scenario};
+use regatta::spec::{Length, StreamMode};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;

@@ -9,7 +9,6 @@ use std::pin::Pin;
 
 use super::response_reader::{ReadOutcome, ResponseReader};
 use super::{RequestAttempt, RequestProgress, State};
-use crate::harness::CancelBy;
 use crate::harness::record::FailureClass;
 use crate::harness::transport::call::CallKind;
 use crate::harness::transport::kserve::calls::send;
@@ -17,6 +16,7 @@ use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, 
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status};
 use crate::harness::transport::kserve::shared_stream::StreamReply;
+use crate::spec::CancelBy;
 
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
 

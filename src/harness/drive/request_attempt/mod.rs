@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
 use crate::harness::PlannedRequest;
-use crate::harness::ResponseLimits;
 use crate::harness::clock::BenchClock;
 use crate::harness::measure::answer_text::AnswerText;
 use crate::harness::measure::collector::Collector;
 use crate::harness::record::{FailureClass, RequestEnd, ServerStamps};
 use crate::harness::schedule::data::Prompt;
+use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
@@ -37,7 +37,7 @@ pub(in crate::harness) struct RequestAttempt<'a> {
     pub collector: Option<&'a RefCell<Collector>>,
     pub clock: BenchClock,
     pub stall: Duration,
-    pub limits: ResponseLimits,
+    pub limits: ResponseBounds,
     pub deadline: Option<Duration>,
     /// On `clock`.
     pub t_issue: u64,

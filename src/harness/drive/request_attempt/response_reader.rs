@@ -15,7 +15,7 @@ use crate::harness::transport::kserve::grpc_messages::{
 };
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status};
-use crate::harness::{Cancel, CancelBy};
+use crate::spec::{Cancel, CancelBy};
 
 pub(super) struct ResponseReader<'a> {
     pub exchange: &'a RequestAttempt<'a>,

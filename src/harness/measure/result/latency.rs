@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{Adjusted, CancelBy, LimitedMetric, Metric};
+use crate::harness::{Adjusted, LimitedMetric, Metric};
+use crate::spec::CancelBy;
 
 /// Per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{
-    Arrivals, BenchSpec, FurtherLimits, Length, Pause, Protocol, Request, Retries, Scenario, Slo, StreamMode,
-};
+use crate::harness::{BenchSpec, FurtherLimits, Pause, Protocol, Retries, Scenario, Slo};
+use crate::spec::{Arrivals, Length, Request, StreamMode};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,8 @@ use super::tokenizer::PromptTokenizer;
 use super::{jsonl, npy, sharegpt};
 use crate::harness::HarnessError;
 use crate::harness::schedule::draws::generator;
-use crate::harness::{DataKind, PromptFile, RecordOrder};
+use crate::harness::{DataKind, PromptFile};
+use crate::spec::RecordOrder;
 
 #[derive(Debug)]
 pub(in crate::harness) struct Corpus {

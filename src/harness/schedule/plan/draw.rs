@@ -9,7 +9,8 @@ use crate::harness::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
 };
 use crate::harness::schedule::draws::{self, generator};
-use crate::harness::{BenchSpec, DataKind, HarnessError, History, Prefixes, PromptFile, RecordOrder, Scenario};
+use crate::harness::{BenchSpec, DataKind, HarnessError, PromptFile, Scenario};
+use crate::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

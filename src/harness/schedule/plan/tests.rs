@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::harness::measure::arrival_law;
 use crate::harness::{
-    Arrivals, History, Length, Limits, LoadLevel, LoadSegment, Pause, Prefixes, PreviousAnswers, Prompt, PromptFile,
-    PromptSource, Protocol, RecordOrder, Request, SendingSpec, Sessions, Slo, StopAfter,
+    Limits, LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, Protocol, SendingSpec,
+    Slo, StopAfter,
 };
+use crate::spec::{Arrivals, History, Length, Prefixes, RecordOrder, Request, Sessions};
 
 fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {

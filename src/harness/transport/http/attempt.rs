@@ -12,9 +12,9 @@ use super::pool::ConnectionPool;
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
-use crate::harness::ResponseLimits;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
+use crate::harness::spec::response_bounds::ResponseBounds;
 
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -24,7 +24,7 @@ pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
     pub dialect: &'a HttpRequestTemplate,
     pub asked_tokens: u32,
-    pub limits: ResponseLimits,
+    pub limits: ResponseBounds,
     pub clock: BenchClock,
     /// Cancel after this many tokens.
     pub cancel_after: Option<u32>,

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::draws::generator;
 use crate::harness::spec::protocol::{Api, Http};
-use crate::harness::spec::request::{Cancel, CancelBy, RandomSeed, Words};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest};
+use crate::spec::{Cancel, CancelBy, RandomSeed, Words};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -122,8 +122,8 @@ impl HttpRequestTemplate {
             Some(RandomSeed::Fixed(seed)) => {
                 sheet.asked("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
             }
-            Some(RandomSeed::PerRequest) => seed_key = sheet.find("random_seed", &["seed", "random_seed"]),
-            None => {}
+            Some(RandomSeed::PerRequest(true)) => seed_key = sheet.find("random_seed", &["seed", "random_seed"]),
+            Some(RandomSeed::PerRequest(false)) | None => {}
         }
         if !sheet.faults.is_empty() {
             return Err(sheet.faults);

@@ -2,9 +2,9 @@
 
 use super::event_scan::{self, ScannedEvent};
 use super::sse::{SseEvent, SseParser};
-use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::protocol::Api;
+use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 
 /// The limit of an answer with an error status.
@@ -24,7 +24,7 @@ pub(super) struct ExpectedAnswer<'a> {
     pub tokens: u32,
     /// Several answers to one prompt were requested.
     pub has_choices: bool,
-    pub limits: ResponseLimits,
+    pub limits: ResponseBounds,
 }
 
 /// The outcome of the request.
@@ -262,7 +262,7 @@ mod tests {
     use crate::harness::tokens::{CountedTokens, TokenSource};
 
     fn expected(api: Api) -> ExpectedAnswer<'static> {
-        ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseLimits::default() }
+        ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseBounds::default() }
     }
 
     fn counted(heard: HttpOutcome) -> CountedTokens {

@@ -7,7 +7,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use crate::harness::{FailureClass, ResponseLimits};
+use crate::harness::FailureClass;
+use crate::harness::spec::response_bounds::ResponseBounds;
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
@@ -45,7 +46,7 @@ use WireError::Malformed;
 
 impl WireError {
     /// How the request fails.
-    pub fn fault(self, limits: &ResponseLimits) -> (FailureClass, String) {
+    pub fn fault(self, limits: &ResponseBounds) -> (FailureClass, String) {
         match self {
             Self::Malformed(_) => (FailureClass::Stream, self.to_string()),
             Self::TooLong(_) => limits.frame_exceeded(),
@@ -55,7 +56,7 @@ impl WireError {
 
 impl Frames {
     pub fn new(limit: u64) -> Self {
-        Self { limit: limit.min(ResponseLimits::LONGEST_FRAME), rest: Bytes::new(), joining: BytesMut::new() }
+        Self { limit: limit.min(ResponseBounds::LONGEST_FRAME), rest: Bytes::new(), joining: BytesMut::new() }
     }
 
     pub fn push(&mut self, data: Bytes) {

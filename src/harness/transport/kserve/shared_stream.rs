@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 
 use super::grpc_messages::{Frames, WireError, named};
 use super::rpc::{RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status};
-use crate::harness::ResponseLimits;
 use crate::harness::record::FailureClass;
+use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Violation, Violations};
 
 /// Messages that wait for the connection's flow control before senders wait too.
@@ -65,7 +65,7 @@ impl StreamFailure {
         Self { before: fault(false), after: fault(true) }
     }
 
-    fn malformed(error: &WireError, limits: &ResponseLimits) -> Self {
+    fn malformed(error: &WireError, limits: &ResponseBounds) -> Self {
         Self::of_all(error.fault(limits))
     }
 
@@ -85,7 +85,7 @@ impl SharedStream {
         head: Request<()>,
         last_read: Rc<Cell<u64>>,
         strays: Rc<RefCell<Violations>>,
-        limits: ResponseLimits,
+        limits: ResponseBounds,
     ) -> Result<Self, RpcFault> {
         let (queue, messages) = mpsc::channel(QUEUE);
         let (response, body) =
@@ -200,7 +200,7 @@ async fn listen(
     last_read: &Cell<u64>,
     routes: &RefCell<Routes>,
     strays: &RefCell<Violations>,
-    limits: &ResponseLimits,
+    limits: &ResponseBounds,
 ) -> Result<(), StreamFailure> {
     let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
     StreamFailure::check(response.headers())?;
@@ -228,7 +228,7 @@ fn seat_of(
     message: &[u8],
     routes: &Routes,
     strays: &mut Violations,
-    limits: &ResponseLimits,
+    limits: &ResponseBounds,
 ) -> Result<Option<mpsc::Sender<StreamReply>>, StreamFailure> {
     let (id, error) = named(message).map_err(|e| StreamFailure::malformed(&e, limits))?;
     if let Ok(id) = id.parse::<u64>() {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::tensor::{self, ScalarValue, texts, word_list};
 use super::tensor_names::ModelMetadata;
-use crate::harness::spec::request::{Interface, Words};
+use crate::spec::{Interface, Words};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 
 /// A tensor that is the same in every row of every message.

@@ -19,9 +19,9 @@ use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
 use super::grpc_messages::ScanRequest;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::draws::generator;
-use crate::harness::spec::request::{Cancel, CancelBy, Interface, RandomSeed};
 use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::{BenchSpec, PlannedRequest, Scenario, StreamMode};
+use crate::harness::{BenchSpec, PlannedRequest, Scenario};
+use crate::spec::{Cancel, CancelBy, Interface, RandomSeed, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -160,8 +160,8 @@ impl InferRequestTemplate {
         let mut drawn_seed = None;
         match ask.random_seed {
             Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
-            Some(RandomSeed::PerRequest) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
-            None => {}
+            Some(RandomSeed::PerRequest(true)) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
+            Some(RandomSeed::PerRequest(false)) | None => {}
         }
         if !ask.lora_task_id.is_empty() {
             sheet.demand("lora_task_id", "lora_task_id");

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::spec::request::Interface;
 use crate::harness::transport::call::CallKind;
 use crate::harness::{CallSource, Scenario};
+use crate::spec::Interface;
 
 /// Tensors that the interfaces name differently.
 #[derive(Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::{Arrivals, Length, Limits, Request, Scenario, Slo, StopAfter, Words};
+use crate::harness::{Limits, Scenario, Slo, StopAfter};
+use crate::spec::{Arrivals, Length, Request, Words};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
@@ -131,7 +132,7 @@ fn what_the_model_lacks_is_told_all_at_once() {
     let request = Request {
         streaming: Some(true),
         temperature: Some(0.5),
-        random_seed: Some(RandomSeed::PerRequest),
+        random_seed: Some(RandomSeed::PerRequest(true)),
         bad_words: Some(Words::Texts(vec!["x".to_owned()])),
         batch: Some(3),
         return_perf_metrics: true,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tensor_names::{ModelMetadata, SAMPLING};
-use crate::harness::spec::request::{RandomSeed, Request, Words};
+use crate::spec::{RandomSeed, Request, Words};
 
 /// A text model that has no tensor for the length of an answer.
 pub fn is_vllm(contract: &ModelMetadata) -> bool {

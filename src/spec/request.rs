@@ -1,29 +1,36 @@
-//! What each request contains besides its prompt and its length; plain types of this module.
-
-use std::time::Duration;
+//! `bench.request:` — the fields of each request besides its prompt and its length.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::ResponseLimits;
+use super::random_seed::RandomSeed;
+use super::response_limits::ResponseLimits;
+use super::time_span::TimeSpan;
 
-/// Nothing set: the server's own defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
+/// lacks the tensor is refused before the first request. Left out: not sent, so the server's default applies.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub struct Request {
-    /// None: as the model's inputs say.
+    /// Token ids or text. Left out: token ids when the model has `input_ids`, text when it has `text_input`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<Interface>,
-    /// None: yes when the model is decoupled.
+    /// One response for each token. Left out: yes when the model is decoupled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub temperature: Option<f64>,
+    /// 1 is greedy, 0 takes the whole vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub top_k: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
     pub top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub repetition_penalty: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
@@ -31,91 +38,111 @@ pub struct Request {
     pub frequency_penalty: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub random_seed: Option<RandomSeed>,
+    /// Tokens before which the end token does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_length: Option<i32>,
+    /// Above 1 only without streaming.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub beam_width: Option<u32>,
-    /// Answers to each prompt; their tokens are the request's.
+    /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub num_return_sequences: Option<u32>,
+    /// Of beam search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_penalty: Option<f64>,
+    /// Of beam search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<bool>,
+    /// The answer ends with the first of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_words: Option<Words>,
+    /// The answer has none of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_words: Option<Words>,
-    /// In place of the spec's.
+    /// In place of `bench.end_id`; -1 lets every answer run to its full length.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1))]
     pub end_id: Option<i32>,
+    /// In place of the end token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pad_id: Option<i32>,
-    /// Taken in turn.
+    /// Adapters, taken in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lora_task_id: Vec<u64>,
+    /// Requests `cum_log_probs` and `output_log_probs`.
     pub return_log_probs: bool,
+    /// Requests `context_logits`: prompt tokens × vocabulary numbers for each request.
     pub return_context_logits: bool,
+    /// Requests `generation_logits`.
     pub return_generation_logits: bool,
+    /// Requests the server's own time stamps and KV cache blocks, which the result shows next to the client's.
     pub return_perf_metrics: bool,
-    /// None: yes where the model can and an answer is one response.
+    /// Without streaming: leave the prompt out of the answer. Left out: yes, where the model can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_input_in_output: Option<bool>,
-    /// Requests in one message. 0 is 1.
+    /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
-    /// From the issue.
+    /// A request that is not finished so long after it was sent fails: `5s`. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Duration>,
-    /// How large an answer may be.
-    #[serde(skip_serializing_if = "is_usual")]
-    pub response_limits: ResponseLimits,
+    pub deadline: Option<TimeSpan>,
+    /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_limits: Option<ResponseLimits>,
 }
 
-fn is_usual(limits: &ResponseLimits) -> bool {
-    *limits == ResponseLimits::default()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Interface {
+    /// `input_ids` in, `output_ids` out: `tensorrt_llm`.
     TokenIds,
+    /// `text_input` in, `text_output` out: `ensemble`, `tensorrt_llm_bls` and other text models.
     Text,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Words as token ids or as texts.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RandomSeed {
-    Fixed(u64),
-    /// A pure function of the spec's seed and the request's index.
-    PerRequest,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[schemars(deny_unknown_fields)]
 pub enum Words {
     /// Each entry a list of token ids.
     Ids(Vec<Vec<i32>>),
+    /// For text models.
     Texts(Vec<String>),
 }
 
-/// Ends a share of the messages before they are done.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Cancels some requests before they are finished. They count as withdrawn: neither ok nor failed. Needs streaming.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Cancel {
-    /// When the first request of a message has so many.
+    /// When so many tokens have come.
+    #[schemars(range(min = 1))]
     pub after_tokens: u32,
+    /// Share of the requests, drawn with the bench's seed.
+    #[serde(default = "all")]
+    #[schemars(range(min = 0, max = 1))]
     pub share: f64,
+    #[serde(default)]
     pub by: CancelBy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+const fn all() -> f64 {
+    1.0
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelBy {
     /// The gRPC call is cancelled.
+    #[default]
     Rpc,
-    /// A second request with the same id and `stop` = true.
+    /// A second request with the same id and `stop` = true; the first is read to its end.
     Stop,
 }
 
@@ -130,8 +157,13 @@ impl Request {
         self.num_return_sequences.unwrap_or(1).max(1)
     }
 
+    /// Whether each request has a seed of its own.
+    pub fn has_drawn_seeds(&self) -> bool {
+        self.random_seed == Some(RandomSeed::PerRequest(true))
+    }
+
     /// What is wrong without asking a server: each in a sentence that names its key.
-    pub(in crate::harness) fn faults(&self, vocab_size: u32) -> Vec<String> {
+    pub fn faults(&self, vocab_size: u32) -> Vec<String> {
         let mut faults = Vec::new();
         let mut demand = |holds: bool, text: &str| {
             if !holds {
@@ -153,8 +185,8 @@ impl Request {
         demand(self.beam_width != Some(0), "beam_width must be at least 1");
         demand(self.end_id.is_none_or(|id| id >= -1), "end_id must be a token id, or -1 for none");
         demand(self.batch != Some(0), "batch must be at least 1");
-        demand(self.deadline != Some(Duration::ZERO), "deadline must be above 0");
-        if let Some(key) = self.response_limits.zero() {
+        demand(self.deadline.as_ref().is_none_or(|deadline| !deadline.time().is_zero()), "deadline must be above 0");
+        if let Some(key) = self.response_limits.and_then(|limits| limits.zero()) {
             demand(false, &format!("response_limits.{key} must be at least 1 byte"));
         }
         let beams = self.beam_width.unwrap_or(1);

@@ -1,14 +1,11 @@
 //! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::harness::FailureClass;
+use crate::spec::ResponseLimits;
 
-/// In bytes. An answer beyond one of them fails, with the class `too_large`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ResponseLimits {
+/// In bytes: what the request's limits come to. An answer beyond one of them fails, with the class `too_large`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseBounds {
     /// All of one answer: over HTTP after its header; over gRPC all of its messages together, where `frame` is not larger.
     pub body: u64,
     /// Over HTTP: the status line and all headers.
@@ -19,7 +16,7 @@ pub struct ResponseLimits {
     pub frame: u64,
 }
 
-impl Default for ResponseLimits {
+impl Default for ResponseBounds {
     fn default() -> Self {
         Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20 }
     }
@@ -27,7 +24,20 @@ impl Default for ResponseLimits {
 
 type Fault = (FailureClass, String);
 
-impl ResponseLimits {
+impl ResponseBounds {
+    /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
+    pub(in crate::harness) fn of(given: Option<ResponseLimits>, has_logits: bool) -> Self {
+        let ResponseLimits { body, header, line, frame } = given.unwrap_or_default();
+        let usual = Self::default();
+        let bounds = Self {
+            body: body.unwrap_or(usual.body),
+            header: header.unwrap_or(usual.header),
+            line: line.unwrap_or(usual.line),
+            frame: frame.unwrap_or(usual.frame),
+        };
+        if has_logits && bounds == usual { Self { frame: Self::LONGEST_FRAME, ..bounds } } else { bounds }
+    }
+
     /// gRPC's own bound: a longer message is a stream out of step.
     pub const LONGEST_FRAME: u64 = i32::MAX as u64;
 
@@ -64,12 +74,6 @@ impl ResponseLimits {
     pub(in crate::harness) fn frame_exceeded(&self) -> Fault {
         exceeded("a message of the answer", self.frame, "frame")
     }
-
-    /// The first that allows nothing.
-    pub(in crate::harness) fn zero(&self) -> Option<&'static str> {
-        let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];
-        all.into_iter().find(|(_, bytes)| *bytes == 0).map(|(key, _)| key)
-    }
 }
 
 fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
@@ -82,12 +86,12 @@ mod tests {
 
     #[test]
     fn all_messages_of_an_answer_together_are_bounded() {
-        let limits = ResponseLimits { body: 10, frame: 5, ..ResponseLimits::default() };
+        let limits = ResponseBounds { body: 10, frame: 5, ..ResponseBounds::default() };
         assert_eq!(limits.check_messages(10), Ok(()));
         let (class, text) = limits.check_messages(11).unwrap_err();
         assert_eq!(class, FailureClass::TooLarge);
         assert!(text.contains("`request.response_limits.body`"), "{text}");
         // One message alone may have as much as its own limit.
-        assert_eq!(ResponseLimits { body: 10, frame: 50, ..limits }.check_messages(50), Ok(()));
+        assert_eq!(ResponseBounds { body: 10, frame: 50, ..limits }.check_messages(50), Ok(()));
     }
 }

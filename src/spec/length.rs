@@ -1,0 +1,69 @@
+//! Lengths of prompts and answers in tokens: the distributions that they are drawn from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A length in tokens.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(deny_unknown_fields)]
+pub enum Length {
+    /// As in the data: the default.
+    #[default]
+    Given,
+    /// Always the same.
+    Fixed(u32),
+    /// Evenly between the two, both included.
+    Uniform { min: u32, max: u32 },
+    /// Rounded and kept within min and max.
+    Normal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// The same for a distribution with a long tail; mean and stddev are those of the lengths.
+    Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
+    Empirical(Vec<Weighted>),
+}
+
+/// A length and how often it comes, in any unit.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Weighted {
+    pub tokens: u32,
+    pub weight: f64,
+}
+
+impl Length {
+    pub(crate) const fn is_given(&self) -> bool {
+        matches!(self, Self::Given)
+    }
+
+    /// What is wrong with it.
+    pub fn fault(&self) -> Option<&'static str> {
+        match self {
+            Self::Fixed(0)
+            | Self::Uniform { min: 0, .. }
+            | Self::Normal { min: 0, .. }
+            | Self::Lognormal { min: 0, .. } => Some("must be at least 1"),
+            Self::Uniform { min, max } | Self::Normal { min, max, .. } | Self::Lognormal { min, max, .. }
+                if min > max =>
+            {
+                Some("min is above max")
+            }
+            Self::Normal { mean, stddev, .. } | Self::Lognormal { mean, stddev, .. }
+                if !mean.is_finite() || !stddev.is_finite() || *stddev < 0.0 =>
+            {
+                Some("mean and stddev must be finite, stddev at least 0")
+            }
+            Self::Lognormal { mean, .. } if *mean <= 0.0 => Some("the mean of a lognormal law must be above 0"),
+            Self::Empirical(values) => empirical_fault(values),
+            _ => None,
+        }
+    }
+}
+
+fn empirical_fault(values: &[Weighted]) -> Option<&'static str> {
+    let wrong = |value: &Weighted| value.tokens == 0 || !value.weight.is_finite() || value.weight < 0.0;
+    if values.iter().any(wrong) {
+        return Some("every value must be at least 1 and its weight not negative");
+    }
+    (values.iter().map(|value| value.weight).sum::<f64>() <= 0.0).then_some("no value has a weight")
+}

@@ -1,0 +1,35 @@
+//! `bench.request.response_limits:` — how large an answer may be.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Limits on one answer, in bytes. What is left out keeps its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct ResponseLimits {
+    /// Over HTTP: all of an answer after its header. Left out: 67108864 (64 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub body: Option<u64>,
+    /// Over HTTP: the status line and all headers. Left out: 65536.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub header: Option<u64>,
+    /// One server-sent event. Left out: 16777216 (16 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub line: Option<u64>,
+    /// One gRPC message. Left out: 268435456 (256 MiB), and what gRPC allows (2 GiB) where logits are requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub frame: Option<u64>,
+}
+
+impl ResponseLimits {
+    /// The first that allows nothing.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];
+        all.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
+    }
+}

@@ -1,0 +1,95 @@
+//! A duration with the text that it was written as.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::text_format::TIME_SPAN;
+use crate::units::{DurationError, duration};
+
+/// `90s`, `1h30m`, `250ms`. It keeps its text, so that an action reads as its manifest does; two are equal when they last
+/// equally long.
+#[derive(Clone, Debug, Eq)]
+pub struct TimeSpan {
+    text: String,
+    time: Duration,
+}
+
+impl TimeSpan {
+    /// # Errors
+    /// The text is not a duration.
+    pub fn parse(text: &str) -> Result<Self, DurationError> {
+        Ok(Self { text: text.to_owned(), time: duration(text)? })
+    }
+
+    pub const fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// In milliseconds.
+    pub fn ms(&self) -> f64 {
+        self.time.as_secs_f64() * 1e3
+    }
+}
+
+impl From<Duration> for TimeSpan {
+    fn from(time: Duration) -> Self {
+        let text = if time.subsec_nanos() == 0 {
+            format!("{}s", time.as_secs())
+        } else {
+            format!("{}ms", time.as_secs_f64() * 1e3)
+        };
+        Self { text, time }
+    }
+}
+
+impl PartialEq for TimeSpan {
+    fn eq(&self, other: &Self) -> bool {
+        self.time == other.time
+    }
+}
+
+impl Serialize for TimeSpan {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeSpan {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for TimeSpan {
+    fn schema_name() -> Cow<'static, str> {
+        "TimeSpan".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": TIME_SPAN })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_as_it_was_and_compared_by_its_length() {
+        let minute: TimeSpan = serde_json::from_str("\"1m\"").unwrap();
+        assert_eq!(serde_json::to_string(&minute).unwrap(), "\"1m\"");
+        assert_eq!(minute, TimeSpan::from(Duration::from_secs(60)));
+        for nanos in [0, 1, 1_500_000, 250_000_000, 1_000_000_000, 86_400_000_000_123] {
+            let span = TimeSpan::from(Duration::from_nanos(nanos));
+            assert_eq!(TimeSpan::parse(&span.text), Ok(span));
+        }
+        assert!(serde_json::from_str::<TimeSpan>("\"60\"").is_err());
+    }
+}
