@@ -116,7 +116,7 @@ fn gates(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
 }
 
 fn tool(name: &str) -> Result<Tool, CommandError> {
-    name.parse().map_err(CommandError::Usage)
+    name.parse::<Tool>().map_err(CommandError::usage)
 }
 
 /// Regatta's numbers beside those of other tools.

@@ -16,6 +16,11 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// A request that is not valid here, for this reason.
+    pub fn usage(why: impl std::fmt::Display) -> Self {
+        Self::Usage(why.to_string())
+    }
+
     /// The exit code.
     pub const fn exit(&self) -> CliExit {
         match self {

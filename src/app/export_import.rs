@@ -20,7 +20,7 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Comma
     }
     fs::create_dir_all(&request.out)?;
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.shapes.iter().any(|name| name == shape.name())) {
-        let exported = interop::export(&found.told, &found.records, shape).map_err(anyhow::Error::msg)?;
+        let exported = interop::export(&found.told, &found.records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
             put(&request.out, file.name, &file.bytes)?;
         }
@@ -52,7 +52,7 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Comma
         return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
-    let imported = interop::import(&name, &sources(&request.paths)?).map_err(CommandError::Usage)?;
+    let imported = interop::import(&name, &sources(&request.paths)?).map_err(CommandError::usage)?;
     fs::create_dir_all(&request.out)?;
     put(&request.out, RESULT, format!("{:#}\n", imported.told.result).as_bytes())?;
     if !imported.told.seen.is_empty() {

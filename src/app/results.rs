@@ -153,7 +153,7 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
             return ours(name, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::Usage)?;
+    let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::usage)?;
     Ok(FoundResult { told: imported.told, records: Vec::new() })
 }
 

@@ -26,11 +26,11 @@ pub use command_line::{
 };
 pub use metrics::{
     ChunkFilter, ChunkKind, CompatRow, CompatStats, DeviationRule, MeasuredRun, MetricConcept, MetricMeaning,
-    MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, compat, identity_of,
-    vector, verdict_text,
+    MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, UnknownTool, compat,
+    identity_of, vector, verdict_text,
 };
 pub use nvidia_harness::read_config;
 pub use results::{
-    COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportSource,
-    Imported, export, import, requests_schema,
+    COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportError,
+    ImportSource, Imported, export, import, requests_schema,
 };

@@ -2,15 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::gate::{self, JudgedRun};
 use super::layout::scenario_titled;
-use super::log::Detail;
+use super::log::{Detail, DetailError};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
+
+/// Why a side has nothing to compare.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    #[error("{} holds no result of a round that is known here", root.display())]
+    NoRound { root: PathBuf },
+    #[error("{} holds no results", root.display())]
+    NoResults { root: PathBuf },
+    #[error("{}: {error}", folder.display())]
+    Log { folder: PathBuf, error: DetailError },
+}
 
 /// One side of one result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -47,7 +58,7 @@ pub struct ResultDifference {
 ///
 /// # Errors
 /// One that holds neither results nor LoadGen's logs, by its name.
-pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, String> {
+pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
     let (a, b) = (side(a)?, side(b)?);
     let mut found = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
@@ -78,17 +89,17 @@ fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Va
     changes
 }
 
-fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, String> {
+fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
     if root.join("mlperf_log_detail.txt").is_file() {
         return Ok(BTreeMap::from([alone(root)?]));
     }
     let round = gate::round_of(root);
     let Some(round) = round else {
-        return Err(format!("{} holds no result of a round that is known here", root.display()));
+        return Err(DiffError::NoRound { root: root.to_owned() });
     };
     let examined = gate::examine(root, &round);
     if examined.results.is_empty() {
-        return Err(format!("{} holds no results", root.display()));
+        return Err(DiffError::NoResults { root: root.to_owned() });
     }
     let mut systems: Vec<&String> = examined.results.iter().map(|seen| &seen.system).collect();
     systems.sort();
@@ -118,8 +129,8 @@ fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, String> {
 }
 
 /// The output of one run.
-fn alone(folder: &Path) -> Result<(String, DiffedRun), String> {
-    let detail = Detail::of(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+fn alone(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
+    let detail = Detail::of(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
     let told: Option<TestRecord> =
         fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let scenario = told

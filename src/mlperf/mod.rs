@@ -29,7 +29,7 @@ mod test_request;
 mod truncate;
 mod words;
 
-pub use diff::{DiffedRun, ResultDifference, ValueChange, compare};
+pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use gate::{
@@ -38,7 +38,7 @@ pub use gate::{
 pub use layout::SubmissionLayout;
 pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Packed, Unpacked, pack};
-pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceStage};
+pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
 pub use test::{DatasetRecord, Division, MlperfScenario, TEST_FILE, TestMode, TestRecord};

@@ -77,16 +77,25 @@ pub struct ProvenanceStage {
     pub upstream: BTreeMap<String, String>,
 }
 
+/// Why the record of a package cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvenanceError {
+    #[error("{0}")]
+    Read(#[source] std::io::Error),
+    #[error("{0}")]
+    Json(#[source] serde_json::Error),
+}
+
 impl PackageProvenance {
     /// Of a submitter's folder. None: it has none. An error names what is wrong with it.
-    pub fn of(submitter: &Path) -> Option<Result<Self, String>> {
+    pub fn of(submitter: &Path) -> Option<Result<Self, ProvenanceError>> {
         let path = submitter.join("documentation").join(LOCK_FILE);
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            Err(error) => return Some(Err(error.to_string())),
+            Err(error) => return Some(Err(ProvenanceError::Read(error))),
         };
-        Some(serde_json::from_str(&text).map_err(|error| error.to_string()))
+        Some(serde_json::from_str(&text).map_err(ProvenanceError::Json))
     }
 
     /// What is known of one run.

@@ -22,7 +22,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
             for folder in [&a, &b] {
                 is_folder(folder)?;
             }
-            let found = mlperf::compare(&a, &b).map_err(CommandError::Usage)?;
+            let found = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
             say(&if json {
                 report::mlperf::diff_json(&names, &found)

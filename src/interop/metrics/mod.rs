@@ -23,7 +23,7 @@ pub use apply::MissingMetric;
 pub use identity::{identity_of, verdict_text};
 pub use meaning::MetricMeaning;
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
-pub use rules::{MetricConcept, PercentileRule, Tool};
+pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 

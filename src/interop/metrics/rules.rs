@@ -82,12 +82,17 @@ impl Tool {
     }
 }
 
-impl std::str::FromStr for Tool {
-    type Err = String;
+/// No tool has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tool `{0}`")]
+pub struct UnknownTool(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for Tool {
+    type Err = UnknownTool;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTool> {
         let name = text.replace('_', "-").to_lowercase();
-        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| format!("there is no tool `{text}`"))
+        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| UnknownTool(text.to_owned()))
     }
 }
 

@@ -16,6 +16,28 @@ pub(super) enum ConfigValue {
     Call(String, Vec<Self>),
 }
 
+/// Why only running the file would give a value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum ValueError {
+    #[error("a number without an end")]
+    NotFinite,
+    #[error("{class}.{field} is not set in this file")]
+    NotSet { class: String, field: String },
+    #[error("`.{0}` of a value")]
+    FieldOfValue(String),
+    #[error("a part of a value that is not there")]
+    NoPart,
+    #[error("a minus before what is no number")]
+    Minus,
+    /// What is spread, as JSON.
+    #[error("`**{0}`, which is not in this file")]
+    Spread(Value),
+    #[error("a call of a value")]
+    CallOfValue,
+    #[error("`{0}` of what is not in this file")]
+    Operands(String),
+}
+
 /// Names of the file, and attributes of its classes.
 #[derive(Debug, Default)]
 pub(super) struct ConfigNames {
@@ -81,11 +103,11 @@ pub(super) fn number(value: f64, is_whole: bool) -> Option<Value> {
 
 impl ConfigNames {
     /// The value, or why only running the file would give it.
-    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
+    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ValueError> {
         let plain = |value| Ok(ConfigValue::Plain(value));
         match expr {
             Expr::Number(value, is_whole) => {
-                number(*value, *is_whole).map(ConfigValue::Plain).ok_or_else(|| "a number without an end".to_owned())
+                number(*value, *is_whole).map(ConfigValue::Plain).ok_or(ValueError::NotFinite)
             }
             Expr::Text(text) => plain(json!(text)),
             Expr::Bool(is) => plain(json!(is)),
@@ -101,13 +123,14 @@ impl ConfigNames {
             Expr::Field(base, field) => match self.value(base, own)? {
                 ConfigValue::Symbol(name) => match self.classes.get(&name) {
                     Some(class) => {
-                        class.get(field).cloned().ok_or_else(|| format!("{name}.{field} is not set in this file"))
+                        let unset = || ValueError::NotSet { class: name.clone(), field: field.clone() };
+                        class.get(field).cloned().ok_or_else(unset)
                     }
                     None => Ok(ConfigValue::Symbol(format!("{name}.{field}"))),
                 },
                 // Of a module that is imported by its name.
                 ConfigValue::Call(..) => Ok(ConfigValue::Symbol(field.clone())),
-                _ => Err(format!("`.{field}` of a value")),
+                _ => Err(ValueError::FieldOfValue(field.clone())),
             },
             Expr::Index(base, key) => {
                 let (base, key) = (self.value(base, own)?, self.value(key, own)?);
@@ -117,20 +140,21 @@ impl ConfigNames {
                     }
                     _ => None,
                 }
-                .ok_or_else(|| "a part of a value that is not there".to_owned())
+                .ok_or(ValueError::NoPart)
             }
             Expr::Call(function, args) => self.call(function, args, own),
             Expr::Minus(inner) => match self.value(inner, own)? {
                 ConfigValue::Plain(Value::Number(n)) => {
-                    number(-n.as_f64().unwrap_or_default(), n.is_i64()).map(ConfigValue::Plain).ok_or_else(String::new)
+                    let negative = number(-n.as_f64().unwrap_or_default(), n.is_i64());
+                    negative.map(ConfigValue::Plain).ok_or(ValueError::NotFinite)
                 }
-                _ => Err("a minus before what is no number".to_owned()),
+                _ => Err(ValueError::Minus),
             },
             Expr::Binary(sign, left, right) => binary(sign, &self.value(left, own)?, &self.value(right, own)?),
         }
     }
 
-    fn dict(&self, items: &[PythonItem], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
+    fn dict(&self, items: &[PythonItem], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ValueError> {
         let mut all = ConfigValue::Dict(Vec::new());
         for item in items {
             let more = match item {
@@ -139,7 +163,7 @@ impl ConfigNames {
                 }
                 PythonItem::Spread(other) => match self.value(other, own)? {
                     dict @ ConfigValue::Dict(_) => dict,
-                    other => return Err(format!("`**{}`, which is not in this file", other.json())),
+                    other => return Err(ValueError::Spread(other.json())),
                 },
             };
             all.update(&more);
@@ -147,7 +171,12 @@ impl ConfigNames {
         Ok(all)
     }
 
-    fn call(&self, function: &Expr, args: &[Expr], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
+    fn call(
+        &self,
+        function: &Expr,
+        args: &[Expr],
+        own: &BTreeMap<String, ConfigValue>,
+    ) -> Result<ConfigValue, ValueError> {
         // `base.copy()`
         if let Expr::Field(base, name) = function
             && name == "copy"
@@ -156,18 +185,18 @@ impl ConfigNames {
             return self.value(base, own);
         }
         let args: Vec<ConfigValue> = args.iter().map(|arg| self.value(arg, own)).collect::<Result<_, _>>()?;
-        let ConfigValue::Symbol(name) = self.value(function, own)? else { return Err("a call of a value".to_owned()) };
+        let ConfigValue::Symbol(name) = self.value(function, own)? else { return Err(ValueError::CallOfValue) };
         match (name.as_str(), args.as_slice()) {
             ("copy.deepcopy" | "deepcopy" | "copy.copy" | "dict" | "float" | "str", [one]) => Ok(one.clone()),
-            ("int", [ConfigValue::Plain(Value::Number(n))]) => {
-                number(n.as_f64().unwrap_or_default().trunc(), true).map(ConfigValue::Plain).ok_or_else(String::new)
-            }
+            ("int", [ConfigValue::Plain(Value::Number(n))]) => number(n.as_f64().unwrap_or_default().trunc(), true)
+                .map(ConfigValue::Plain)
+                .ok_or(ValueError::NotFinite),
             _ => Ok(ConfigValue::Call(name, args)),
         }
     }
 }
 
-fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigValue, String> {
+fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigValue, ValueError> {
     let text = |value: &ConfigValue| match value {
         ConfigValue::Plain(Value::String(text)) => Some(text.clone()),
         ConfigValue::Symbol(name) => Some(name.rsplit('.').next().unwrap_or_default().to_owned()),
@@ -184,12 +213,12 @@ fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigV
             "//" => (a / b).floor(),
             _ => a.powf(b),
         };
-        return number(result, is_whole).map(ConfigValue::Plain).ok_or_else(|| "a number without an end".to_owned());
+        return number(result, is_whole).map(ConfigValue::Plain).ok_or(ValueError::NotFinite);
     }
     match (sign, text(left), text(right)) {
         // A path.
         ("/", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}/{right}")))),
         ("+", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}{right}")))),
-        _ => Err(format!("`{sign}` of what is not in this file")),
+        _ => Err(ValueError::Operands(sign.to_owned())),
     }
 }

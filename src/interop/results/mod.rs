@@ -10,5 +10,5 @@ mod write;
 
 pub use exported::{ExportFile, Exported};
 pub use parquet::{COLUMNS, Column, schema as requests_schema};
-pub use read::{FORMATS, ImportSource, Imported, import};
+pub use read::{FORMATS, ImportError, ImportSource, Imported, import};
 pub use write::{ExportFormat, export};

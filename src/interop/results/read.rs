@@ -24,6 +24,22 @@ pub struct ImportSource {
     pub text: String,
 }
 
+/// Why files are not imported. `name` is what the user calls them.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("{name} holds results of several tools: {first} and {second}\n  hint: name the file")]
+    SeveralTools { name: String, first: String, second: String },
+    #[error("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; "))]
+    Unknown { name: String },
+    #[error("{name} does not name the tool that measured, so its metrics have no definition here")]
+    NoTool { name: String },
+    #[error("{file} cannot be read: {source}")]
+    Json { file: String, source: serde_json::Error },
+    /// Of a file with a record on each line; from 1.
+    #[error("{file} cannot be read: line {line}: {source}")]
+    Line { file: String, line: usize, source: serde_json::Error },
+}
+
 /// What a file is known to be.
 enum Known {
     /// The tool's own numbers.
@@ -47,7 +63,7 @@ pub const FORMATS: [&str; 10] = [
 ];
 
 /// Reads a tool's files: its numbers, its raw records, or both.
-pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> {
+pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportError> {
     let mut numbers: Option<(String, ImportedNumbers)> = None;
     let mut requests: Option<(String, ImportedRequests)> = None;
     for source in sources {
@@ -56,10 +72,8 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> 
                 Known::Numbers(found) => match &numbers {
                     None => numbers = Some((source.name.clone(), found)),
                     Some((other, before)) if before.tool != found.tool || before.format != found.format => {
-                        return Err(format!(
-                            "{name} holds results of several tools: {other} and {}\n  hint: name the file",
-                            source.name
-                        ));
+                        let (name, first, second) = (name.to_owned(), other.clone(), source.name.clone());
+                        return Err(ImportError::SeveralTools { name, first, second });
                     }
                     Some(_) => {}
                 },
@@ -89,13 +103,9 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> 
     let numbers = match (numbers, requests) {
         (Some((_, numbers)), _) => numbers,
         (None, Some((_, requests))) => computed(requests),
-        (None, None) => {
-            return Err(format!("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; ")));
-        }
+        (None, None) => return Err(ImportError::Unknown { name: name.to_owned() }),
     };
-    let tool = numbers.tool.ok_or_else(|| {
-        format!("{name} does not name the tool that measured, so its metrics have no definition here")
-    })?;
+    let tool = numbers.tool.ok_or_else(|| ImportError::NoTool { name: name.to_owned() })?;
     let mut result = result(tool, &numbers, &from);
     if let Some(counted) = recounted {
         result["imported"]["requests_counted"] = json!(counted);
@@ -103,14 +113,14 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> 
     Ok(Imported { tool, told: MeasuredRun { name: name.to_owned(), result, seen } })
 }
 
-fn read(source: &ImportSource) -> Result<Vec<Known>, String> {
+fn read(source: &ImportSource) -> Result<Vec<Known>, ImportError> {
     let text = source.text.trim_start_matches('\u{feff}').trim();
     if text.contains(trtllm_bench::import::OVERVIEW)
         && let Some(numbers) = trtllm_bench::import::overview(text)
     {
         return Ok(vec![Known::Numbers(numbers)]);
     }
-    let wrong = |why: String| format!("{} cannot be read: {why}", source.name);
+    let file = || source.name.clone();
     match serde_json::from_str::<Value>(text) {
         Ok(value) => Ok(known(&value)),
         // Several documents: records, one on each line.
@@ -121,7 +131,10 @@ fn read(source: &ImportSource) -> Result<Vec<Known>, String> {
             let lines: Vec<Value> = text
                 .lines()
                 .enumerate()
-                .map(|(n, line)| serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", n + 1))))
+                .map(|(at, line)| {
+                    let wrong = |source| ImportError::Line { file: file(), line: at + 1, source };
+                    serde_json::from_str(line).map_err(wrong)
+                })
                 .collect::<Result<_, _>>()?;
             if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
                 return Ok(vec![Known::Requests(aiperf::import::requests(&lines))]);
@@ -131,7 +144,7 @@ fn read(source: &ImportSource) -> Result<Vec<Known>, String> {
         }
         Err(error) => match serde_yaml::from_str::<Value>(text) {
             Ok(value) if value.is_object() => Ok(known(&value)),
-            _ => Err(wrong(error.to_string())),
+            _ => Err(ImportError::Json { file: file(), source: error }),
         },
     }
 }

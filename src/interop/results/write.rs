@@ -2,6 +2,8 @@
 //!
 //! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
 
+use ::parquet::errors::ParquetError;
+
 use super::exported::Exported;
 use super::{parquet, timeslices};
 use crate::harness::RequestRecord;
@@ -47,7 +49,7 @@ impl ExportFormat {
 }
 
 /// `records` are the source of `told`.
-pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, String> {
+pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, ParquetError> {
     let mut out = Exported::default();
     match shape {
         ExportFormat::GenAiPerf => {
@@ -58,7 +60,7 @@ pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat
         ExportFormat::Vllm => vllm::export::write(told, &mut out),
         ExportFormat::PerfAnalyzer => perf_analyzer::export::write(told, &mut out),
         ExportFormat::BenchmarkReport => benchmark_report::export::write(told, &mut out),
-        ExportFormat::Parquet => parquet::write(told, records, &mut out).map_err(|error| error.to_string())?,
+        ExportFormat::Parquet => parquet::write(told, records, &mut out)?,
         ExportFormat::Timeslices => timeslices::write(told, records, &mut out),
     }
     Ok(out)

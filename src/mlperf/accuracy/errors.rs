@@ -1,9 +1,28 @@
 //! Errors in a log; only the first ones are reported.
 
+use super::recipe::UnknownTask;
 use super::score::ScoreError;
+use crate::mlperf::log::TokenBytesError;
 
 /// How many errors are reported one by one.
 const MOST: usize = 8;
+
+/// Why one answer is not scored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    #[error("the data set has no sample {sample}; it has {samples}")]
+    NoSample { sample: usize, samples: usize },
+    #[error("its token ids are of another width than those before")]
+    OtherWidth,
+    #[error("sample {sample} has no reference in the data set: it came in a form without")]
+    NoReference { sample: u64 },
+    #[error("the answer to sample {sample}: {error}")]
+    Tokens { sample: u64, error: TokenBytesError },
+    #[error("{0}")]
+    Spell(#[source] tokenizers::Error),
+    #[error(transparent)]
+    Task(#[from] UnknownTask),
+}
 
 /// What is wrong with answers, by place.
 #[derive(Default)]
@@ -13,7 +32,7 @@ pub(super) struct AnswerErrors {
 }
 
 impl AnswerErrors {
-    pub fn say(&mut self, offset: u64, why: &str) {
+    pub fn say(&mut self, offset: u64, why: &AnswerError) {
         self.count += 1;
         self.told.push((offset, format!("byte {offset}: {why}")));
         self.told.sort_unstable();

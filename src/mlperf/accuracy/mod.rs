@@ -26,7 +26,8 @@ mod word;
 
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
-pub use recipe::{Recipe, Worth};
+pub use recipe::{Recipe, UnknownTask, Worth};
+pub use references::ReferencesError;
 pub use report::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
     Unscored,
@@ -34,4 +35,4 @@ pub use report::{
 pub use rouge::{Lexicon, Rouge};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::lined;
-pub use tokens::Speller;
+pub use tokens::{Speller, SpellerError};

@@ -31,6 +31,15 @@ pub enum Worth {
     Elsewhere,
 }
 
+/// A part of a data set that the benchmark's recipe does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownTask {
+    #[error("the metric `{0}` is none of rouge, niah_em, qa_em")]
+    Metric(String),
+    #[error("the set `{0}` is none of gpqa, mmlu_pro, math500, aime, livecodebench")]
+    Set(String),
+}
+
 impl Recipe {
     /// Of a benchmark, by the name that the rounds give it. None: it is not scored here.
     pub fn of(benchmark: &str) -> Option<Self> {
@@ -77,7 +86,7 @@ impl Recipe {
     }
 
     /// Compares an answer with what was expected. `task` is the sample's part of the data set.
-    pub fn worth(self, task: &str, target: &str, text: &str, lexicon: &mut Lexicon) -> Result<Worth, String> {
+    pub fn worth(self, task: &str, target: &str, text: &str, lexicon: &mut Lexicon) -> Result<Worth, UnknownTask> {
         let exact = |is_right: bool| Worth::Exact(if is_right { 100.0 } else { 0.0 });
         match self {
             Self::OpenOrca | Self::News => Ok(Worth::Rouge(lexicon.score(target, text))),
@@ -90,7 +99,7 @@ impl Recipe {
                 "rouge" => Ok(Worth::Rouge(lexicon.score(target, text))),
                 "niah_em" => Ok(Worth::Exact(answers::needles(target, text))),
                 "qa_em" => Ok(exact(answers::question(target, text))),
-                other => Err(format!("the metric `{other}` is none of rouge, niah_em, qa_em")),
+                other => Err(UnknownTask::Metric(other.to_owned())),
             },
             Self::DeepSeek => set(task, target, text, Reader::DeepSeek),
             Self::GptOss => set(task, target, text, Reader::GptOss),
@@ -109,7 +118,7 @@ impl Recipe {
 }
 
 /// The sets of the reasoning benchmarks, looked for in this order.
-fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, String> {
+fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, UnknownTask> {
     let task = task.to_lowercase();
     let exact = |is_right: bool| Ok(Worth::Exact(if is_right { 100.0 } else { 0.0 }));
     let is_choice = |choices| {
@@ -126,6 +135,6 @@ fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, St
     } else if task.contains("mmlu") && reader == Reader::GptOss {
         exact(is_choice(Choices::Ten))
     } else {
-        Err(format!("the set `{task}` is none of gpqa, mmlu_pro, math500, aime, livecodebench"))
+        Err(UnknownTask::Set(task))
     }
 }

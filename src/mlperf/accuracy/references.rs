@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -17,19 +17,32 @@ pub(super) struct ReferenceAnswer {
     pub task: String,
 }
 
+/// Why the references cannot be used. Lines count from 1.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferencesError {
+    #[error("{}: {source}", path.display())]
+    Open { path: PathBuf, source: std::io::Error },
+    #[error("{}:{line}: {source}", path.display())]
+    Read { path: PathBuf, line: usize, source: std::io::Error },
+    #[error("{}:{line}: {source}", path.display())]
+    Json { path: PathBuf, line: usize, source: serde_json::Error },
+}
+
 /// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
-pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, String> {
-    let opened = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
+pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ReferencesError> {
+    let opened = File::open(file).map_err(|source| ReferencesError::Open { path: file.to_owned(), source })?;
     let mut reader = BufReader::with_capacity(1 << 20, opened);
     let mut references = Vec::new();
     let mut line = Vec::new();
     loop {
         line.clear();
-        let place = || format!("{}:{}", file.display(), references.len() + 1);
-        if reader.read_until(b'\n', &mut line).map_err(|error| format!("{}: {error}", place()))? == 0 {
+        let (path, number) = (file, references.len() + 1);
+        let unreadable = |source| ReferencesError::Read { path: path.to_owned(), line: number, source };
+        if reader.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
             return Ok(references);
         }
-        let reference = serde_json::from_slice(&line).map_err(|error| format!("{}: {error}", place()))?;
+        let invalid = |source| ReferencesError::Json { path: path.to_owned(), line: number, source };
+        let reference = serde_json::from_slice(&line).map_err(invalid)?;
         references.push(reference);
     }
 }

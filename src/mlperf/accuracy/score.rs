@@ -1,19 +1,19 @@
 //! The whole way from a log to a verdict: one reader, a worker on every core, outcomes back in the log's order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::characters::stripped;
-use super::errors::AnswerErrors;
+use super::errors::{AnswerError, AnswerErrors};
 use super::punkt::{ModelError, PunktModel};
 use super::recipe::Recipe;
-use super::references::{self, ReferenceAnswer};
+use super::references::{self, ReferenceAnswer, ReferencesError};
 use super::report::{AccuracyLogSummary, AccuracyReport, AccuracyVerdict};
 use super::rouge::Lexicon;
 use super::score_sum::{ScoreSum, ScoredAnswer};
 use super::sentences::lined;
-use super::tokens::Speller;
+use super::tokens::{Speller, SpellerError};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 
@@ -47,12 +47,16 @@ pub struct Scored {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
-    #[error("{0}")]
-    Unknown(String),
-    #[error("{0}")]
-    Dataset(String),
-    #[error("{0}")]
-    Tokenizer(String),
+    #[error("round {round} has no benchmark `{benchmark}` that is scored here; it has {}", known.join(", "))]
+    Unknown { round: String, benchmark: String, known: Vec<String> },
+    #[error("the data set is that of {found}, and {benchmark} is to be scored")]
+    OtherDataset { found: String, benchmark: String },
+    #[error("{} has {found} samples, and dataset.json has {recorded}", path.display())]
+    SampleCount { path: PathBuf, found: usize, recorded: u64 },
+    #[error(transparent)]
+    References(#[from] ReferencesError),
+    #[error(transparent)]
+    Speller(#[from] SpellerError),
     #[error("the model that finds sentences cannot be used: {0}")]
     Sentences(#[from] ModelError),
     #[error("{path}: {source}")]
@@ -74,36 +78,25 @@ struct Bench<'a> {
 /// Scores a log. `progress` receives the number of answers that have been scored.
 pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
     let unknown = || {
-        let known: Vec<&str> = scoring.round.benchmarks.keys().map(String::as_str).collect();
-        let (round, benchmark) = (&scoring.round.name, scoring.benchmark);
-        ScoreError::Unknown(format!(
-            "round {round} has no benchmark `{benchmark}` that is scored here; it has {}",
-            known.join(", ")
-        ))
+        let known = scoring.round.benchmarks.keys().cloned().collect();
+        ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
     };
     let benchmark = scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?;
     let recipe = Recipe::of(scoring.benchmark).ok_or_else(unknown)?;
     let told = scoring.dataset_told;
     if Recipe::of(&told.benchmark) != Some(recipe) {
-        let why = format!("the data set is that of {}, and {} is to be scored", told.benchmark, scoring.benchmark);
-        return Err(ScoreError::Dataset(why));
+        let (found, benchmark) = (told.benchmark.clone(), scoring.benchmark.to_owned());
+        return Err(ScoreError::OtherDataset { found, benchmark });
     }
-    let references = references::read(scoring.dataset).map_err(ScoreError::Dataset)?;
+    let references = references::read(scoring.dataset)?;
     if references.len() as u64 != told.samples {
-        let why = format!(
-            "{} has {} samples, and dataset.json has {}",
-            scoring.dataset.display(),
-            references.len(),
-            told.samples
-        );
-        return Err(ScoreError::Dataset(why));
+        let path = scoring.dataset.to_owned();
+        return Err(ScoreError::SampleCount { path, found: references.len(), recorded: told.samples });
     }
     let speller = match scoring.tokenizer {
-        Some(file) => Speller::load(file, recipe.skips_special()).map_err(ScoreError::Tokenizer)?,
+        Some(file) => Speller::load(file, recipe.skips_special())?,
         None if told.synthetic => Speller::stand_in(),
-        None => {
-            return Err(ScoreError::Tokenizer("the answers are token ids, and no `tokenizer` spells them".to_owned()));
-        }
+        None => return Err(SpellerError::NoTokenizer.into()),
     };
     let model = scoring.sentences.map(PunktModel::load).transpose()?;
     let bench = Bench { recipe, speller, model, references: &references };
@@ -149,7 +142,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
     let open = |source| ScoreError::Open { path: scoring.log.display().to_string(), source };
     let mut log = AnswerLog::open(scoring.log).map_err(open)?;
     let (jobs, queue) = mpsc::sync_channel::<(usize, LoggedAnswer, Width)>(IN_FLIGHT);
-    let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, String>)>();
+    let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, AnswerError>)>();
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
         for _ in 0..scoring.threads.max(1) {
@@ -171,7 +164,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         let mut mistakes = AnswerErrors::default();
         let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
         let mut width: Option<Width> = None;
-        let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, String>),
+        let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, AnswerError>),
                         outcomes: &mut Vec<Option<ScoredAnswer>>,
                         mistakes: &mut AnswerErrors| {
             scored += 1;
@@ -180,14 +173,14 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             }
             match outcome {
                 Ok(outcome) => outcomes[at] = Some(outcome),
-                Err(why) => mistakes.say(offset, &why),
+                Err(error) => mistakes.say(offset, &error),
             }
         };
         while let Some(entry) = log.next().transpose()? {
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {
-                mistakes.say(entry.offset, &format!("the data set has no sample {index}; it has {}", answered.len()));
+                mistakes.say(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
                 continue;
             }
             if std::mem::replace(&mut answered[index], true) {
@@ -198,7 +191,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
                 && first != own
             {
-                mistakes.say(entry.offset, "its token ids are of another width than those before");
+                mistakes.say(entry.offset, &AnswerError::OtherWidth);
                 continue;
             }
             outcomes.push(None);
@@ -221,14 +214,14 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
 }
 
 impl Bench<'_> {
-    fn outcome(&self, entry: &LoggedAnswer, width: Width, lexicon: &mut Lexicon) -> Result<ScoredAnswer, String> {
+    fn outcome(&self, entry: &LoggedAnswer, width: Width, lexicon: &mut Lexicon) -> Result<ScoredAnswer, AnswerError> {
         let index = entry.qsl_idx;
         let reference = &self.references[index as usize];
         let Some(target) = &reference.reference else {
-            return Err(format!("sample {index} has no reference in the data set: it came in a form without"));
+            return Err(AnswerError::NoReference { sample: index });
         };
-        let ids = width.ids(&entry.data).map_err(|why| format!("the answer to sample {index}: {why}"))?;
-        let text = self.speller.spell(&ids)?;
+        let ids = width.ids(&entry.data).map_err(|error| AnswerError::Tokens { sample: index, error })?;
+        let text = self.speller.spell(&ids).map_err(AnswerError::Spell)?;
         let task = reference.task.clone();
         let is_prose = self.recipe.splits_sentences()
             && !matches!((self.recipe, task.as_str()), (Recipe::Mixed, "GSM8K" | "MBXP"));

@@ -1,12 +1,26 @@
 //! From token ids to text.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokenizers::Tokenizer;
 
 use crate::mlperf::words;
 use crate::units::Sha256Of;
+
+/// Why no text can be made of token ids.
+#[derive(Debug, thiserror::Error)]
+pub enum SpellerError {
+    #[error("the answers are token ids, and no `tokenizer` spells them")]
+    NoTokenizer,
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not a `tokenizer.json` that can be used: {source}", path.display())]
+    Tokenizer { path: PathBuf, source: tokenizers::Error },
+    /// `tokenizer_config.json`.
+    #[error("{} cannot be read: {source}", path.display())]
+    Config { path: PathBuf, source: serde_json::Error },
+}
 
 /// Spells token ids.
 pub struct Speller {
@@ -26,17 +40,17 @@ impl Speller {
     }
 
     /// Reads `tokenizer.json`, and `tokenizer_config.json` beside it where there is one.
-    pub fn load(file: &Path, skips_special: bool) -> Result<Self, String> {
+    pub fn load(file: &Path, skips_special: bool) -> Result<Self, SpellerError> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
-        let bytes = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let tokenizer = Tokenizer::from_bytes(&bytes)
-            .map_err(|error| format!("{} is not a `tokenizer.json` that can be used: {error}", file.display()))?;
+        let bytes = fs::read(&file).map_err(|source| SpellerError::Read { path: file.clone(), source })?;
+        let tokenizer =
+            Tokenizer::from_bytes(&bytes).map_err(|source| SpellerError::Tokenizer { path: file.clone(), source })?;
         let config = file.with_file_name("tokenizer_config.json");
         let cleans = match fs::read(&config) {
             Err(_) => false,
             Ok(text) => {
                 let config: serde_json::Value = serde_json::from_slice(&text)
-                    .map_err(|error| format!("{} cannot be read: {error}", config.display()))?;
+                    .map_err(|source| SpellerError::Config { path: config.clone(), source })?;
                 config["clean_up_tokenization_spaces"].as_bool().unwrap_or(false)
             }
         };
@@ -45,9 +59,9 @@ impl Speller {
         Ok(Self { tokenizer: Some(tokenizer), cleans, skips_special, sha256: Some(digest.finish()) })
     }
 
-    pub fn spell(&self, ids: &[u32]) -> Result<String, String> {
+    pub fn spell(&self, ids: &[u32]) -> Result<String, tokenizers::Error> {
         let Some(tokenizer) = &self.tokenizer else { return Ok(words::text(ids)) };
-        let text = tokenizer.decode(ids, self.skips_special).map_err(|error| error.to_string())?;
+        let text = tokenizer.decode(ids, self.skips_special)?;
         Ok(if self.cleans { cleaned(&text) } else { text })
     }
 }

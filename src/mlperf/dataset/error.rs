@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use parquet::errors::ParquetError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("round {round} has no benchmark `{benchmark}` whose data set is read here{why}; it has {known}")]
@@ -9,12 +11,96 @@ pub enum DatasetError {
     /// With the command that converts it.
     #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
     Pickle { path: PathBuf, command: String },
-    #[error("{0}")]
-    Read(String),
+    #[error(transparent)]
+    Read(#[from] SampleFileError),
     #[error("{}", .told.join("\n"))]
     Rows { told: Vec<String> },
     #[error("{path} has {found} samples, and the {benchmark} of round {round} has {expected}", path = path.display())]
     Count { path: PathBuf, found: u64, expected: String, round: String, benchmark: String },
     #[error("{}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
+}
+
+/// Why a file of samples cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleFileError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{}: it is empty", path.display())]
+    Empty { path: PathBuf },
+    /// `column` is what one of its values has wrong, where that is the error.
+    #[error("{}: {source}{}", path.display(), ColumnError::json_hint(column.as_ref()))]
+    Json { path: PathBuf, source: serde_json::Error, column: Option<ColumnError> },
+    #[error("{}: {error}", path.display())]
+    Parquet { path: PathBuf, error: ParquetFileError },
+    #[error("{}: {error}", path.display())]
+    Npy { path: PathBuf, error: NpyError },
+    #[error("{} has {rows} rows, and {} lengths of shape {shape:?}", ids.display(), lengths.display())]
+    NpyLengths { ids: PathBuf, rows: usize, lengths: PathBuf, shape: Vec<usize> },
+    #[error("{} is truncated: its shape needs more data", path.display())]
+    NpyTruncated { path: PathBuf },
+}
+
+/// A column that holds another kind of value than its name announces.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnError {
+    #[error("`{0}` is no list of whole numbers")]
+    NotIds(String),
+    #[error("`{0}` is a list, and a text is expected")]
+    NotText(String),
+}
+
+impl ColumnError {
+    /// What to try with a JSON file: one that is laid out by columns has all values of a column in one list.
+    fn json_hint(error: Option<&Self>) -> &'static str {
+        match error {
+            Some(Self::NotIds(_)) => "; is it laid out by columns? Write it with orient=\"records\"",
+            _ => "",
+        }
+    }
+}
+
+/// Why a Parquet file gives no samples.
+#[derive(Debug, thiserror::Error)]
+pub enum ParquetFileError {
+    #[error("{source}{}", compression_hint(source))]
+    Parquet {
+        #[from]
+        source: ParquetError,
+    },
+    #[error("Parquet error: {0}")]
+    Column(#[from] ColumnError),
+    #[error("Parquet error: `{column}` holds {value}")]
+    Value { column: String, value: String },
+}
+
+/// The reader has one compression built in. Its message for another one is all that it has.
+fn compression_hint(error: &ParquetError) -> &'static str {
+    let text = error.to_string();
+    if text.contains("isabled feature at compile time") || text.contains("codec") {
+        "; write it with compression=\"snappy\""
+    } else {
+        ""
+    }
+}
+
+/// What is wrong in a `.npy`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NpyError {
+    #[error("it is shorter than the head of a .npy")]
+    NoHead,
+    #[error("it is no .npy of version 1")]
+    Version,
+    #[error("its head is no text")]
+    HeadText,
+    #[error("it is laid out by columns; save it with numpy.ascontiguousarray")]
+    ByColumns,
+    #[error("its numbers are none of `<i4` and `<i8`")]
+    NumberType,
+    #[error("its shape is not understood")]
+    ShapeText,
+    #[error("rows and columns are expected, and its shape is {0:?}")]
+    Dimensions(Vec<usize>),
+    #[error("row {row} has length {length}, and rows have {columns} ids")]
+    RowLength { row: usize, length: i64, columns: usize },
 }

@@ -1,33 +1,37 @@
 //! JSON: an array of records, or a record a line. One record in memory at a time.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::columns::Columns;
+use super::error::{ColumnError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
-pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {
-    let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let open = || File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(|error| said(&error));
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
+    let unreadable = |source| SampleFileError::Io { path: file.to_owned(), source };
+    let open = || File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(unreadable);
     let mut first = [b' '];
     let mut head = open()?;
     while first[0].is_ascii_whitespace() {
-        if head.read(&mut first).map_err(|error| said(&error))? == 0 {
-            return Err(said(&"it is empty"));
+        if head.read(&mut first).map_err(unreadable)? == 0 {
+            return Err(SampleFileError::Empty { path: file.to_owned() });
         }
     }
     let mut json = serde_json::Deserializer::from_reader(open()?);
+    let fault = Cell::new(None);
+    let record = Record { columns, fault: &fault };
     let read = if first[0] == b'[' {
-        Records { columns, sink }.deserialize(&mut json).and_then(|()| json.end())
+        Records { record, sink }.deserialize(&mut json).and_then(|()| json.end())
     } else {
         // A record a line: an end where the next would begin is the end.
         loop {
-            match Record(columns).deserialize(&mut json) {
+            match record.deserialize(&mut json) {
                 Ok(row) => sink(row),
                 Err(error) if error.is_eof() && error.to_string().starts_with("EOF while parsing a value") => {
                     break Ok(());
@@ -36,15 +40,11 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
             }
         }
     };
-    read.map_err(|error| {
-        let by_columns = error.to_string().contains("is no list of whole numbers");
-        let hint = if by_columns { "; is it laid out by columns? Write it with orient=\"records\"" } else { "" };
-        format!("{}{hint}", said(&error))
-    })
+    read.map_err(|source| SampleFileError::Json { path: file.to_owned(), source, column: fault.take() })
 }
 
 struct Records<'a, 's> {
-    columns: &'a Columns,
+    record: Record<'a>,
     sink: &'a mut RowSink<'s>,
 }
 
@@ -64,14 +64,27 @@ impl<'de> Visitor<'de> for Records<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut records: A) -> Result<(), A::Error> {
-        while let Some(row) = records.next_element_seed(Record(self.columns))? {
+        while let Some(row) = records.next_element_seed(self.record)? {
             (self.sink)(row);
         }
         Ok(())
     }
 }
 
-struct Record<'a>(&'a Columns);
+/// Reads one record. serde passes errors on as texts only: `fault` keeps that of a column as it is.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    columns: &'a Columns,
+    fault: &'a Cell<Option<ColumnError>>,
+}
+
+impl Record<'_> {
+    fn wrong<E: serde::de::Error>(&self, error: ColumnError) -> E {
+        let told = E::custom(&error);
+        self.fault.set(Some(error));
+        told
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Record<'_> {
     type Value = DatasetRow;
@@ -91,7 +104,7 @@ impl<'de> Visitor<'de> for Record<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut record: A) -> Result<DatasetRow, A::Error> {
         let mut row = DatasetRow::default();
         while let Some(name) = record.next_key::<String>()? {
-            if self.0.slot(&name).is_none() {
+            if self.columns.slot(&name).is_none() {
                 record.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -100,11 +113,11 @@ impl<'de> Visitor<'de> for Record<'_> {
                 serde_json::Value::String(text) => RowValue::Text(text),
                 serde_json::Value::Array(items) => {
                     let ids: Option<Vec<i64>> = items.iter().map(serde_json::Value::as_i64).collect();
-                    RowValue::Ids(ids.ok_or_else(|| A::Error::custom(format!("`{name}` is no list of whole numbers")))?)
+                    RowValue::Ids(ids.ok_or_else(|| self.wrong(ColumnError::NotIds(name.clone())))?)
                 }
                 other => RowValue::Text(other.to_string()),
             };
-            row.take(self.0, &name, value).map_err(A::Error::custom)?;
+            row.take(self.columns, &name, value).map_err(|error| self.wrong(error))?;
         }
         Ok(row)
     }

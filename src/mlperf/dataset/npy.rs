@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::error::{NpyError, SampleFileError};
 use super::row::DatasetRow;
 use super::row::RowSink;
 
@@ -12,19 +13,20 @@ use super::row::RowSink;
 pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
 
 /// Gives each row to `sink`, cut to its length. Err: what is wrong.
-pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), String> {
+pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
     let (mut ids, mut lengths) = (Array::open(&folder.join(FILES[0]))?, Array::open(&folder.join(FILES[1]))?);
     let [rows, columns] = ids.shape[..] else {
-        return Err(format!("{}: rows and columns are expected, and its shape is {:?}", ids.name, ids.shape));
+        return Err(ids.wrong(NpyError::Dimensions(ids.shape.clone())));
     };
     if lengths.shape.iter().product::<usize>() != rows {
-        return Err(format!("{} has {rows} rows, and {} lengths of shape {:?}", ids.name, lengths.name, lengths.shape));
+        let Array { path, shape, .. } = lengths;
+        return Err(SampleFileError::NpyLengths { ids: ids.path, rows, lengths: path, shape });
     }
     for row in 0..rows {
         let mut tokens = ids.numbers(columns)?;
         let length = lengths.numbers(1)?[0];
         if length < 1 || length > columns as i64 {
-            return Err(format!("{}: row {row} has length {length}, and rows have {columns} ids", lengths.name));
+            return Err(lengths.wrong(NpyError::RowLength { row, length, columns }));
         }
         tokens.truncate(length as usize);
         sink(DatasetRow::new(tokens));
@@ -33,49 +35,53 @@ pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), String> {
 }
 
 struct Array {
-    name: String,
+    path: PathBuf,
     reader: BufReader<File>,
     shape: Vec<usize>,
     width: usize,
 }
 
 impl Array {
-    fn open(file: &Path) -> Result<Self, String> {
-        let name = file.display().to_string();
-        let opened = File::open(file).map_err(|error| format!("{name}: {error}"))?;
+    fn wrong(&self, error: NpyError) -> SampleFileError {
+        SampleFileError::Npy { path: self.path.clone(), error }
+    }
+
+    fn open(file: &Path) -> Result<Self, SampleFileError> {
+        let path = file.to_owned();
+        let opened = File::open(file).map_err(|source| SampleFileError::Io { path: file.to_owned(), source })?;
         let mut reader = BufReader::with_capacity(1 << 20, opened);
-        let no = |why: &str| format!("{name}: {why}");
+        let no = |error| SampleFileError::Npy { path: file.to_owned(), error };
         let mut head = [0; 10];
-        reader.read_exact(&mut head).map_err(|_| no("it is shorter than the head of a .npy"))?;
+        reader.read_exact(&mut head).map_err(|_| no(NpyError::NoHead))?;
         if !head.starts_with(b"\x93NUMPY\x01") {
-            return Err(no("it is no .npy of version 1"));
+            return Err(no(NpyError::Version));
         }
         let mut text = String::new();
         let length = u64::from(u16::from_le_bytes([head[8], head[9]]));
-        (&mut reader).take(length).read_to_string(&mut text).map_err(|_| no("its head is no text"))?;
+        (&mut reader).take(length).read_to_string(&mut text).map_err(|_| no(NpyError::HeadText))?;
         let after = |key: &str| text.split_once(key).map(|(_, rest)| rest.trim_start());
         if !after("'fortran_order':").is_some_and(|rest| rest.starts_with("False")) {
-            return Err(no("it is laid out by columns; save it with numpy.ascontiguousarray"));
+            return Err(no(NpyError::ByColumns));
         }
         let width = match after("'descr':").and_then(|rest| rest.get(..5)) {
             Some("'<i4'") => 4,
             Some("'<i8'") => 8,
-            _ => return Err(no("its numbers are none of `<i4` and `<i8`")),
+            _ => return Err(no(NpyError::NumberType)),
         };
         let shape = after("'shape':").and_then(|rest| rest.strip_prefix('(')?.split_once(')'));
         let parts = shape.map_or("", |(shape, _)| shape).split(',').map(str::trim).filter(|part| !part.is_empty());
-        let shape = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| no("its shape is not understood"))?;
-        Ok(Self { name, reader, shape, width })
+        let shape = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| no(NpyError::ShapeText))?;
+        Ok(Self { path, reader, shape, width })
     }
 
-    fn numbers(&mut self, count: usize) -> Result<Vec<i64>, String> {
+    fn numbers(&mut self, count: usize) -> Result<Vec<i64>, SampleFileError> {
         let bytes = count.saturating_mul(self.width);
         // Do not trust the length in a header for the allocation: read as much as there is.
         let mut raw = Vec::new();
         let read = (&mut self.reader).take(bytes as u64).read_to_end(&mut raw);
-        read.map_err(|error| format!("{}: {error}", self.name))?;
+        read.map_err(|source| SampleFileError::Io { path: self.path.clone(), source })?;
         if raw.len() < bytes {
-            return Err(format!("{} is truncated: its shape needs more data", self.name));
+            return Err(SampleFileError::NpyTruncated { path: self.path.clone() });
         }
         let number = |raw: &[u8]| {
             let narrow = raw.first_chunk::<4>().map_or(0, |raw| i32::from_le_bytes(*raw).into());

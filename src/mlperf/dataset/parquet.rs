@@ -10,24 +10,17 @@ use parquet::record::{Field, ListAccessor};
 use parquet::schema::types::Type;
 
 use super::columns::Columns;
+use super::error::{ParquetFileError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
 
 /// Gives each row to `sink`. Err: what is wrong.
-pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {
-    rows(file, columns, sink).map_err(|error| {
-        let why = error.to_string();
-        let hint = if why.contains("isabled feature at compile time") || why.contains("codec") {
-            "; write it with compression=\"snappy\""
-        } else {
-            ""
-        };
-        format!("{}: {why}{hint}", file.display())
-    })
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
+    rows(file, columns, sink).map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
 }
 
-fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetError> {
-    let reader = SerializedFileReader::new(File::open(file)?)?;
+fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetFileError> {
+    let reader = SerializedFileReader::new(File::open(file).map_err(ParquetError::from)?)?;
     let schema = reader.metadata().file_metadata().schema();
     let known: Vec<Arc<Type>> =
         schema.get_fields().iter().filter(|field| columns.slot(field.name()).is_some()).cloned().collect();
@@ -36,8 +29,9 @@ fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), Pa
         let read = read?;
         let mut row = DatasetRow::default();
         for (name, field) in read.get_column_iter() {
-            let value = value(field).ok_or_else(|| ParquetError::General(format!("`{name}` holds {field}")))?;
-            row.take(columns, name, value).map_err(ParquetError::General)?;
+            let unfit = || ParquetFileError::Value { column: name.clone(), value: field.to_string() };
+            let value = value(field).ok_or_else(unfit)?;
+            row.take(columns, name, value)?;
         }
         sink(row);
     }

@@ -1,6 +1,7 @@
 //! One sample on its way.
 
 use super::columns::{Columns, Slot};
+use super::error::ColumnError;
 
 /// One row of a data set, as it was found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +30,7 @@ impl DatasetRow {
     }
 
     /// Takes a column's value, unless a better name has been there. Err: it is of another kind.
-    pub fn take(&mut self, columns: &Columns, name: &str, value: RowValue) -> Result<(), String> {
+    pub fn take(&mut self, columns: &Columns, name: &str, value: RowValue) -> Result<(), ColumnError> {
         let Some((slot, rank)) = columns.slot(name) else { return Ok(()) };
         let best = &mut self.ranks[slot as usize];
         if matches!(value, RowValue::Nothing) || best.is_some_and(|best| best < rank) {
@@ -41,8 +42,8 @@ impl DatasetRow {
             (Slot::Reference, RowValue::Text(text)) => self.reference = Some(text),
             (Slot::Task, RowValue::Text(text)) => self.task = Some(text),
             (Slot::Id, RowValue::Text(text)) => self.id = Some(text),
-            (Slot::Tokens, _) => return Err(format!("`{name}` is no list of whole numbers")),
-            _ => return Err(format!("`{name}` is a list, and a text is expected")),
+            (Slot::Tokens, _) => return Err(ColumnError::NotIds(name.to_owned())),
+            _ => return Err(ColumnError::NotText(name.to_owned())),
         }
         Ok(())
     }

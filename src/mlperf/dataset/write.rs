@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::columns::Columns;
 use super::description::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec};
-use super::error::DatasetError;
+use super::error::{DatasetError, SampleFileError};
 use super::row::DatasetRow;
 use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
@@ -35,7 +35,7 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
         DatasetFormat::Npy => npy::read(from, &mut sink),
         DatasetFormat::Json | DatasetFormat::MadeUp => json::read(from, &columns, &mut sink),
     };
-    read.map_err(DatasetError::Read)?;
+    read?;
     let (samples, references, input_tokens, _) = writer.end(&columns)?;
     let sizes = sizes(benchmark);
     if !sizes.iter().any(|(size, _)| *size == samples) {
@@ -118,7 +118,7 @@ impl DatasetRequest<'_> {
 
 /// By what it is, not by what it is called.
 fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
-    let said = |error: std::io::Error| DatasetError::Read(format!("{}: {error}", from.display()));
+    let said = |source| SampleFileError::Io { path: from.to_owned(), source };
     if from.is_dir() {
         return Ok(DatasetFormat::Npy);
     }
@@ -145,8 +145,10 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
 
 /// Of a folder: of its files' digests, as `sha256sum` prints them.
 fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
-    let of =
-        |path: &Path| sha256_of_file(path).map_err(|error| DatasetError::Read(format!("{}: {error}", path.display())));
+    let of = |path: &Path| {
+        let unreadable = |source| SampleFileError::Io { path: path.to_owned(), source };
+        sha256_of_file(path).map_err(|error| DatasetError::from(unreadable(error)))
+    };
     if form != DatasetFormat::Npy {
         return of(from);
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::clock::Moment;
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
 use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
+use super::own_percentiles;
+use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, race};
-use super::{own_percentiles, samples};
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
@@ -25,6 +26,8 @@ pub enum ChildError {
     Loadgen(#[from] LoadgenError),
     #[error(transparent)]
     Harness(#[from] HarnessError),
+    #[error(transparent)]
+    Samples(#[from] SamplesError),
     #[error("{0}")]
     System(String),
 }
@@ -62,7 +65,7 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
         benchmark.ok_or_else(|| ChildError::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
     say(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
-    let samples = samples::read(&test.samples, most, test.dataset.synthetic).map_err(ChildError::System)?;
+    let samples = samples::read(&test.samples, most, test.dataset.synthetic)?;
     let library = Arc::new(LoadedLibrary::open(&test.library)?);
     let is_accuracy = test.mode == TestMode::Accuracy;
     let model = benchmark.loadgen_model(test.scenario);

@@ -2,11 +2,25 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::harness::ExternalSample;
+
+/// Why the samples cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplesError {
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    /// Lines count from 1.
+    #[error("{}: line {line}: {source}", path.display())]
+    Line { path: PathBuf, line: usize, source: serde_json::Error },
+    #[error("{}: line {line}: a sample without `input_ids`", path.display())]
+    NoIds { path: PathBuf, line: usize },
+    #[error("{}: it has no samples", path.display())]
+    Empty { path: PathBuf },
+}
 
 #[derive(Deserialize)]
 struct Line {
@@ -30,20 +44,22 @@ impl Line {
 }
 
 /// Reads all samples; answers have at most `most` tokens.
-pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, String> {
-    let told = |what: String| format!("{}: {what}", path.display());
-    let file = File::open(path).map_err(|error| told(error.to_string()))?;
+pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, SamplesError> {
+    let own = || path.to_owned();
+    let unreadable = |source| SamplesError::Read { path: own(), source };
+    let file = File::open(path).map_err(unreadable)?;
     let mut samples = Vec::new();
-    for (number, line) in (1..).zip(BufReader::with_capacity(1 << 20, file).lines()) {
-        let line = line.map_err(|error| told(error.to_string()))?;
-        let line: Line = serde_json::from_str(&line).map_err(|error| told(format!("line {number}: {error}")))?;
-        if line.input_ids.is_empty() {
-            return Err(told(format!("line {number}: a sample without `input_ids`")));
+    for (line, text) in (1..).zip(BufReader::with_capacity(1 << 20, file).lines()) {
+        let text = text.map_err(unreadable)?;
+        let sample: Line =
+            serde_json::from_str(&text).map_err(|source| SamplesError::Line { path: own(), line, source })?;
+        if sample.input_ids.is_empty() {
+            return Err(SamplesError::NoIds { path: own(), line });
         }
-        let output_len = line.output_len(most, is_synthetic);
-        samples.push(ExternalSample { prompt: line.input_ids.into(), output_len });
+        let output_len = sample.output_len(most, is_synthetic);
+        samples.push(ExternalSample { prompt: sample.input_ids.into(), output_len });
     }
-    if samples.is_empty() { Err(told("it has no samples".to_owned())) } else { Ok(samples) }
+    if samples.is_empty() { Err(SamplesError::Empty { path: own() }) } else { Ok(samples) }
 }
 
 #[cfg(test)]
@@ -63,8 +79,10 @@ mod tests {
             good.iter().map(|s| (s.prompt.to_vec(), s.output_len)).collect::<Vec<_>>(),
             [(vec![5, 6], 2), (vec![7], 3), (vec![8], 1024)]
         );
-        assert!(read("{\"input_ids\":[5]}\n{}\n").unwrap_err().contains("line 2: missing field `input_ids`"));
-        assert!(read("{\"input_ids\":[]}\n").unwrap_err().contains("line 1: a sample without"));
-        assert!(read("").unwrap_err().contains("no samples"));
+        assert!(
+            read("{\"input_ids\":[5]}\n{}\n").unwrap_err().to_string().contains("line 2: missing field `input_ids`")
+        );
+        assert!(read("{\"input_ids\":[]}\n").unwrap_err().to_string().contains("line 1: a sample without"));
+        assert!(read("").unwrap_err().to_string().contains("no samples"));
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Width;
+use super::width::{TokenBytesError, Width};
 use crate::units::Sha256Of;
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
@@ -34,14 +34,33 @@ pub struct LoggedAnswer {
 }
 
 /// What is wrong with an accuracy log, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("the accuracy log cannot be read at byte {offset}: {why}")]
-    Read { offset: u64, why: String },
+    #[error("the accuracy log cannot be read at byte {offset}: {source}")]
+    Read { offset: u64, source: io::Error },
     #[error("the accuracy log ends at byte {offset}, in the middle: {why}")]
     Torn { offset: u64, why: &'static str },
     #[error("the accuracy log is not LoadGen's at byte {offset}: {why}")]
-    Entry { offset: u64, why: String },
+    Entry { offset: u64, why: EntryError },
+}
+
+/// What is in an accuracy log that LoadGen does not write.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    #[error("{0}")]
+    Json(#[source] serde_json::Error),
+    /// `what` has the digits.
+    #[error("the {what} of sample {sample} are not hexadecimal")]
+    Hexadecimal { what: &'static str, sample: u64 },
+    #[error(transparent)]
+    Tokens(TokenBytesError),
+    #[error("an entry has more than 64 MiB")]
+    TooLong,
+    /// Between its entries.
+    #[error("{0}")]
+    Syntax(&'static str),
+    #[error("there is more after its `]`")]
+    AfterEnd,
 }
 
 impl LoggedAnswer {
@@ -57,7 +76,7 @@ impl LoggedAnswer {
 
     fn ids(&self, data: &[u8]) -> Result<Vec<u32>, LogError> {
         let width = Width::of(self).unwrap_or(Width::Int32);
-        width.ids(data).map_err(|why| LogError::Entry { offset: self.offset, why })
+        width.ids(data).map_err(|error| LogError::Entry { offset: self.offset, why: EntryError::Tokens(error) })
     }
 }
 
@@ -118,13 +137,13 @@ impl<R: BufRead> AnswerLog<R> {
         self.piece.clear();
         // Hex holds no brace, and answers do not hold each other.
         let read = (&mut self.reader).take(LONGEST).read_until(b'}', &mut self.piece);
-        read.map_err(|error| LogError::Read { offset, why: error.to_string() })?;
+        read.map_err(|source| LogError::Read { offset, source })?;
         self.digest.update(&self.piece);
         self.offset += self.piece.len() as u64;
         if self.piece.last() != Some(&b'}') {
             let why = "an entry does not end; was the run killed, or the log already truncated for a package?";
             return Err(if self.piece.len() as u64 == LONGEST {
-                LogError::Entry { offset, why: "an entry has more than 64 MiB".to_owned() }
+                LogError::Entry { offset, why: EntryError::TooLong }
             } else {
                 LogError::Torn { offset: self.offset, why }
             });
@@ -136,7 +155,7 @@ impl<R: BufRead> AnswerLog<R> {
     fn end(&mut self) -> Result<Option<LoggedAnswer>, LogError> {
         while let Some(byte) = self.next_byte()? {
             if !byte.is_ascii_whitespace() {
-                return Err(LogError::Entry { offset: self.offset, why: "there is more after its `]`".to_owned() });
+                return Err(LogError::Entry { offset: self.offset, why: EntryError::AfterEnd });
             }
             self.skip();
         }
@@ -159,13 +178,13 @@ impl<R: BufRead> AnswerLog<R> {
             self.skip();
             return Ok(());
         }
-        Err(LogError::Entry { offset: self.offset, why: rule.to_owned() })
+        Err(LogError::Entry { offset: self.offset, why: EntryError::Syntax(rule) })
     }
 
     fn next_byte(&mut self) -> Result<Option<u8>, LogError> {
         let offset = self.offset;
         let filled = self.reader.fill_buf();
-        Ok(filled.map_err(|error| LogError::Read { offset, why: error.to_string() })?.first().copied())
+        Ok(filled.map_err(|source| LogError::Read { offset, source })?.first().copied())
     }
 
     /// Takes the byte that `next_byte` saw.
@@ -191,12 +210,10 @@ impl<R: BufRead> Iterator for AnswerLog<R> {
     }
 }
 
-fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, String> {
-    let written: Written<'_> = serde_json::from_slice(piece).map_err(|error| error.to_string())?;
+fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, EntryError> {
+    let written: Written<'_> = serde_json::from_slice(piece).map_err(EntryError::Json)?;
     let sample = written.qsl_idx;
-    let bytes = |hex: &str, what: &str| {
-        bytes(hex.as_bytes()).ok_or_else(|| format!("the {what} of sample {sample} are not hexadecimal"))
-    };
+    let bytes = |hex: &str, what| bytes(hex.as_bytes()).ok_or(EntryError::Hexadecimal { what, sample });
     Ok(LoggedAnswer {
         offset,
         seq_id: written.seq_id,

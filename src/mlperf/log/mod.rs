@@ -8,10 +8,10 @@ mod width;
 #[cfg(test)]
 mod tests;
 
-pub use accuracy::{AnswerLog, LogError, LoggedAnswer};
+pub use accuracy::{AnswerLog, EntryError, LogError, LoggedAnswer};
 pub use detail::{Detail, DetailError, LoggedError};
 pub use summary::LoadgenSummary;
-pub use width::Width;
+pub use width::{TokenBytesError, Width};
 
 /// The file of [`Detail`].
 pub const DETAIL_FILE: &str = "mlperf_log_detail.txt";

@@ -5,6 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use super::LoggedAnswer;
 
+/// Bytes that are no token ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenBytesError {
+    #[error("{bytes} bytes are no whole number of ids of {width} bytes")]
+    NotWhole { bytes: usize, width: usize },
+    #[error("{0} is no token id")]
+    NotToken(i64),
+}
+
 /// The reference scripts' `--dtype`. Lowest byte first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,14 +41,14 @@ impl Width {
     }
 
     /// Token ids. Err: what is wrong with the bytes.
-    pub fn ids(self, data: &[u8]) -> Result<Vec<u32>, String> {
+    pub fn ids(self, data: &[u8]) -> Result<Vec<u32>, TokenBytesError> {
         let whole = |rest: &[u8], width: usize| {
             if rest.is_empty() {
                 return Ok(());
             }
-            Err(format!("{} bytes are no whole number of ids of {width} bytes", data.len()))
+            Err(TokenBytesError::NotWhole { bytes: data.len(), width })
         };
-        let checked = |id: i64| u32::try_from(id).map_err(|_| format!("{id} is no token id"));
+        let checked = |id: i64| u32::try_from(id).map_err(|_| TokenBytesError::NotToken(id));
         match self {
             Self::Int32 => {
                 let (ids, rest) = data.as_chunks::<4>();
@@ -57,7 +66,7 @@ impl Width {
 
 #[cfg(test)]
 mod tests {
-    use super::{LoggedAnswer, Width};
+    use super::{LoggedAnswer, TokenBytesError, Width};
 
     fn answer(data: &[u8], token_count: Option<i64>) -> LoggedAnswer {
         LoggedAnswer { data: data.to_vec(), token_count, ..LoggedAnswer::default() }
@@ -73,7 +82,7 @@ mod tests {
         assert_eq!(Width::of(&answer(&narrow[..12], None)), Some(Width::Int32));
         assert_eq!(Width::of(&answer(&[], Some(0))), None);
         assert_eq!(Width::Int64.ids(&narrow), Ok(vec![5, 7]));
-        assert_eq!(Width::Int32.ids(&narrow[..3]), Err("3 bytes are no whole number of ids of 4 bytes".to_owned()));
-        assert_eq!(Width::Int32.ids(&[255; 4]), Err("-1 is no token id".to_owned()));
+        assert_eq!(Width::Int32.ids(&narrow[..3]), Err(TokenBytesError::NotWhole { bytes: 3, width: 4 }));
+        assert_eq!(Width::Int32.ids(&[255; 4]), Err(TokenBytesError::NotToken(-1)));
     }
 }

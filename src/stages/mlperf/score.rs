@@ -58,16 +58,19 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 fn failure(error: &ScoreError) -> Failure {
     let kind = match error {
-        ScoreError::Open { .. } | ScoreError::Log(_) | ScoreError::Dataset(_) | ScoreError::Sentences(_) => {
-            FailureKind::Files
-        }
+        ScoreError::Open { .. }
+        | ScoreError::Log(_)
+        | ScoreError::OtherDataset { .. }
+        | ScoreError::SampleCount { .. }
+        | ScoreError::References(_)
+        | ScoreError::Sentences(_) => FailureKind::Files,
         _ => FailureKind::Refused,
     };
     let failure = Failure::new(kind, error.to_string());
     match error {
         ScoreError::Open { .. } => failure.hint("`accuracy` is the output of a bench stage with `loadgen: { mode: accuracy }`"),
         ScoreError::Log(_) => failure.hint("score the log as LoadGen wrote it: packages get their truncated copy afterwards"),
-        ScoreError::Tokenizer(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
+        ScoreError::Speller(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
         ScoreError::Sentences(_) => failure
             .hint("`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m nltk.downloader punkt_tab`"),
         _ => failure,
