@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -58,7 +60,7 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
         // It can do about 50 a second, and 60 requests hide some of an overload.
         assert!(low <= 80.0 && high >= 40.0, "{told:#}");
         assert!(told["probes"].as_array().unwrap().len() <= 12, "{told:#}");
-        ended.says(&format!("{low}–{high} req/s at TTFT p99 ≤ 400ms"));
+        ended.says("req/s at TTFT p99 ≤ 400ms").says(&format!("95 % interval {low} … {high}, "));
         for probe in told["probes"].as_array().unwrap() {
             let result = format!("latest/find/{}/result.json", probe["folder"].as_str().unwrap());
             assert!(world.read(result).contains("\"schedule_digest\""));
@@ -117,6 +119,36 @@ fn a_search_that_was_cut_off_goes_on_with_the_probes_that_it_has() {
     let again = world.regatta(&["run", "m"]);
     if found_or_client(&again) && is_kept {
         assert_eq!(made(&world.path("latest/find/probes/01-20/result.json")), before, "it was not measured again");
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
+    let world = World::with(SLOW);
+    let run = world.start(&["run", "m"]);
+    let outputs = world.path(".regatta/out");
+    let aside = || {
+        let folders = fs::read_dir(&outputs).ok()?.flatten();
+        folders.map(|folder| folder.path().join("probes/01-20-client/result.json")).find(|path| path.exists())
+    };
+    // The program is stopped and goes on, again and again, until it has seen that its first probe was late because of that.
+    until("the first probe to be set aside", || {
+        signal(&run, "STOP");
+        thread::sleep(Duration::from_millis(60));
+        signal(&run, "CONT");
+        aside().is_some()
+    });
+    let result = fs::read_to_string(aside().unwrap()).unwrap();
+    assert!(result.contains("\"verdict\": \"invalid_client\""), "{result}");
+    let ended = Ended::of(run);
+    ended.says("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
+    if found_or_client(&ended) {
+        ended.says("the probe at 20 req/s was measured twice, because of the client: lag");
+        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let first = &told["probes"][0];
+        assert!(first["first_invalid"].as_str().unwrap().starts_with("lag"), "{first:#}");
+        assert_ne!(first["verdict"], "invalid_client", "{first:#}");
     }
     nobody_left(&world);
 }

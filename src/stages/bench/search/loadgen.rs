@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::output::{FILE, PROBES, with_identity};
 use super::phases::{SearchStep, SearchTest, next};
+use super::probe::{client_failure, client_fault, set_aside};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RunResult};
+use crate::harness::{self, BenchSpec, FoundRate, RateBounds};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
@@ -132,9 +133,16 @@ async fn attempt(
     }
     let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
     empty(&path)?;
-    let result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
-    if result.verdict() == Verdict::InvalidClient {
-        return Err(client(rate, &result));
+    let mut result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
+    if let Some(why) = client_fault(&result) {
+        // As in a search by the limits of the stage: a stall of a moment does not end it, a client that is too slow does.
+        context.lease.notice(format!("at {rate} qps the client was disturbed, and it is measured once more: {why}"));
+        set_aside(&path)?;
+        empty(&path)?;
+        result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
+    }
+    if let Some(why) = client_fault(&result) {
+        return Err(client_failure(&format!("{rate} qps"), &result, why));
     }
     if let Some(lost) = result.server_lost() {
         // No lower rate would meet the limits without a server.
@@ -207,14 +215,6 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// A client that cannot keep up is no evidence about the server.
-fn client(rate: f64, result: &RunResult) -> Failure {
-    let what = format!("at {rate} qps it is the client that is measured, not the server");
-    let why = result.reasons().first().map(harness::Reason::line).unwrap_or_default();
-    let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(why);
-    failure.hint("give the client more cores or connections, or search below this rate")
 }
 
 fn refused(what: &str) -> Failure {

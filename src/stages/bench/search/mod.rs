@@ -5,31 +5,28 @@
 pub mod loadgen;
 mod output;
 mod phases;
+mod probe;
 mod start_point;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use self::start_point::{SearchGoal, StartPoint};
-use super::finished_run::{before, keep};
-use super::measurement::measure;
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{BenchSpec, FoundRate, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
+use crate::harness::{BenchSpec, FoundRate, RateBounds, Reason};
 use crate::manifest::model::{self, Telemetry};
 use crate::stages::task_context::TaskContext;
 use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
 use output::{FILE, PROBES, with_identity};
+use probe::{ProbeReport, Prober};
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
-
-/// Beside the result of a probe.
-const MARGIN: &str = "margin.json";
 
 /// `search.json`
 #[derive(Serialize)]
@@ -48,23 +45,6 @@ struct SearchReport<'a> {
     found: FoundRate,
     /// Null where the limits held at the highest rate.
     estimate: Option<RateEstimate>,
-}
-
-/// One probe as it is shown.
-#[derive(Serialize)]
-struct ProbeReport {
-    #[serde(flatten)]
-    probe: RateProbe,
-    margin: Margin,
-    verdict: Verdict,
-    ttft_p99_ms: Option<f64>,
-    tpot_p99_ms: Option<f64>,
-    output_tokens_per_s: Option<f64>,
-    /// Why it missed.
-    why: Option<String>,
-    /// What qualifies its figures.
-    warnings: Vec<Reason>,
-    folder: PathBuf,
 }
 
 pub async fn perform(
@@ -89,12 +69,13 @@ pub async fn perform(
     let servers = Servers::now(context, &spec).await;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
+    let prober = Prober { context, spec: &spec, watched, servers: &servers };
     let mut tried: Vec<ProbeReport> = Vec::new();
     let estimate = loop {
         let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
-                tried.push(Box::pin(attempt(context, &spec, rate, tried.len(), watched, &servers)).await?);
+                tried.push(Box::pin(prober.probe(rate, tried.len())).await?);
             }
             RateStep::Estimated(estimate) => break Some(estimate),
             RateStep::HeldAtHighest => break None,
@@ -109,7 +90,7 @@ pub async fn perform(
     let found = found(estimate.as_ref(), &bounds);
     let mut warnings = Vec::new();
     if estimate.is_some() {
-        let last = Box::pin(attempt(context, &spec, found.at_least, tried.len(), watched, &servers)).await?;
+        let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(
@@ -143,8 +124,9 @@ pub async fn perform(
             }
         }
     }
+    warnings.extend(tried.iter().filter_map(ProbeReport::measured_again));
     warnings.extend(warnings_of(&tried, found.at_least));
-    let done = with_identity(&context.lease.out, headline(&found, &spec, tried.len()));
+    let done = with_identity(&context.lease.out, headline(&found, estimate.as_ref(), &spec, tried.len()));
     Ok(Done { warnings, ..done })
 }
 
@@ -203,76 +185,15 @@ fn foretold(spec: &BenchSpec, bounds: &RateBounds) -> String {
     )
 }
 
-/// Measures at one rate, or reads what an earlier try of this stage measured there.
-async fn attempt(
-    context: &TaskContext,
-    spec: &BenchSpec,
-    rate: f64,
-    number: usize,
-    watched: Telemetry,
-    servers: &Servers,
-) -> Result<ProbeReport, Failure> {
-    // The same arrivals, only faster, would have the same luck in every probe.
-    let seed = spec.seed.wrapping_add(number as u64);
-    let spec = BenchSpec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
-    let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
-    let path = context.lease.out.join(&folder);
-    let (result, margin) = if let Some(earlier) = probe_before(&path, &spec, servers) {
-        earlier
-    } else {
-        let measured =
-            Box::pin(measure(context, &spec, watched, &format!("probe {} at {rate} req/s", number + 1), None)).await?;
-        if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
-        }
-        if let Some(lost) = measured.result.server_lost() {
-            // No lower rate would meet the limits without a server.
-            let what = format!("at {rate} req/s the server failed");
-            let kind = FailureKind::Invalid(measured.result.verdict());
-            return Err(Failure::new(kind, what).cause(lost.text.clone()));
-        }
-        let margin = measured.margin(&spec, rate);
-        keep_margin(&path, &margin)?;
-        keep(&path, &measured)?;
-        (measured.result, margin)
-    };
-    let first = result.reasons().first().map(Reason::line);
-    if result.verdict() == Verdict::InvalidClient {
-        let what = format!("at {rate} req/s it is the client that is measured, not the server");
-        let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(first.unwrap_or_default());
-        return Err(failure.hint("give the client more cores or connections, or search below this rate"));
+/// The estimate, its interval, and what it is the highest rate for.
+fn headline(found: &FoundRate, estimate: Option<&RateEstimate>, spec: &BenchSpec, probes: usize) -> String {
+    let limits = start_point::limits(spec).join(", ");
+    match (estimate, found.below) {
+        (Some(estimate), Some(below)) => format!(
+            "{:.1} req/s at {limits}  (95 % interval {} … {below}, {probes} probes)",
+            estimate.rate.clamp(found.at_least, below),
+            found.at_least
+        ),
+        _ => format!("{} req/s or more at {limits}  (95 % interval, {probes} probes)", found.at_least),
     }
-    let met = margin.whole < 0.0;
-    // Why a probe missed is no warning; all other messages of one that held are.
-    let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
-    Ok(ProbeReport {
-        warnings: warnings.cloned().collect(),
-        probe: RateProbe { rate, met },
-        margin,
-        verdict: result.verdict(),
-        ttft_p99_ms: result.latency.ttft.p99,
-        tpot_p99_ms: result.latency.tpot.p99,
-        output_tokens_per_s: result.rates.output_tokens,
-        why: first.filter(|_| !met),
-        folder,
-    })
-}
-
-/// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, Margin)> {
-    let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
-    Some((before(path, spec, servers)?, margin))
-}
-
-fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {
-    let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
-    let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
-    written
-        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display())))
-}
-
-fn headline(found: &FoundRate, spec: &BenchSpec, probes: usize) -> String {
-    let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
-    let limits = start_point::limits(spec);
-    format!("{}{upper} req/s at {}  (95 % interval, {probes} probes)", found.at_least, limits.join(", "))
 }

@@ -2,6 +2,7 @@
 //! limits. Only where to look first is taken from it; its probes may be of a server that has changed since.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::output::FILE;
 use crate::event::{Digest, Failure, FailureKind};
 use crate::harness::{BenchSpec, FoundRate, GoodputLimit};
 use crate::stats::{RateEstimate, RateSearcher};
+use crate::units::size;
 
 /// What a search is for, in `search.json`: with another model or other limits there is another rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,25 @@ struct EarlierSearch {
 }
 
 const USE: &str = "`start_from` is the `search.json` of a finished search, or the folder that has it";
+
+/// Bytes of the largest `search.json` that is read; twelve probes take some tens of kB.
+const LARGEST: u64 = 16 << 20;
+
+/// The whole file, if it is one and not too large.
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        let what = format!("it is larger than {}", size(LARGEST));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
 
 impl SearchGoal {
     pub(super) fn of(spec: &BenchSpec) -> Self {
@@ -75,7 +96,7 @@ impl StartPoint {
         } else {
             (path, given.to_owned())
         };
-        let bytes = fs::read(&path).map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
+        let bytes = bounded(&path).map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if value.get("judge").is_some() {
             let what = format!("`{shown}` is a search by LoadGen's rules, and here the limits of the stage decide");

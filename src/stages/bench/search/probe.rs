@@ -1,0 +1,161 @@
+//! One probe of a search: a whole measurement at one rate, with arrivals of its own, kept in `probes/<n>-<rate>` with its margin.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::output::PROBES;
+use crate::event::{Failure, FailureKind, Verdict};
+use crate::harness::{BenchSpec, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
+use crate::manifest::model::Telemetry;
+use crate::stages::bench::finished_run::{before, keep};
+use crate::stages::bench::measurement::measure;
+use crate::stages::bench::unfinished::Servers;
+use crate::stages::task_context::TaskContext;
+use crate::stats::Margin;
+
+/// Beside the result of a probe.
+const MARGIN: &str = "margin.json";
+
+/// What all probes of a search share.
+pub(super) struct Prober<'a> {
+    pub(super) context: &'a TaskContext,
+    pub(super) spec: &'a BenchSpec,
+    pub(super) watched: Telemetry,
+    pub(super) servers: &'a Servers,
+}
+
+/// One probe as it is shown.
+#[derive(Serialize)]
+pub(super) struct ProbeReport {
+    #[serde(flatten)]
+    pub(super) probe: RateProbe,
+    pub(super) margin: Margin,
+    verdict: Verdict,
+    ttft_p99_ms: Option<f64>,
+    tpot_p99_ms: Option<f64>,
+    output_tokens_per_s: Option<f64>,
+    /// Why it missed.
+    pub(super) why: Option<String>,
+    /// Why a first measurement at this rate does not count. It is kept beside this one, as `<folder>-client`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_invalid: Option<String>,
+    /// What qualifies its figures.
+    pub(super) warnings: Vec<Reason>,
+    pub(super) folder: PathBuf,
+}
+
+impl ProbeReport {
+    /// The warning that says so, where the rate was measured twice.
+    pub(super) fn measured_again(&self) -> Option<String> {
+        let why = self.first_invalid.as_ref()?;
+        Some(format!("search: the probe at {} req/s was measured twice, because of the client: {why}", self.probe.rate))
+    }
+}
+
+impl Prober<'_> {
+    /// Measures at one rate, or reads what an earlier try of this stage measured there. `number` counts from 0.
+    ///
+    /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other probes. A
+    /// client that is too slow for the rate is too slow the second time, too, and that ends the search.
+    pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<ProbeReport, Failure> {
+        // The same arrivals, only faster, would have the same luck in every probe.
+        let seed = self.spec.seed.wrapping_add(number as u64);
+        let spec = BenchSpec { scenario: Scenario::Server { rate: rate.into() }, seed, ..self.spec.clone() };
+        let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
+        let path = self.context.lease.out.join(&folder);
+        let label = format!("probe {} at {rate} req/s", number + 1);
+        let (mut result, mut margin) = Box::pin(self.measured(&spec, rate, &path, &label)).await?;
+        let mut first_invalid = None;
+        if let Some(why) = client_fault(&result) {
+            self.context
+                .lease
+                .notice(format!("{label}: the client was disturbed, and it is measured once more: {why}"));
+            set_aside(&path)?;
+            first_invalid = Some(why);
+            (result, margin) = Box::pin(self.measured(&spec, rate, &path, &format!("{label}, again"))).await?;
+        }
+        if let Some(why) = client_fault(&result) {
+            return Err(client_failure(&format!("{rate} req/s"), &result, why));
+        }
+        let met = margin.whole < 0.0;
+        // Why a probe missed is no warning; all other messages of one that held are.
+        let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
+        Ok(ProbeReport {
+            warnings: warnings.cloned().collect(),
+            probe: RateProbe { rate, met },
+            margin,
+            verdict: result.verdict(),
+            ttft_p99_ms: result.latency.ttft.p99,
+            tpot_p99_ms: result.latency.tpot.p99,
+            output_tokens_per_s: result.rates.output_tokens,
+            why: result.reasons().first().map(Reason::line).filter(|_| !met),
+            first_invalid,
+            folder,
+        })
+    }
+
+    async fn measured(
+        &self,
+        spec: &BenchSpec,
+        rate: f64,
+        path: &Path,
+        label: &str,
+    ) -> Result<(RunResult, Margin), Failure> {
+        if let Some(earlier) = probe_before(path, spec, self.servers) {
+            return Ok(earlier);
+        }
+        let measured = Box::pin(measure(self.context, spec, self.watched, label, None)).await?;
+        if self.context.lease.stop.is_asked() && self.context.lease.stop.why().is_none() {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
+        }
+        if let Some(lost) = measured.result.server_lost() {
+            // No lower rate would meet the limits without a server.
+            let what = format!("at {rate} req/s the server failed");
+            let kind = FailureKind::Invalid(measured.result.verdict());
+            return Err(Failure::new(kind, what).cause(lost.text.clone()));
+        }
+        let margin = measured.margin(spec, rate);
+        keep_margin(path, &margin)?;
+        keep(path, &measured)?;
+        Ok((measured.result, margin))
+    }
+}
+
+/// Why it is the client that was measured, if it is.
+pub(super) fn client_fault(result: &RunResult) -> Option<String> {
+    let is_client = result.verdict() == Verdict::InvalidClient;
+    is_client.then(|| result.reasons().first().map(Reason::line).unwrap_or_default())
+}
+
+/// A client that cannot keep up is no evidence about the server. `rate` is shown with its unit.
+pub(super) fn client_failure(rate: &str, result: &RunResult, why: String) -> Failure {
+    let what = format!("at {rate} it is the client that is measured, not the server");
+    let failure = Failure::new(FailureKind::Invalid(result.verdict()), what).cause(why);
+    failure.hint("give the client more cores or connections, or search below this rate")
+}
+
+/// Keeps a measurement that does not count beside the one that will, as `<folder>-client`.
+pub(super) fn set_aside(path: &Path) -> Result<(), Failure> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push("-client");
+    let aside = PathBuf::from(aside);
+    let removed = if aside.exists() { fs::remove_dir_all(&aside) } else { Ok(()) };
+    removed
+        .and_then(|()| fs::rename(path, &aside))
+        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", aside.display())))
+}
+
+/// What `before` finds, with its margin.
+fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, Margin)> {
+    let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
+    Some((before(path, spec, servers)?, margin))
+}
+
+fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {
+    let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
+    let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
+    written
+        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display())))
+}
