@@ -30,7 +30,7 @@ use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_trouble, look_for_image, place_of};
-pub use engine::engine_commands;
+pub use engine::{EngineCommandError, engine_commands};
 pub use image::image_program;
 pub use output_identity::became;
 use remote::hosts;

@@ -43,8 +43,9 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
         .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
     let printed = log.get(begin..).unwrap_or_default();
     write(&out.join(format!("{}.out", bench.name)), printed)?;
-    let imported = told(&bench, &report, printed).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
-    measured_something(&imported.told.result).map_err(|why| context.failure(FailureKind::Files, why, &argv))?;
+    let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
+    let imported = told(&bench, &report, printed).map_err(empty)?;
+    measured_something(&imported.told.result).map_err(empty)?;
     write(&out.join(RESULT), format!("{:#}\n", imported.told.result).as_bytes())?;
     for doubt in doubts(&bench, &imported.told.result) {
         context.lease.notice(doubt);
@@ -114,28 +115,40 @@ fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
     options.iter().filter_map(|(name, value)| Some((name.clone(), kept(value)?))).collect()
 }
 
+/// Why a run that ended well has no result.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+enum NoBenchResult {
+    #[error("trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW")]
+    NoOverview,
+    #[error("trtllm-bench exited with 0, but its report has no answered request")]
+    NoRequest,
+    #[error("trtllm-bench exited with 0, but its report has {0} per second")]
+    Rate(f64),
+    #[error("trtllm-bench ended well, and its report has no throughput")]
+    NoThroughput,
+}
+
 /// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
-fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, String> {
+fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, NoBenchResult> {
     let source = match fs::read_to_string(report) {
         Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
         Err(_) => {
             ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }
         }
     };
-    interop::import(&bench.name, &[source])
-        .map_err(|_| "trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW".to_owned())
+    interop::import(&bench.name, &[source]).map_err(|_| NoBenchResult::NoOverview)
 }
 
 /// A report of no requests or no tokens is not a measurement.
-fn measured_something(result: &Value) -> Result<(), String> {
+fn measured_something(result: &Value) -> Result<(), NoBenchResult> {
     let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
     if number("/counts/ok").is_some_and(|requests| requests < 1.0) {
-        return Err("trtllm-bench exited with 0, but its report has no answered request".to_owned());
+        return Err(NoBenchResult::NoRequest);
     }
     match ["/rates/output_tokens", "/rates/requests_full"].into_iter().find_map(number) {
         Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
-        Some(rate) => Err(format!("trtllm-bench exited with 0, but its report has {rate} per second")),
-        None => Err("trtllm-bench ended well, and its report has no throughput".to_owned()),
+        Some(rate) => Err(NoBenchResult::Rate(rate)),
+        None => Err(NoBenchResult::NoThroughput),
     }
 }
 

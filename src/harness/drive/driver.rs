@@ -207,7 +207,7 @@ async fn race(
 /// The settings of TLS connections; their files are read once.
 fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
     let Protocol::Http(http) = protocol else { return Ok(None) };
-    http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)
+    http.tls.as_deref().map(Connector::new).transpose().map_err(|error| HarnessError::Spec(error.to_string()))
 }
 
 /// The most users of a closed loop; 0: not a closed loop.

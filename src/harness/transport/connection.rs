@@ -1,6 +1,5 @@
 //! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
 
-use crate::diag::error_chain;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -17,10 +16,11 @@ use super::socket::StampedSocket;
 use crate::event::Endpoint;
 use crate::harness::Protocol;
 use crate::harness::clock::BenchClock;
-use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::Violations;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcSender};
+use crate::harness::transport::connect_error::ConnectError;
+use crate::harness::transport::kserve::call_error::CallError;
+use crate::harness::transport::kserve::rpc::{self, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
 use crate::spec::StreamMode;
 
@@ -49,7 +49,7 @@ pub(in crate::harness) struct Connection {
     live: RefCell<Option<RpcSender>>,
     /// One attempt at a time; the rest wait for it.
     connecting: tokio::sync::Mutex<()>,
-    failed: RefCell<Option<(Instant, String)>>,
+    failed: RefCell<Option<(Instant, ConnectError)>>,
     last_read: Rc<Cell<u64>>,
     max_streams: Rc<Cell<usize>>,
     pub connects: Cell<u32>,
@@ -108,21 +108,21 @@ impl Connection {
     }
 
     /// The head of a call of Triton's inference service.
-    pub fn head(&self, method: &'static str) -> Result<Request<()>, RpcFault> {
+    pub fn head(&self, method: &'static str) -> Result<Request<()>, CallError> {
         if let Some(head) = self.heads.borrow().get(method) {
             return Ok(head.clone());
         }
-        let head = rpc::head(&self.authority(), method).map_err(|e| (FailureClass::Connect, e.to_string()))?;
+        let head = rpc::head(&self.authority(), method)?;
         self.heads.borrow_mut().insert(method, head.clone());
         Ok(head)
     }
 
     /// The stream that carries all requests of this connection; opened when none is open.
-    pub async fn shared(&self) -> Result<Rc<SharedStream>, RpcFault> {
+    pub async fn shared(&self) -> Result<Rc<SharedStream>, CallError> {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
         }
-        let sender = self.sender().await.map_err(|why| (FailureClass::Connect, why))?;
+        let sender = self.sender().await?;
         // Another request may have opened one meanwhile.
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Returns the sender for requests; connects when there is no open connection.
-    pub async fn sender(&self) -> Result<RpcSender, String> {
+    pub async fn sender(&self) -> Result<RpcSender, ConnectError> {
         if let Some(sender) = self.living() {
             return Ok(sender);
         }
@@ -181,10 +181,10 @@ impl Connection {
         if let Some(sender) = self.living() {
             return Ok(sender);
         }
-        if let Some((at, why)) = &*self.failed.borrow()
+        if let Some((at, error)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
         {
-            return Err(why.clone());
+            return Err(error.clone());
         }
         match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
             Ok(Ok(sender)) => {
@@ -193,8 +193,8 @@ impl Connection {
                 *self.live.borrow_mut() = Some(sender.clone());
                 Ok(sender)
             }
-            Ok(Err(why)) => Err(self.note_failure(why)),
-            Err(_) => Err(self.note_failure(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))),
+            Ok(Err(error)) => Err(self.note_failure(error)),
+            Err(_) => Err(self.note_failure(ConnectError::Late(CONNECT_TIMEOUT))),
         }
     }
 
@@ -205,14 +205,14 @@ impl Connection {
         (!has_ended).then_some(sender)
     }
 
-    fn note_failure(&self, why: String) -> String {
-        *self.failed.borrow_mut() = Some((Instant::now(), why.clone()));
-        why
+    fn note_failure(&self, error: ConnectError) -> ConnectError {
+        *self.failed.borrow_mut() = Some((Instant::now(), error.clone()));
+        error
     }
 
-    async fn connect(&self) -> Result<RpcSender, String> {
-        let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| e.to_string())?;
-        socket.set_nodelay(true).map_err(|e| e.to_string())?;
+    async fn connect(&self) -> Result<RpcSender, ConnectError> {
+        let socket = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        socket.set_nodelay(true)?;
         let socket = StampedSocket::new(socket, self.clock, Rc::clone(&self.last_read));
         let (sender, mut connection) = Builder::new()
             .initial_window_size(STREAM_WINDOW)
@@ -221,8 +221,7 @@ impl Connection {
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .enable_push(false)
             .handshake(socket)
-            .await
-            .map_err(|e| error_chain(&e))?;
+            .await?;
         let max_streams = Rc::clone(&self.max_streams);
         // Ends when the server closes; the worker's end takes it along.
         tokio::task::spawn_local(std::future::poll_fn(move |context| {

@@ -2,7 +2,9 @@
 //! interfaces over HTTP/1.1 (`http`). Encoders are fixed before the run; what arrives carries the time of its socket read.
 
 pub(super) mod call;
+pub(super) mod connect_error;
 pub(super) mod connection;
+pub(super) mod handshake_error;
 pub(super) mod http;
 pub(super) mod kserve;
 pub(super) mod request_encoder;

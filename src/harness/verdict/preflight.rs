@@ -59,6 +59,15 @@ pub fn expected(spec: &BenchSpec) -> Option<Duration> {
     }
 }
 
+/// Why a trial has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPreflightResult {
+    #[error("a request to the null server failed: {why}")]
+    Failed { why: String },
+    #[error("no request was answered by the null server")]
+    NoAnswer,
+}
+
 impl Trial {
     /// The same load, for a second. None: there is no schedule to be late for.
     pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
@@ -115,16 +124,16 @@ impl Trial {
     }
 
     /// What came of it; or why nothing can be said.
-    pub fn told(&self, measured: &Measured) -> Result<PreflightResult, String> {
+    pub fn told(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match &record.ended {
             RequestEnd::Failed { why, .. } => Some(why),
             _ => None,
         }) {
-            return Err(format!("a request to the null server failed: {why}"));
+            return Err(NoPreflightResult::Failed { why: why.clone() });
         }
         if result.counts.ok == 0 {
-            return Err("no request was answered by the null server".to_owned());
+            return Err(NoPreflightResult::NoAnswer);
         }
         let mut told = self.numbers(result);
         let outcome = match told.reasons().iter().map(|reason| reason.severity).min() {

@@ -8,8 +8,9 @@ use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
 use crate::event::Endpoint;
-use crate::harness::preflight::{PreflightResult, Trial, WORTH_IT, expected};
-use crate::harness::{self, BenchSpec};
+use crate::exec::process::{How, SpawnError};
+use crate::harness::preflight::{NoPreflightResult, PreflightResult, Trial, WORTH_IT, expected};
+use crate::harness::{self, BenchSpec, HarnessError};
 use crate::manifest::model::Preflight as Wanted;
 use crate::stages::task_context::TaskContext;
 
@@ -44,18 +45,38 @@ pub async fn preflight(
     }
 }
 
+/// Why there was no trial.
+#[derive(Debug, thiserror::Error)]
+enum NoPreflight {
+    #[error("offline sends everything at once, so there is no schedule that a client could be late for")]
+    Offline,
+    #[error("the regatta program cannot be found: {0}")]
+    Program(#[source] std::io::Error),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error("the null server did not open its port within {0:?}")]
+    NoPort(Duration),
+    /// With what it printed.
+    #[error("the null server ended at once ({how:?}): {written}")]
+    Ended { how: How, written: String },
+    #[error("it did not finish within {0:?}")]
+    Unfinished(Duration),
+    #[error(transparent)]
+    Harness(#[from] HarnessError),
+    #[error(transparent)]
+    Result(#[from] NoPreflightResult),
+    #[error("stopped")]
+    Stopped,
+}
+
 async fn attempt(
     context: &TaskContext,
     spec: &BenchSpec,
     is_asked: bool,
     program: Option<&Path>,
-) -> Result<Option<PreflightResult>, String> {
+) -> Result<Option<PreflightResult>, NoPreflight> {
     let Some(trial) = trial(spec, is_asked).await else {
-        return if is_asked {
-            Err("offline sends everything at once, so there is no schedule that a client could be late for".to_owned())
-        } else {
-            Ok(None)
-        };
+        return if is_asked { Err(NoPreflight::Offline) } else { Ok(None) };
     };
     context.lease.say("trying the load against a server that does no work", 0, None);
     let mut server = start(context, &trial, program)?;
@@ -87,26 +108,26 @@ async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
     planned.await.ok().flatten()
 }
 
-async fn run(context: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, String> {
+async fn run(context: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, NoPreflight> {
     let spec = trial.at(endpoint.clone());
     let stop = context.lease.stop.child();
     let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
-    let measured = measured.await.map_err(|_| format!("it did not finish within {PATIENCE:?}"))?;
-    trial.told(&measured.map_err(|error| error.to_string())?)
+    let measured = measured.await.map_err(|_| NoPreflight::Unfinished(PATIENCE))?;
+    Ok(trial.told(&measured?)?)
 }
 
 /// The server, as a process of its own.
-fn start(context: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, String> {
+fn start(context: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, NoPreflight> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
-    let program = program.map_err(|error| format!("the regatta program cannot be found: {error}"))?;
+    let program = program.map_err(NoPreflight::Program)?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
-    Sidecar::start(context, argv, &[], "null")
+    Ok(Sidecar::start(context, argv, &[], "null")?)
 }
 
 /// The server's endpoint, once it reports it.
-async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, String> {
+async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, NoPreflight> {
     let file = server.file().to_owned();
     let says = async {
         loop {
@@ -121,8 +142,8 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
     let how = tokio::select! {
         endpoint = says => return Ok(endpoint),
         how = server.ended() => how,
-        () = sleep(PATIENCE) => return Err(format!("the null server did not open its port within {PATIENCE:?}")),
-        () = context.lease.stop.asked() => return Err("stopped".to_owned()),
+        () = sleep(PATIENCE) => return Err(NoPreflight::NoPort(PATIENCE)),
+        () = context.lease.stop.asked() => return Err(NoPreflight::Stopped),
     };
-    Err(format!("the null server ended at once ({how:?}): {}", server.written().trim()))
+    Err(NoPreflight::Ended { how, written: server.written().trim().to_owned() })
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::exec::process::{How, Running};
+use crate::exec::process::{How, Running, SpawnError};
 use crate::stages::task_context::TaskContext;
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
@@ -25,7 +25,12 @@ impl Drop for Sidecar {
 
 impl Sidecar {
     /// Starts a command in the task's environment plus these variables. `name` distinguishes its log file from those of others.
-    pub fn start(context: &TaskContext, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
+    pub fn start(
+        context: &TaskContext,
+        argv: Vec<String>,
+        env: &[(&str, &str)],
+        name: &str,
+    ) -> Result<Self, SpawnError> {
         let file = context.lease.log.with_extension(name);
         let _ = std::fs::remove_file(&file);
         // Written directly to the file: the command has no secrets, and nothing would forward its output.
@@ -34,7 +39,7 @@ impl Sidecar {
             command = command.set(*name, *value);
         }
         command.log.clone_from(&file);
-        let running = Running::start(command).map_err(|error| error.to_string())?;
+        let running = Running::start(command)?;
         let (task, emit, pgid) = (context.lease.task.id.clone(), context.lease.emit.clone(), running.pgid());
         emit(Event::ProcessStarted { task: task.clone(), pgid });
         let ended = Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid }));

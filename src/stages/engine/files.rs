@@ -11,8 +11,27 @@ use crate::manifest::model::{Engine, EngineOnly};
 /// Bytes of `config.json`; real ones have some ten thousand.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// What is missing from an output. `what` it is: a checkpoint or an engine.
+#[derive(Debug, thiserror::Error)]
+pub enum IncompleteEngine {
+    #[error("the {what} has no config.json: {source}")]
+    NoConfig { what: &'static str, source: std::io::Error },
+    #[error("the config.json of the {what} cannot be read: {source}")]
+    ReadConfig { what: &'static str, source: std::io::Error },
+    #[error("the config.json of the {what} cannot be read: it has more than {MOST_BYTES} bytes")]
+    LongConfig { what: &'static str },
+    #[error("the config.json of the {what} cannot be read: {source}")]
+    Config { what: &'static str, source: serde_json::Error },
+    #[error("the config.json of the {what} names no rank")]
+    NoRank { what: &'static str },
+    #[error("the {what} has no {name}, or it is empty")]
+    NoFile { what: &'static str, name: String },
+    #[error("the {what} lacks {missing} of its {ranks} files, {first} to {last}")]
+    NoFiles { what: &'static str, missing: usize, ranks: u64, first: String, last: String },
+}
+
 /// What is missing or cannot be read; the text follows "but".
-pub fn check(folder: &Path, engine: &Engine) -> Result<(), String> {
+pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
     let (what, suffix) = match engine.only {
         Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
         None => ("engine", "engine"),
@@ -33,22 +52,29 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), String> {
         (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")).filter(|name| !is_there(name)).collect();
     match missing.as_slice() {
         [] if ranks > 0 => Ok(()),
-        [] => Err(format!("the config.json of the {what} names no rank")),
-        [one] => Err(format!("the {what} has no {one}, or it is empty")),
-        [first, .., last] => Err(format!("the {what} lacks {} of its {ranks} files, {first} to {last}", missing.len())),
+        [] => Err(IncompleteEngine::NoRank { what }),
+        [one] => Err(IncompleteEngine::NoFile { what, name: one.clone() }),
+        [first, .., last] => Err(IncompleteEngine::NoFiles {
+            what,
+            missing: missing.len(),
+            ranks,
+            first: first.clone(),
+            last: last.clone(),
+        }),
     }
 }
 
-fn config(folder: &Path, what: &str) -> Result<Value, String> {
+fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
     let path = folder.join("config.json");
-    let file = File::open(&path).map_err(|error| format!("the {what} has no config.json: {error}"))?;
+    let file = File::open(&path).map_err(|source| IncompleteEngine::NoConfig { what, source })?;
     let mut text = String::new();
-    let unreadable = |why: String| format!("the config.json of the {what} cannot be read: {why}");
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    file.take(MOST_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|source| IncompleteEngine::ReadConfig { what, source })?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(unreadable(format!("it has more than {MOST_BYTES} bytes")));
+        return Err(IncompleteEngine::LongConfig { what });
     }
-    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source })
 }
 
 #[cfg(test)]
@@ -72,7 +98,7 @@ mod tests {
     #[test]
     fn an_engine_is_its_config_and_a_file_for_each_rank() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |change: &Value| check(folder.path(), &engine(change)).unwrap_err();
+        let of = |change: &Value| check(folder.path(), &engine(change)).unwrap_err().to_string();
         let none = serde_json::json!({});
         assert!(of(&none).starts_with("the engine has no config.json: "));
         fs::write(folder.path().join("config.json"), "built").unwrap();
@@ -85,7 +111,7 @@ mod tests {
         // The config takes precedence over the manifest, and a checkpoint that was given decides.
         let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
         fs::write(folder.path().join("config.json"), config).unwrap();
-        assert_eq!(check(folder.path(), &engine(&none)), Ok(()));
+        assert!(check(folder.path(), &engine(&none)).is_ok());
         let made = serde_json::json!({"only": "checkpoint"});
         assert_eq!(of(&made), "the checkpoint has no rank0.safetensors, or it is empty");
     }

@@ -82,7 +82,8 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
         trtllm_checkpoint: found(&engine.trtllm_checkpoint),
         ..engine.clone()
     };
-    let commands = engine_commands(&engine, &scratch, &context.lease.out).map_err(refused)?;
+    let commands =
+        engine_commands(&engine, &scratch, &context.lease.out).map_err(|error| refused(error.to_string()))?;
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
@@ -104,8 +105,8 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
             Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
         })?;
     }
-    files::check(&context.lease.out, &engine).map_err(|what| {
-        let failure = Failure::new(FailureKind::Files, format!("its commands ended well, but {what}"));
+    files::check(&context.lease.out, &engine).map_err(|incomplete| {
+        let failure = Failure::new(FailureKind::Files, format!("its commands ended well, but {incomplete}"));
         Failure { log: Some(context.lease.log.clone()), ..failure }
             .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
     })?;
@@ -117,12 +118,30 @@ const fn is_first(engine: &Engine, index: usize) -> bool {
     index == 0 && engine.trtllm_checkpoint.is_none()
 }
 
+/// Why there is no command that builds an engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineCommandError {
+    #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
+    Missing { key: &'static str },
+    #[error("the precision `{0}` is none of fp16, bf16, fp8, fp4")]
+    Precision(String),
+    #[error("no converter is known for the architecture `{0}`; use precision fp8 or fp4")]
+    Architecture(String),
+    /// Another key decides the flag.
+    #[error("`{key}.{flag}` may not be given: {by} decides it")]
+    Decided { key: &'static str, flag: &'static str, by: &'static str },
+    #[error("the flag `{0}` must be a plain value")]
+    Flag(String),
+    #[error("the flag `{0}` must be a list of plain values")]
+    FlagList(String),
+}
+
 /// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
 /// where the engine goes.
 ///
 /// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
-pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, String> {
+pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, EngineCommandError> {
     forbid("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
     let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
     Ok(match (engine.only, &engine.trtllm_checkpoint) {
@@ -132,10 +151,8 @@ pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result
     })
 }
 
-fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, String> {
-    let need = |key: &str, value: &Option<String>| {
-        value.clone().ok_or_else(|| format!("`{key}` is needed to build an engine with TensorRT-LLM"))
-    };
+fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineCommandError> {
+    let need = |key, value: &Option<String>| value.clone().ok_or(EngineCommandError::Missing { key });
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
     forbid("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
@@ -144,7 +161,7 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, String>
         "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
         "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
         "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
-        other => return Err(format!("the precision `{other}` is none of fp16, bf16, fp8, fp4")),
+        other => return Err(EngineCommandError::Precision(other.to_owned())),
     };
     let mut argv = vec![engine.python.clone().unwrap_or_else(|| "python3".to_owned()), script];
     argv.extend(pair("model_dir", &weights));
@@ -156,7 +173,7 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, String>
     Ok(argv)
 }
 
-fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, String> {
+fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, EngineCommandError> {
     let mut argv = match &engine.python {
         // What `trtllm-build` is, without a script that knows where its Python lay when it was installed.
         Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.build".to_owned()],
@@ -181,7 +198,7 @@ fn quantize(trtllm: &str) -> String {
 }
 
 /// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
-fn convert(trtllm: &str, architecture: &str) -> Result<String, String> {
+fn convert(trtllm: &str, architecture: &str) -> Result<String, EngineCommandError> {
     let family = match architecture {
         "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
         "MixtralForCausalLM" => "mixtral",
@@ -190,7 +207,7 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, String> {
         "GPTJForCausalLM" => "gptj",
         "PhiForCausalLM" | "Phi3ForCausalLM" => "phi",
         "Gemma2ForCausalLM" | "GemmaForCausalLM" => "gemma",
-        other => return Err(format!("no converter is known for the architecture `{other}`; use precision fp8 or fp4")),
+        other => return Err(EngineCommandError::Architecture(other.to_owned())),
     };
     let folder = if family == "gptj" { "contrib" } else { "core" };
     // Mixtral is converted by the script of its dense sibling.
@@ -198,15 +215,19 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, String> {
     Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
 }
 
-fn forbid(key: &str, flags: &IndexMap<String, Value>, decided: &[(&str, &str)]) -> Result<(), String> {
+fn forbid(
+    key: &'static str,
+    flags: &IndexMap<String, Value>,
+    decided: &[(&'static str, &'static str)],
+) -> Result<(), EngineCommandError> {
     match decided.iter().find(|(flag, _)| flags.contains_key(*flag)) {
-        Some((flag, by)) => Err(format!("`{key}.{flag}` may not be given: {by} decides it")),
+        Some((flag, by)) => Err(EngineCommandError::Decided { key, flag, by }),
         None => Ok(()),
     }
 }
 
 /// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one argument for each element.
-fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, String> {
+fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, EngineCommandError> {
     let mut words = Vec::new();
     for (name, value) in flags {
         match value {
@@ -215,11 +236,11 @@ fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, String> {
             Value::Array(items) => {
                 words.push(format!("--{name}"));
                 for item in items {
-                    words.push(text(item).ok_or_else(|| format!("the flag `{name}` must be a list of plain values"))?);
+                    words.push(text(item).ok_or_else(|| EngineCommandError::FlagList(name.clone()))?);
                 }
             }
             value => {
-                let value = text(value).ok_or_else(|| format!("the flag `{name}` must be a plain value"))?;
+                let value = text(value).ok_or_else(|| EngineCommandError::Flag(name.clone()))?;
                 words.extend(pair(name, &value));
             }
         }
@@ -259,7 +280,7 @@ mod tests {
     fn lines(change: &Value) -> String {
         match engine_commands(&engine(change), Path::new("CKPT"), Path::new("OUT")) {
             Ok(commands) => commands.iter().map(|argv| argv.join(" ")).collect::<Vec<_>>().join("\n"),
-            Err(error) => error,
+            Err(error) => error.to_string(),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::event::Endpoint;
-use crate::triton::{ClientError, HttpAddress, HttpClient, TritonClient};
+use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, TritonClient};
 
 /// Interval between health requests.
 pub const EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub async fn silent(
         tick.tick().await;
         let said = match timeout(PATIENCE, ask(endpoint, &question, &mut client)).await {
             Ok(said) => said,
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+            Err(_) => Err(NotHealthy::Late(PATIENCE)),
         };
         match said {
             Ok(()) => {
@@ -74,7 +74,7 @@ pub async fn silent(
                     return UnresponsiveServer {
                         endpoint: endpoint.clone(),
                         for_s: since.elapsed().as_secs_f64(),
-                        last,
+                        last: last.to_string(),
                     };
                 }
             }
@@ -95,29 +95,44 @@ pub async fn any_silent(endpoints: Vec<Endpoint>, question: HealthProbe, limit: 
     }
 }
 
-async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<TritonClient>) -> Result<(), String> {
+/// The result of a probe that a healthy server does not give.
+#[derive(Debug, thiserror::Error)]
+enum NotHealthy {
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    #[error("no connection: {0}")]
+    Port(#[source] std::io::Error),
+    #[error(transparent)]
+    Call(ClientErrorKind),
+    #[error("it reports that it is not live")]
+    NotLive,
+    #[error("it reports that {0} is not ready any more")]
+    ModelNotReady(String),
+}
+
+async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<TritonClient>) -> Result<(), NotHealthy> {
     let models = match question {
         HealthProbe::Kserve(models) => models,
         HealthProbe::Port => {
             let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
-            return connected.map(drop).map_err(|error| format!("no connection: {error}"));
+            return connected.map(drop).map_err(NotHealthy::Port);
         }
-        HealthProbe::Health => return health(endpoint).await.map_err(|error| error.why.to_string()),
+        HealthProbe::Health => return health(endpoint).await.map_err(|error| NotHealthy::Call(error.why)),
     };
     if client.is_none() {
-        *client = Some(TritonClient::connect(endpoint).await.map_err(|error| error.why.to_string())?);
+        *client = Some(TritonClient::connect(endpoint).await.map_err(|error| NotHealthy::Call(error.why))?);
     }
     let Some(client) = client else { return Ok(()) };
     match client.is_live().await {
         Ok(true) => {}
-        Ok(false) => return Err("it reports that it is not live".to_owned()),
-        Err(error) => return answered(&error),
+        Ok(false) => return Err(NotHealthy::NotLive),
+        Err(error) => return answered(error),
     }
     for model in models {
         match client.is_model_ready(model, "").await {
             Ok(true) => {}
-            Ok(false) => return Err(format!("it reports that {model} is not ready any more")),
-            Err(error) => return answered(&error),
+            Ok(false) => return Err(NotHealthy::ModelNotReady(model.clone())),
+            Err(error) => return answered(error),
         }
     }
     Ok(())
@@ -131,6 +146,6 @@ pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
 
 /// A server without such an endpoint has answered. Any other refusal may come from something in its place: a proxy on the way
 /// to an unreachable host.
-fn answered(error: &ClientError) -> Result<(), String> {
-    if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(error.why.to_string()) }
+fn answered(error: ClientError) -> Result<(), NotHealthy> {
+    if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(NotHealthy::Call(error.why)) }
 }

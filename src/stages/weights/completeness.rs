@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
@@ -12,8 +12,31 @@ use super::list::Checked;
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
 
+/// Why a checkpoint is not whole, or not known to be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IncompleteCheckpoint {
+    #[error("{SHARDS} cannot be read: {0}")]
+    ReadIndex(#[source] io::Error),
+    #[error("{SHARDS} cannot be read: {0}")]
+    Index(#[source] serde_json::Error),
+    #[error("{SHARDS} cannot be read: no `weight_map`")]
+    NoWeightMap,
+    #[error("{SHARDS} names {}, which {} not there", .0.join(", "), if .0.len() == 1 { "is" } else { "are" })]
+    NoShards(Vec<String>),
+    #[error("{name} is no safetensors file: {source}")]
+    Read { name: String, source: io::Error },
+    #[error("{name} is no safetensors file: it has {size} bytes")]
+    NoHeader { name: String, size: u64 },
+    #[error("{name} is no safetensors file: its header would have {length} bytes, and it has {size}")]
+    LongHeader { name: String, length: u64, size: u64 },
+    #[error("{name} is no safetensors file: its header: {source}")]
+    Header { name: String, source: serde_json::Error },
+    #[error("{name} has {size} bytes, and {expected} by its header: it is truncated, or data was appended")]
+    Size { name: String, size: u64, expected: u64 },
+}
+
 /// Holds the shards against the index, where both are there. A choice of files without any weights is whole.
-pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), String> {
+pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), IncompleteCheckpoint> {
     let there: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     if !there.contains(SHARDS) {
         return Ok(());
@@ -27,7 +50,7 @@ pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), String> {
 }
 
 /// The same for a folder that was filled elsewhere: here all of them must be there.
-pub(super) fn check_strictly(folder: &Path) -> Result<(), String> {
+pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
     let index = folder.join(SHARDS);
     if !index.is_file() {
         return Ok(());
@@ -37,42 +60,42 @@ pub(super) fn check_strictly(folder: &Path) -> Result<(), String> {
     if missing.is_empty() { Ok(()) } else { Err(lacking(&missing)) }
 }
 
-fn lacking(missing: &[&str]) -> String {
-    format!("{SHARDS} names {}, which {} not there", missing.join(", "), if missing.len() == 1 { "is" } else { "are" })
+fn lacking(missing: &[&str]) -> IncompleteCheckpoint {
+    IncompleteCheckpoint::NoShards(missing.iter().map(|name| (*name).to_owned()).collect())
 }
 
-fn shards(index: &Path) -> Result<BTreeSet<String>, String> {
-    let wrong = |why: String| format!("{SHARDS} cannot be read: {why}");
-    let text = fs::read_to_string(index).map_err(|error| wrong(error.to_string()))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let map = value.get("weight_map").and_then(Value::as_object).ok_or_else(|| wrong("no `weight_map`".to_owned()))?;
+fn shards(index: &Path) -> Result<BTreeSet<String>, IncompleteCheckpoint> {
+    let text = fs::read_to_string(index).map_err(IncompleteCheckpoint::ReadIndex)?;
+    let value: Value = serde_json::from_str(&text).map_err(IncompleteCheckpoint::Index)?;
+    let map = value.get("weight_map").and_then(Value::as_object).ok_or(IncompleteCheckpoint::NoWeightMap)?;
     Ok(map.values().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Whether a safetensors file has as many bytes as its header states. It reads the header only.
-pub(super) fn is_cut_off(path: &Path) -> Result<(), String> {
+pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
     /// A header is some KB for each thousand tensors.
     const LARGEST: u64 = 256 << 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let wrong = |why: String| format!("{name} is no safetensors file: {why}");
-    let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let size = file.metadata().map_err(|error| wrong(error.to_string()))?.len();
+    let unreadable = |source| IncompleteCheckpoint::Read { name: name.clone(), source };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
     let mut length = [0; 8];
-    file.read_exact(&mut length).map_err(|_| wrong(format!("it has {size} bytes")))?;
+    file.read_exact(&mut length).map_err(|_| IncompleteCheckpoint::NoHeader { name: name.clone(), size })?;
     let length = u64::from_le_bytes(length);
     if length > LARGEST || 8 + length > size {
-        return Err(wrong(format!("its header would have {length} bytes, and it has {size}")));
+        return Err(IncompleteCheckpoint::LongHeader { name, length, size });
     }
     let mut header = vec![0; length as usize];
-    file.read_exact(&mut header).map_err(|error| wrong(error.to_string()))?;
-    let header: Value = serde_json::from_slice(&header).map_err(|error| wrong(format!("its header: {error}")))?;
+    file.read_exact(&mut header).map_err(unreadable)?;
+    let header: Value = serde_json::from_slice(&header)
+        .map_err(|source| IncompleteCheckpoint::Header { name: name.clone(), source })?;
     let ends =
         header.as_object().into_iter().flatten().filter_map(|(_, tensor)| tensor.pointer("/data_offsets/1")?.as_u64());
     let expected = 8 + length + ends.max().unwrap_or(0);
     if expected == size {
         return Ok(());
     }
-    Err(format!("{name} has {size} bytes, and {expected} by its header: it is truncated, or data was appended"))
+    Err(IncompleteCheckpoint::Size { name, size, expected })
 }
 
 #[cfg(test)]
@@ -90,11 +113,11 @@ mod tests {
         let index = r#"{"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "1.safetensors"}}"#;
         fs::write(folder.path().join(SHARDS), index).unwrap();
         let check = |names: &[&str]| check(folder.path(), &names.iter().map(|name| file(name)).collect::<Vec<_>>());
-        assert_eq!(check(&[SHARDS, "1.safetensors", "2.safetensors"]), Ok(()));
+        assert!(check(&[SHARDS, "1.safetensors", "2.safetensors"]).is_ok());
         // Only the tokenizer was wanted.
-        assert_eq!(check(&[SHARDS, "tokenizer.json"]), Ok(()));
+        assert!(check(&[SHARDS, "tokenizer.json"]).is_ok());
         let missing = format!("{SHARDS} names 2.safetensors, which is not there");
-        assert_eq!(check(&[SHARDS, "1.safetensors"]), Err(missing));
+        assert_eq!(check(&[SHARDS, "1.safetensors"]).unwrap_err().to_string(), missing);
         assert!(check_strictly(folder.path()).is_err());
     }
 
@@ -107,11 +130,11 @@ mod tests {
         bytes.extend(header);
         bytes.extend([0; 4]);
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(is_cut_off(&path), Ok(()));
+        assert!(is_cut_off(&path).is_ok());
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(
-            is_cut_off(&path),
-            Err("m.safetensors has 64 bytes, and 65 by its header: it is truncated, or data was appended".to_owned())
+            is_cut_off(&path).unwrap_err().to_string(),
+            "m.safetensors has 64 bytes, and 65 by its header: it is truncated, or data was appended"
         );
         fs::write(&path, "x").unwrap();
         assert!(is_cut_off(&path).is_err());

@@ -9,6 +9,19 @@ use super::file_digest::FileDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
 
+/// What is missing from the hub's answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HubAnswerError {
+    #[error("it names no commit (`sha`)")]
+    NoCommit,
+    #[error("it lists no files (`siblings`)")]
+    NoFiles,
+    #[error("a file has no name (`rfilename`)")]
+    NoName,
+    #[error("{path} has no {what}, so it could not be checked")]
+    Lacks { path: String, what: &'static str },
+}
+
 /// A repository at a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HubIndex {
@@ -28,9 +41,9 @@ pub(super) struct ExpectedFile {
 
 impl HubIndex {
     /// Reads the answer of `GET /api/models/NAME/revision/REV?blobs=true`.
-    pub(super) fn read(answer: &Value) -> Result<Self, String> {
-        let commit = answer.get("sha").and_then(Value::as_str).ok_or("it names no commit (`sha`)")?;
-        let siblings = answer.get("siblings").and_then(Value::as_array).ok_or("it lists no files (`siblings`)")?;
+    pub(super) fn read(answer: &Value) -> Result<Self, HubAnswerError> {
+        let commit = answer.get("sha").and_then(Value::as_str).ok_or(HubAnswerError::NoCommit)?;
+        let siblings = answer.get("siblings").and_then(Value::as_array).ok_or(HubAnswerError::NoFiles)?;
         let mut files = siblings.iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { commit: commit.to_owned(), files })
@@ -38,9 +51,9 @@ impl HubIndex {
 }
 
 impl ExpectedFile {
-    fn read(sibling: &Value) -> Result<Self, String> {
-        let path = sibling.get("rfilename").and_then(Value::as_str).ok_or("a file has no name (`rfilename`)")?;
-        let lacks = |what: &str| format!("{path} has no {what}, so it could not be checked");
+    fn read(sibling: &Value) -> Result<Self, HubAnswerError> {
+        let path = sibling.get("rfilename").and_then(Value::as_str).ok_or(HubAnswerError::NoName)?;
+        let lacks = |what| HubAnswerError::Lacks { path: path.to_owned(), what };
         let large = sibling.get("lfs").filter(|lfs| lfs.is_object());
         let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
         let sum = if let Some(lfs) = large {
@@ -89,7 +102,8 @@ mod tests {
 
     #[test]
     fn what_could_not_be_checked_is_refused() {
-        let of = |file: Value| HubIndex::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err();
+        let of =
+            |file: Value| HubIndex::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err().to_string();
         assert_eq!(
             of(serde_json::json!({"rfilename": "a", "size": 1})),
             "a has no git digest (`blobId`), so it could not be checked"

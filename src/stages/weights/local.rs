@@ -19,9 +19,9 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
     let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
-    wrong.extend(completeness::check_strictly(&folder).err());
+    wrong.extend(completeness::check_strictly(&folder).err().map(|error| error.to_string()));
     for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "safetensors")) {
-        wrong.extend(completeness::is_cut_off(&folder.join(name)).err());
+        wrong.extend(completeness::is_cut_off(&folder.join(name)).err().map(|error| error.to_string()));
     }
     if !wrong.is_empty() {
         return Err(Failure::new(FailureKind::Files, wrong.join("; "))

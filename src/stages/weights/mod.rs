@@ -71,7 +71,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
         fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
     };
     completeness::check(&out, &files)
-        .map_err(|what| refused(what).hint("was it left out by `include` or `exclude`?"))?;
+        .map_err(|error| refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.forget();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));

@@ -11,10 +11,11 @@ use super::response_reader::{ReadOutcome, ResponseReader};
 use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
 use crate::harness::transport::call::CallKind;
+use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::calls::send;
 use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, check_status};
+use crate::harness::transport::kserve::rpc::{self, check_status};
 use crate::harness::transport::kserve::shared_stream::StreamReply;
 use crate::spec::CancelBy;
 
@@ -110,13 +111,14 @@ impl RequestAttempt<'_> {
     async fn ask_to_stop(&self, form: &InferRequestTemplate) -> Result<(), RpcFault> {
         let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
         let stop = frame(&form.stop(self.id));
-        let mut answer = send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
+        let mut answer =
+            send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
         let mut frames = Frames::new(self.limits.frame);
         while let Some(part) = answer.part().await {
             match part.map_err(|e| fault(error_chain(&e)))? {
                 rpc::RpcPart::Data(data) => frames.push(data),
                 rpc::RpcPart::Trailers(trailers) => {
-                    check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?;
+                    check_status(&trailers).map_err(|status| fault(status.to_string()))?;
                 }
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {

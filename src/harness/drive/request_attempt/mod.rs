@@ -21,8 +21,8 @@ use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, 
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::{ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, said};
+use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::RpcFault;
 use crate::harness::transport::request_encoder::RequestEncoder;
 
 /// One message and the requests in it.

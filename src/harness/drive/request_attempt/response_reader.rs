@@ -9,12 +9,13 @@ use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::harness::transport::kserve::call_error::{RpcFault, broken_class};
 use crate::harness::transport::kserve::extra_outputs;
 use crate::harness::transport::kserve::grpc_messages::{
     Frames, ScannedResponse, WireError, scan_response, scan_stream,
 };
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
-use crate::harness::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status};
+use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
 use crate::spec::{Cancel, CancelBy};
 
 pub(super) struct ResponseReader<'a> {
@@ -94,7 +95,9 @@ impl<'a> ResponseReader<'a> {
                 }
                 Ok(())
             }
-            Ok(rpc::RpcPart::Trailers(trailers)) => check_status(Some(&trailers), self.has_begun()),
+            Ok(rpc::RpcPart::Trailers(trailers)) => {
+                check_status(&trailers).map_err(|status| status.fault(self.has_begun()))
+            }
             Err(e) => Err((broken_class(self.has_begun(), &e), error_chain(&e))),
         }
     }

@@ -81,8 +81,8 @@ pub(super) fn read(
         }
         let row = match row(&line, data.kind) {
             Ok(row) => row,
-            Err(why) => {
-                mistakes.at(number, why);
+            Err(error) => {
+                mistakes.at(number, error);
                 continue;
             }
         };
@@ -114,16 +114,48 @@ pub(super) fn read(
                     entries.push(CorpusRecord { at_ns, turns: vec![turn] });
                 }
             }
-            Err(why) => mistakes.at(number, why),
+            Err(error) => mistakes.at(number, error),
         }
     }
     mistakes.end()?;
     Ok(entries)
 }
 
-fn row(line: &[u8], kind: DataKind) -> Result<Row, String> {
+/// Why a line is no prompt.
+#[derive(Debug, thiserror::Error)]
+enum RowError {
+    #[error("{}", plain(.0))]
+    Json(#[source] serde_json::Error),
+    #[error("the output length must be at least 1")]
+    OutputLength,
+    #[error("the input length must be at least 1")]
+    InputLength,
+    #[error("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`")]
+    Mooncake,
+    #[error("`delay` must be ms, 0 or more")]
+    Delay,
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    #[error("{0}")]
+    Tokenizer(#[source] HarnessError),
+    #[error("{0} is no token id")]
+    NotToken(i32),
+    #[error("`hash_ids` needs an `input_length`")]
+    HashesWithoutLength,
+    #[error("it has none of `prompt`, `text`, `input_ids`, `input_length`")]
+    NoPrompt,
+    #[error("it has more than one of `prompt`, `input_ids`, `hash_ids`")]
+    SeveralPrompts,
+    #[error(
+        "{hashes} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
+        length.div_ceil(*block)
+    )]
+    Blocks { hashes: usize, block: u32, length: u32 },
+}
+
+fn row(line: &[u8], kind: DataKind) -> Result<Row, RowError> {
     if kind == DataKind::InputIds && line.trim_ascii_start().first() == Some(&b'[') {
-        let ids: Vec<i32> = serde_json::from_slice(line).map_err(|error| plain(&error))?;
+        let ids: Vec<i32> = serde_json::from_slice(line).map_err(RowError::Json)?;
         return Ok(Row {
             prompt: None,
             input_ids: Some(ids),
@@ -135,7 +167,7 @@ fn row(line: &[u8], kind: DataKind) -> Result<Row, String> {
             session_id: None,
         });
     }
-    serde_json::from_slice(line).map_err(|error| plain(&error))
+    serde_json::from_slice(line).map_err(RowError::Json)
 }
 
 /// Without serde's own line number, which is always 1.
@@ -149,26 +181,26 @@ fn ns(ms: f64) -> Option<u64> {
     (ms.is_finite() && ms >= 0.0).then(|| (ms * 1e6).round() as u64)
 }
 
-fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<CorpusTurn, String> {
+fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<CorpusTurn, RowError> {
     let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
     if output_length == Some(0) {
-        return Err("the output length must be at least 1".to_owned());
+        return Err(RowError::OutputLength);
     }
     if data.kind == DataKind::Mooncake && (hash_ids.is_none() || timestamp.is_none() || output_length.is_none()) {
-        return Err("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`".to_owned());
+        return Err(RowError::Mooncake);
     }
     let pause_ns = match delay.map(ns) {
-        Some(None) => return Err("`delay` must be ms, 0 or more".to_owned()),
+        Some(None) => return Err(RowError::Delay),
         pause => pause.flatten(),
     };
     let is_whole = hash_ids.is_some();
     let (parts, tokens): (Vec<PromptPart>, Option<u32>) = match (prompt, input_ids, input_length, hash_ids) {
         (Some(Given::Text(text)), None, _, None) => {
             if text.trim().is_empty() {
-                return Err("the prompt is empty".to_owned());
+                return Err(RowError::EmptyPrompt);
             }
             let tokens = match speech {
-                Some(speech) => speech.count(&text).map_err(|error| error.to_string())?,
+                Some(speech) => speech.count(&text).map_err(RowError::Tokenizer)?,
                 None => words_of(&text),
             };
             (vec![PromptPart::Text(text.into())], Some(tokens))
@@ -176,39 +208,33 @@ fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result
         (Some(Given::Ids(ids)), None, _, None) | (None, Some(ids), _, None) => {
             (vec![ids_part(&ids)?], Some(ids.len() as u32))
         }
-        (None, None, Some(0), _) => return Err("the input length must be at least 1".to_owned()),
+        (None, None, Some(0), _) => return Err(RowError::InputLength),
         (None, None, Some(length), None) => (Vec::new(), Some(length)),
         (None, None, Some(length), Some(blocks)) => (blocks_of(&blocks, length, data.block_tokens)?, Some(length)),
-        (None, None, None, Some(_)) => return Err("`hash_ids` needs an `input_length`".to_owned()),
+        (None, None, None, Some(_)) => return Err(RowError::HashesWithoutLength),
         (None, None, None, None)
             if data.kind == DataKind::Jsonl && (output_length.is_some() || timestamp.is_some()) =>
         {
             (Vec::new(), None)
         }
-        (None, None, None, None) => {
-            return Err("it has none of `prompt`, `text`, `input_ids`, `input_length`".to_owned());
-        }
-        _ => return Err("it has more than one of `prompt`, `input_ids`, `hash_ids`".to_owned()),
+        (None, None, None, None) => return Err(RowError::NoPrompt),
+        _ => return Err(RowError::SeveralPrompts),
     };
     Ok(CorpusTurn { parts: parts.into(), tokens, output_tokens: output_length, answer: None, pause_ns, is_whole })
 }
 
-fn ids_part(ids: &[i32]) -> Result<PromptPart, String> {
+fn ids_part(ids: &[i32]) -> Result<PromptPart, RowError> {
     match ids.iter().find(|id| **id < 0) {
-        _ if ids.is_empty() => Err("the prompt is empty".to_owned()),
-        Some(id) => Err(format!("{id} is no token id")),
+        _ if ids.is_empty() => Err(RowError::EmptyPrompt),
+        Some(id) => Err(RowError::NotToken(*id)),
         None => Ok(PromptPart::Ids(Arc::from(ids))),
     }
 }
 
 /// A block each, the last one as long as is left.
-fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>, String> {
+fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>, RowError> {
     if blocks.len() as u64 != u64::from(length.div_ceil(block)) {
-        return Err(format!(
-            "{} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
-            blocks.len(),
-            length.div_ceil(block)
-        ));
+        return Err(RowError::Blocks { hashes: blocks.len(), block, length });
     }
     let mut left = length;
     let parts = blocks.iter().map(|hash| {

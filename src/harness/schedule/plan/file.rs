@@ -102,14 +102,23 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
     put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
+/// Why a line of a plan defines no prompt.
+#[derive(Debug, thiserror::Error)]
+enum PlannedPromptError {
+    #[error("it has `parts` and `as`")]
+    Twice,
+    #[error("`as` names request {request}, which has no `parts` before it")]
+    NoParts { request: usize },
+}
+
 /// The prompt that a line defines.
-fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, String> {
+fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
     match (line.r#as, &line.parts) {
         (None, parts) => Ok(parts.clone()),
-        (Some(_), Some(_)) => Err("it has `parts` and `as`".to_owned()),
+        (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
         (Some(first), None) => {
             let known = before.get(first).and_then(|planned| planned.parts.clone());
-            known.map(Some).ok_or_else(|| format!("`as` names request {first}, which has no `parts` before it"))
+            known.map(Some).ok_or(PlannedPromptError::NoParts { request: first })
         }
     }
 }

@@ -15,6 +15,7 @@ use super::socket::HttpSocket;
 use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
+use crate::harness::transport::connect_error::ConnectError;
 
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -37,13 +38,13 @@ pub(crate) struct HttpAttempt<'a> {
 impl HttpAttempt<'_> {
     /// `heard` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
-        let (socket, is_kept) = self.pool.take().await.map_err(|why| (FailureClass::Connect, why))?;
+        let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
         match self.attempt(socket, request.clone(), heard).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
             // answer has come, so nothing of it is counted twice.
             Err((FailureClass::Connect, _)) if is_kept => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
-                let socket = self.pool.open().await.map_err(|why| (FailureClass::Connect, why))?;
+                let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
                 self.attempt(socket, request, heard).await
             }
             ended => ended,
@@ -154,12 +155,31 @@ impl HttpAttempt<'_> {
     }
 }
 
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::harness) enum QueryError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("{why}{}", tls_hint(*is_secure))]
+    Broken { why: String, is_secure: bool },
+    #[error("the server hung up{}", tls_hint(*is_secure))]
+    HungUp { is_secure: bool },
+    #[error("{error}{}", tls_hint(*is_secure))]
+    Decode { error: DecodeError, is_secure: bool },
+    #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
+    TooLong,
+}
+
+/// A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.
+const fn tls_hint(is_secure: bool) -> &'static str {
+    if is_secure { "" } else { " (if it speaks TLS at this port, write https://)" }
+}
+
 /// One query before the run: status and body.
-pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
+pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), QueryError> {
     let (mut socket, _) = pool.take().await?;
-    // A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.
-    let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
-    let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
+    let is_secure = pool.is_secure();
+    let broken = |error: std::io::Error| QueryError::Broken { why: pool.broken(&error), is_secure };
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new(USUAL_HEAD);
@@ -168,16 +188,16 @@ pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Ve
     loop {
         let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
-            return if decoder.may_end() { Ok((status, body)) } else { Err(format!("the server hung up{hint}")) };
+            return if decoder.may_end() { Ok((status, body)) } else { Err(QueryError::HungUp { is_secure }) };
         }
         let mut input = &buffer[..length];
         loop {
-            match decoder.step(&mut input).map_err(|error| format!("{error}{hint}"))? {
+            match decoder.step(&mut input).map_err(|error| QueryError::Decode { error, is_secure })? {
                 DecodeStep::More if input.is_empty() => break,
                 DecodeStep::More => {}
                 DecodeStep::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
                 DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
-                    return Err(format!("the answer is longer than {} MiB", LONGEST_ANSWER >> 20));
+                    return Err(QueryError::TooLong);
                 }
                 DecodeStep::Data(piece) => body.extend_from_slice(piece),
                 DecodeStep::End => {

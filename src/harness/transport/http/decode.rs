@@ -5,7 +5,7 @@ const MOST_HEADERS: usize = 96;
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum DecodeError {
+pub(in crate::harness) enum DecodeError {
     #[error("the answer is not HTTP/1.1: {0}")]
     NotHttp(&'static str),
     /// The head, or the lines after a chunked body.

@@ -8,6 +8,8 @@ use super::attempt::ask;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, Offered, headers};
 use crate::harness::spec::protocol::{Api, Http};
+use crate::harness::transport::connect_error::ConnectError;
+use crate::harness::transport::handshake_error::HandshakeError;
 use crate::harness::{BenchSpec, HarnessError};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,8 +22,12 @@ pub(crate) async fn greet(
     http: &Http,
 ) -> Result<HttpRequestTemplate, HarnessError> {
     let endpoint = pool.authority();
-    let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
-    let model = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
+    let absent = |why: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), why: why.to_string() };
+    let model = |why: HandshakeError| HarnessError::Model {
+        endpoint: endpoint.clone(),
+        model: spec.model.clone(),
+        why: why.to_string(),
+    };
     let key = match &http.api_key_env {
         None => None,
         Some(name) => Some(std::env::var(name).map_err(|_| {
@@ -29,13 +35,13 @@ pub(crate) async fn greet(
         })?),
     };
     let asker = Asker { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
-    await_port(pool).await.map_err(absent)?;
+    await_port(pool).await.map_err(|error| absent(error.into()))?;
     let offered = match http.api {
         Api::Generate => {
             let (status, _) = asker.get("/v2/health/ready").await.map_err(absent)?;
             // A proxy may have no such path; a Triton that is not ready returns 400 or 503.
             if matches!(status, 400 | 503) {
-                return Err(absent(format!("it is not ready (/v2/health/ready: {status})")));
+                return Err(absent(HandshakeError::HealthStatus { status }));
             }
             triton(&asker, spec).await.map_err(model)?
         }
@@ -49,7 +55,7 @@ pub(crate) async fn greet(
 }
 
 /// A Triton opens its HTTP port a moment after the gRPC port, on which it already reports ready.
-async fn await_port(pool: &ConnectionPool) -> Result<(), String> {
+async fn await_port(pool: &ConnectionPool) -> Result<(), ConnectError> {
     let begun = Instant::now();
     loop {
         match pool.warm(1).await {
@@ -66,34 +72,33 @@ struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    async fn get(&self, path: &str) -> Result<(u16, Value), String> {
+    async fn get(&self, path: &str) -> Result<(u16, Value), HandshakeError> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
         let answer = tokio::time::timeout(self.patience, ask(self.pool, &request)).await;
         let (status, body) = answer
-            .map_err(|_| format!("{path} was not answered within {:.1} s", self.patience.as_secs_f64()))?
-            .map_err(|why| format!("{path}: {why}"))?;
+            .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
+            .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 }
 
-async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
+async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, HandshakeError> {
     let (status, list) = asker.get("/v1/models").await?;
     if matches!(status, 401 | 403) {
-        return Err(format!("/v1/models: HTTP status {status}; the key is named with `api_key_env`"));
+        return Err(HandshakeError::Key { status });
     }
     let names: Vec<&str> =
         list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
-    let listed = names.join(", ");
     let model = match names.as_slice() {
         _ if !spec.model.is_empty() && (names.is_empty() || names.contains(&spec.model.as_str())) => spec.model.clone(),
         [only] if spec.model.is_empty() => (*only).to_owned(),
-        [] => return Err(format!("/v1/models (HTTP status {status}) names no model, so one must be given")),
-        _ => return Err(format!("it has {listed}")),
+        [] => return Err(HandshakeError::NoModelNamed { status }),
+        _ => return Err(HandshakeError::OtherModels(names.into_iter().map(str::to_owned).collect())),
     };
     Ok(Offered { model, inputs: None })
 }
 
-async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
+async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, HandshakeError> {
     let model = spec.model.clone();
     let (status, described) = asker.get(&format!("/v2/models/{model}")).await?;
     match status {
@@ -106,9 +111,9 @@ async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> 
             Ok(Offered { model, inputs: names(&described["inputs"]) })
         }
         400 | 404 | 503 => match described["error"].as_str() {
-            Some(why) => Err(why.to_owned()),
+            Some(why) => Err(HandshakeError::Refused(why.to_owned())),
             None if status == 404 => Ok(Offered { model, inputs: None }),
-            None => Err(format!("HTTP status {status}")),
+            None => Err(HandshakeError::Status(status)),
         },
         _ => Ok(Offered { model, inputs: None }),
     }

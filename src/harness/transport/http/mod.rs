@@ -22,9 +22,9 @@ mod sse;
 mod tls;
 
 pub(in crate::harness) use answer_text::said;
-pub(in crate::harness) use attempt::HttpAttempt;
+pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::greet;
 pub(in crate::harness) use pool::ConnectionPool;
 pub(in crate::harness) use request_template::HttpRequestTemplate;
 pub(in crate::harness) use response_reader::HttpOutcome;
-pub(in crate::harness) use tls::Connector;
+pub(in crate::harness) use tls::{Connector, TlsError};

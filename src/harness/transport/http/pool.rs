@@ -8,6 +8,7 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::socket::HttpSocket;
 use super::tls::{self, Connector};
+use crate::harness::transport::connect_error::ConnectError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// No new connection to a dead server is tried within this time: its requests fail at once.
@@ -20,7 +21,7 @@ pub(crate) struct ConnectionPool {
     address: Cell<Option<SocketAddr>>,
     idle: RefCell<Vec<HttpSocket>>,
     tls: Option<Connector>,
-    failed: RefCell<Option<(Instant, String)>>,
+    failed: RefCell<Option<(Instant, ConnectError)>>,
     /// Connections opened.
     pub opened: Cell<u32>,
     /// Kept connections that the server closed while they were idle, as every server may.
@@ -67,7 +68,7 @@ impl ConnectionPool {
     }
 
     /// A connection for one request, and whether it was used before.
-    pub async fn take(&self) -> Result<(HttpSocket, bool), String> {
+    pub async fn take(&self) -> Result<(HttpSocket, bool), ConnectError> {
         while let Some(mut socket) = self.idle.borrow_mut().pop() {
             if socket.is_quiet() {
                 return Ok((socket, true));
@@ -82,7 +83,7 @@ impl ConnectionPool {
     }
 
     /// Opens `count` connections in advance.
-    pub async fn warm(&self, count: usize) -> Result<(), String> {
+    pub async fn warm(&self, count: usize) -> Result<(), ConnectError> {
         while self.idle.borrow().len() < count {
             let socket = self.open().await?;
             self.put(socket);
@@ -91,14 +92,14 @@ impl ConnectionPool {
     }
 
     /// A new connection.
-    pub async fn open(&self) -> Result<HttpSocket, String> {
-        if let Some((at, why)) = &*self.failed.borrow()
+    pub async fn open(&self) -> Result<HttpSocket, ConnectError> {
+        if let Some((at, error)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
         {
-            return Err(why.clone());
+            return Err(error.clone());
         }
         let opened = self.connect().await;
-        *self.failed.borrow_mut() = opened.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        *self.failed.borrow_mut() = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
         if opened.is_ok() {
             self.opened.set(self.opened.get() + 1);
         }
@@ -108,55 +109,42 @@ impl ConnectionPool {
     /// The error text for a broken connection.
     pub fn broken(&self, error: &std::io::Error) -> String {
         match (tls::alert(error), &self.tls) {
-            (Some(alert), Some(tls)) => tls.refused(alert),
+            (Some(alert), Some(tls)) => tls.refused(alert).to_string(),
             _ => format!("the connection broke: {error}"),
         }
     }
 
-    async fn connect(&self) -> Result<HttpSocket, String> {
-        let seconds = CONNECT_TIMEOUT.as_secs();
-        let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.dial())
-            .await
-            .map_err(|_| format!("no connection within {seconds} s"))??;
-        socket.set_nodelay(true).map_err(|e| e.to_string())?;
+    async fn connect(&self) -> Result<HttpSocket, ConnectError> {
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.dial()).await;
+        let socket = socket.map_err(|_| ConnectError::Late(CONNECT_TIMEOUT))??;
+        socket.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return Ok(HttpSocket::Plain(socket)) };
-        let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.secure(socket, &self.host)).await.map_err(|_| {
-            format!("it took the connection, and no TLS handshake within {seconds} s: does it speak TLS at this port?")
-        })??;
-        Ok(HttpSocket::Secure(Box::new(secured)))
+        let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.secure(socket, &self.host)).await;
+        Ok(HttpSocket::Secure(Box::new(secured.map_err(|_| ConnectError::LateTls(CONNECT_TIMEOUT))??)))
     }
 
-    async fn dial(&self) -> Result<TcpStream, String> {
+    async fn dial(&self) -> Result<TcpStream, ConnectError> {
         match self.address.get() {
-            Some(address) => TcpStream::connect(address).await.map_err(|e| told(&e)),
+            Some(address) => Ok(TcpStream::connect(address).await?),
             None => self.first().await,
         }
     }
 
     /// Tries every address of the host; the one that answers is kept.
-    async fn first(&self) -> Result<TcpStream, String> {
+    async fn first(&self) -> Result<TcpStream, ConnectError> {
         let found = lookup_host((self.host.as_str(), self.port)).await;
-        let mut why = "the name has no address".to_owned();
-        for address in found.map_err(|e| format!("the name {} is not known: {e}", self.host))? {
+        let unknown =
+            |source: std::io::Error| ConnectError::UnknownHost { host: self.host.clone(), source: source.into() };
+        let mut last = ConnectError::NoAddress;
+        for address in found.map_err(unknown)? {
             match TcpStream::connect(address).await {
                 Ok(socket) => {
                     self.address.set(Some(address));
                     return Ok(socket);
                 }
-                Err(error) => why = told(&error),
+                Err(error) => last = error.into(),
             }
         }
-        Err(why)
-    }
-}
-
-/// Running out of ports or descriptors is a fault of the client, and is reported as such.
-fn told(error: &std::io::Error) -> String {
-    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::ADDRNOTAVAIL) => {
-            format!("{error}: all local ports to this server are taken (net.ipv4.ip_local_port_range)")
-        }
-        Some(rustix::io::Errno::MFILE) => format!("{error}: raise `ulimit -n`"),
-        _ => error.to_string(),
+        Err(last)
     }
 }

@@ -6,8 +6,8 @@ use prost::Message;
 use super::calls::ask;
 use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
-use super::rpc::code;
 use crate::harness::transport::connection::Connection;
+use crate::harness::transport::handshake_error::HandshakeError;
 use crate::harness::{BenchSpec, HarnessError};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
@@ -22,19 +22,23 @@ pub(in crate::harness) async fn greet(
     spec: &BenchSpec,
 ) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
-    let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
-    let refuse = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
-    link.sender().await.map_err(absent)?;
+    let absent = |why: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), why: why.to_string() };
+    let refuse = |why: HandshakeError| HarnessError::Model {
+        endpoint: endpoint.clone(),
+        model: spec.model.clone(),
+        why: why.to_string(),
+    };
+    link.sender().await.map_err(|error| absent(error.into()))?;
     match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {
-        Ok(server) if !server.ready => return Err(absent("it is live and not ready".to_owned())),
-        Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
-        Err((_, why)) => return Err(absent(why)),
+        Ok(server) if !server.ready => return Err(absent(HandshakeError::ServerNotReady)),
+        Err(error) if !error.is_unimplemented() => return Err(absent(error)),
+        _ => {}
     }
     let ready = ModelReadyRequest { name: spec.model.clone(), ..ModelReadyRequest::default() };
     match answer::<ModelReadyResponse>(link, spec, "ModelReady", &ready).await {
-        Ok(model) if !model.ready => return Err(refuse("it is not ready".to_owned())),
-        Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
-        Err((_, why)) => return Err(refuse(why)),
+        Ok(model) if !model.ready => return Err(refuse(HandshakeError::ModelNotReady)),
+        Err(error) if !error.is_unimplemented() => return Err(refuse(error)),
+        _ => {}
     }
     let contract = describe(link, spec).await.map_err(refuse)?;
     InferRequestTemplate::agree(spec, &contract).map_err(|faults| HarnessError::Request {
@@ -45,7 +49,7 @@ pub(in crate::harness) async fn greet(
 }
 
 /// What the server reports about the model. A method that it lacks leaves its part open.
-async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, String> {
+async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, HandshakeError> {
     let mut contract = ModelMetadata::default();
     let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
     match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await {
@@ -54,8 +58,8 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
             contract.is_decoupled = Some(decouples(link, spec, &config).await?);
             contract.max_batch_size = Some(config.max_batch_size);
         }
-        Err((Some(code::UNIMPLEMENTED), _)) => {}
-        Err((_, why)) => return Err(why),
+        Err(error) if error.is_unimplemented() => {}
+        Err(error) => return Err(error),
     }
     let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
     match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
@@ -68,14 +72,14 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
             contract.inputs = offer(answer.inputs);
             contract.outputs = offer(answer.outputs);
         }
-        Err((Some(code::UNIMPLEMENTED), _)) => {}
-        Err((_, why)) => return Err(why),
+        Err(error) if error.is_unimplemented() => {}
+        Err(error) => return Err(error),
     }
     Ok(contract)
 }
 
 /// An ensemble does not declare it: it streams when one of its steps does.
-async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) -> Result<bool, String> {
+async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) -> Result<bool, HandshakeError> {
     let is_decoupled = |config: &ModelConfig| config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     if is_decoupled(config) {
         return Ok(true);
@@ -84,7 +88,8 @@ async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) ->
     for step in &ensemble.step {
         let ask = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
         let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await;
-        let config = answer.map_err(|(_, why)| format!("its step `{}`: {why}", step.model_name))?.config;
+        let of_step = |error| HandshakeError::Step { step: step.model_name.clone(), error: Box::new(error) };
+        let config = answer.map_err(of_step)?.config;
         if config.as_ref().is_some_and(is_decoupled) {
             return Ok(true);
         }
@@ -92,18 +97,15 @@ async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) ->
     Ok(false)
 }
 
-/// gRPC code, where there is one, and text.
-type Refusal = (Option<u32>, String);
-
 async fn answer<A: Message + Default>(
     link: &Connection,
     spec: &BenchSpec,
     method: &'static str,
     question: &impl Message,
-) -> Result<A, Refusal> {
+) -> Result<A, HandshakeError> {
     let patience = spec.stall_timeout;
     let bytes: Bytes = tokio::time::timeout(patience, ask(link, method, grpc_messages::frame(question)))
         .await
-        .map_err(|_| (None, format!("{method} was not answered within {:.1} s", patience.as_secs_f64())))??;
-    A::decode(bytes).map_err(|e| (None, format!("the answer to {method} is not understood: {e}")))
+        .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })??;
+    A::decode(bytes).map_err(|source| HandshakeError::Undecodable { method, source })
 }

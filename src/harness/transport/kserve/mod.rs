@@ -4,6 +4,7 @@
 //!  handshake ─→ infer_request: template ─→ grpc_messages: frame ─→ calls (a stream each) │ shared_stream (one for all)
 //! ```
 
+pub(in crate::harness) mod call_error;
 pub(in crate::harness) mod calls;
 pub(in crate::harness) mod extra_outputs;
 pub(in crate::harness) mod grpc_messages;

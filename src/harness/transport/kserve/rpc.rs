@@ -7,21 +7,10 @@ use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method, Request, Version};
 
-use crate::harness::record::FailureClass;
-
-/// gRPC status codes used here (grpc.io, "Status codes").
-pub(in crate::harness) mod code {
-    pub const OK: u32 = 0;
-    pub const DEADLINE_EXCEEDED: u32 = 4;
-    pub const RESOURCE_EXHAUSTED: u32 = 8;
-    pub const UNIMPLEMENTED: u32 = 12;
-    pub const UNAVAILABLE: u32 = 14;
-}
+use super::call_error::{CallError, GrpcStatus, code};
 
 /// Sends requests over one HTTP/2 connection.
 pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
-
-pub(in crate::harness) type RpcFault = (FailureClass, String);
 
 /// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
 /// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
@@ -76,12 +65,12 @@ impl RpcResponse {
 }
 
 /// The body after the headers, if they announce one.
-pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
+pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, CallError> {
     if !response.status().is_success() {
-        return Err((FailureClass::Server, format!("HTTP status {}", response.status())));
+        return Err(CallError::Http(response.status()));
     }
     // A refusal may come without a body: then the status is among the headers.
-    check_status(Some(response.headers()), false)?;
+    check_status(response.headers())?;
     Ok(RpcResponse::new(response.into_body()))
 }
 
@@ -97,31 +86,17 @@ pub(in crate::harness) fn head(authority: &str, method: &str) -> http::Result<Re
         .body(())
 }
 
-/// Non-OK statuses become text `CODE: message`; `ask` reads the code back from there.
-pub(in crate::harness) fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Result<(), RpcFault> {
-    let Some(status) = headers.and_then(|headers| headers.get("grpc-status")) else {
+/// The status in headers or trailers, where they have one.
+pub(in crate::harness) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
+    let Some(status) = headers.get("grpc-status") else {
         return Ok(());
     };
-    let number = status.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(2);
-    if number == code::OK {
+    let code = status.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(code::UNKNOWN);
+    if code == code::OK {
         return Ok(());
     }
-    let text = headers
-        .and_then(|headers| headers.get("grpc-message"))
-        .map_or_else(String::new, |text| format!(": {}", percent_decoded(text.as_bytes())));
-    let class = match number {
-        code::DEADLINE_EXCEEDED => FailureClass::Deadline,
-        _ if has_begun => FailureClass::Stream,
-        code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => FailureClass::Refused,
-        _ => FailureClass::Server,
-    };
-    Err((class, format!("gRPC status {number}{text}")))
-}
-
-/// The code in the text of a fault that `check_status` made.
-pub(in crate::harness) fn leading_code(why: &str) -> Option<u32> {
-    let digits = why.strip_prefix("gRPC status ")?;
-    digits.split(':').next()?.parse().ok()
+    let message = headers.get("grpc-message").map(|text| percent_decoded(text.as_bytes()));
+    Err(GrpcStatus { code, message })
 }
 
 /// `grpc-message` is percent-encoded UTF-8.
@@ -145,34 +120,23 @@ fn percent_decoded(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-pub(in crate::harness) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
-    if has_begun {
-        FailureClass::Stream
-    } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
-        // The server did not process it.
-        FailureClass::Refused
-    } else {
-        FailureClass::Connect
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::record::FailureClass;
 
     #[test]
     fn statuses_are_classed_by_code_and_by_what_came_before() {
         let mut trailers = HeaderMap::new();
-        assert_eq!(check_status(Some(&trailers), false), Ok(()));
+        assert_eq!(check_status(&trailers), Ok(()));
         trailers.insert("grpc-status", "14".parse().unwrap());
         trailers.insert("grpc-message", "busy %C3%BC".parse().unwrap());
-        assert_eq!(
-            check_status(Some(&trailers), false),
-            Err((FailureClass::Refused, "gRPC status 14: busy ü".to_owned()))
-        );
-        assert_eq!(check_status(Some(&trailers), true).unwrap_err().0, FailureClass::Stream);
+        let busy = check_status(&trailers).unwrap_err();
+        assert_eq!(busy.fault(false), (FailureClass::Refused, "gRPC status 14: busy ü".to_owned()));
+        assert_eq!(busy.fault(true).0, FailureClass::Stream);
         trailers.insert("grpc-status", "3".parse().unwrap());
-        assert_eq!(check_status(Some(&trailers), false).unwrap_err().0, FailureClass::Server);
-        assert_eq!(leading_code("gRPC status 12: no"), Some(code::UNIMPLEMENTED));
+        assert_eq!(check_status(&trailers).unwrap_err().fault(false).0, FailureClass::Server);
+        trailers.insert("grpc-status", "12".parse().unwrap());
+        assert!(CallError::Status(check_status(&trailers).unwrap_err()).is_unimplemented());
     }
 }

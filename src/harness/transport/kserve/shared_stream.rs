@@ -14,8 +14,9 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
+use super::call_error::{CallError, RpcFault, broken_class};
 use super::grpc_messages::{Frames, WireError, named};
-use super::rpc::{RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status};
+use super::rpc::{RpcPart, RpcSender, answer_of, check_status};
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Violation, Violations};
@@ -70,10 +71,7 @@ impl StreamFailure {
     }
 
     fn check(headers: &HeaderMap) -> Result<(), Self> {
-        match (check_status(Some(headers), false), check_status(Some(headers), true)) {
-            (Err(before), Err(after)) => Err(Self { before, after }),
-            _ => Ok(()),
-        }
+        check_status(headers).map_err(|status| Self { before: status.fault(false), after: status.fault(true) })
     }
 }
 
@@ -86,10 +84,9 @@ impl SharedStream {
         last_read: Rc<Cell<u64>>,
         strays: Rc<RefCell<Violations>>,
         limits: ResponseBounds,
-    ) -> Result<Self, RpcFault> {
+    ) -> Result<Self, CallError> {
         let (queue, messages) = mpsc::channel(QUEUE);
-        let (response, body) =
-            sender.send_request(head, false).map_err(|e| (broken_class(false, &e), error_chain(&e)))?;
+        let (response, body) = sender.send_request(head, false).map_err(CallError::Broken)?;
         let routes = Rc::<RefCell<Routes>>::default();
         let read = Rc::clone(&routes);
         // Both end with the stream; the worker's end takes them along.
@@ -204,7 +201,7 @@ async fn listen(
 ) -> Result<(), StreamFailure> {
     let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
     StreamFailure::check(response.headers())?;
-    let mut answer = answer_of(response).map_err(StreamFailure::of_all)?;
+    let mut answer = answer_of(response).map_err(|error| StreamFailure::of_all(error.into()))?;
     let mut frames = Frames::new(limits.frame);
     while let Some(part) = answer.part().await {
         let t_read = last_read.get();

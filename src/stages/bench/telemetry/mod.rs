@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use crate::exec::process::How;
+use crate::exec::process::{How, SpawnError};
 use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
 use crate::harness::{BenchSpec, ServerIdentity, UnjudgedRun};
 use crate::manifest::model::Telemetry as Wanted;
@@ -85,7 +85,21 @@ pub async fn start(
     }
 }
 
-async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, String> {
+/// Why nothing is sampled.
+#[derive(Debug, thiserror::Error)]
+enum NoTelemetry {
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// Its own message.
+    #[error("nvidia-smi printed: {0}")]
+    Refused(String),
+    #[error("nvidia-smi did not answer within {0:?}")]
+    Late(Duration),
+    #[error("stopped")]
+    Stopped,
+}
+
+async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, NoTelemetry> {
     let mut smi = NvidiaSmi::default();
     let gpus = loop {
         let (how, text) = ask(context, smi.probe(leased)).await?;
@@ -94,7 +108,7 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
             break gpus;
         }
         if let SmiError::Said(said) = smi.refusal(&text) {
-            return Err(format!("nvidia-smi printed: {said}"));
+            return Err(NoTelemetry::Refused(said));
         }
     };
     let population = if leased.is_empty() {
@@ -115,18 +129,18 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn ask(context: &TaskContext, argv: Vec<String>) -> Result<(How, String), String> {
+async fn ask(context: &TaskContext, argv: Vec<String>) -> Result<(How, String), NoTelemetry> {
     let mut probe = launch(context, argv)?;
     let how = tokio::select! {
         ended = timeout(PATIENCE, probe.ended()) => {
-            ended.map_err(|_| format!("nvidia-smi did not answer within {PATIENCE:?}"))?
+            ended.map_err(|_| NoTelemetry::Late(PATIENCE))?
         }
-        () = context.lease.stop.asked() => return Err("stopped".to_owned()),
+        () = context.lease.stop.asked() => return Err(NoTelemetry::Stopped),
     };
     Ok((how, probe.written()))
 }
 
-fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, String> {
+fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnError> {
     // It stamps local time without its zone.
     Sidecar::start(context, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
 }

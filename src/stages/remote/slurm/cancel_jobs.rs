@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use super::cancelling::living;
-use super::commands::{CancelCommand, Environment, QueueView, cancel, environment};
+use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::spec::{JobEnd, JobSpec};
@@ -35,7 +35,7 @@ pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
 }
 
 /// Cancels it: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
-pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, String> {
+pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, CancelError> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
         let what = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
@@ -46,15 +46,14 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
 }
 
 /// Cancels, and waits until the queue shows no unfinished job of it. The error is the reason why that is not certain.
-pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), String> {
+pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;
-    let mut why = String::new();
     let mut hard = false;
     loop {
         let asked = Instant::now();
-        match ask_to_end(attempt, hard).await {
+        let error = match ask_to_end(attempt, hard).await {
             Ok(numbers) => {
                 attempt.cluster.queue.hurry();
                 // Elements that were not known yet have to be named first.
@@ -75,17 +74,17 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), String> {
                     seen = attempt.view.wait_for(news) => match seen {
                         Ok(view) if living(view.of(&job)).is_empty() => return Ok(()),
                         Ok(_) => continue,
-                        Err(error) => return Err(error.to_string()),
+                        Err(closed) => return Err(closed.into()),
                     },
-                    () = sleep(left) => return Err("the queue still shows it".to_owned()),
+                    () = sleep(left) => return Err(CancelError::StillQueued),
                     () = stop.asked_now(), if !hard => { hard = true; continue }
-                    () = hurry => {}
+                    () = hurry => continue,
                 }
             }
-            Err(complaint) => why = complaint,
-        }
+            Err(error) => error,
+        };
         if Instant::now() > deadline || hard {
-            return Err(why);
+            return Err(error);
         }
         tokio::select! {
             () = sleep(PAUSE) => {}
@@ -131,19 +130,19 @@ async fn end_elements(
     elements: &[(JobFolder, JobSpec)],
     cluster: &SlurmContext,
     env: &Environment,
-) -> Result<(), String> {
+) -> Result<(), CancelError> {
     let asked = Instant::now();
     let mut view = cluster.queue.listen(env, LONGEST);
     cluster.queue.hurry();
     let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= asked))).await;
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
-        return Err("the queue could not be queried".to_owned());
+        return Err(CancelError::NoQueue);
     };
     let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| living(seen.of(&spec.job()))).collect();
     cluster.cancelling.cancel(&numbers, false, env).await
 }
 
-fn tell(folder: &JobFolder, spec: &JobSpec, ended: Result<(), String>) -> String {
+fn tell(folder: &JobFolder, spec: &JobSpec, ended: Result<(), CancelError>) -> String {
     match ended {
         Ok(()) => {
             if let Some(element) = spec.element {

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-use crate::stages::remote::slurm::commands::{CancelCommand, Environment, QueueEntry, cancel};
+use crate::stages::remote::slurm::commands::{CancelCommand, CancelError, Environment, QueueEntry, cancel};
 
 /// The elements to be cancelled. A request that arrives while a query is under way is in the next one.
 #[derive(Debug, Default)]
 pub struct Cancelling {
     wanted: Mutex<Wanted>,
     /// The result of the last query.
-    turn: tokio::sync::Mutex<Option<String>>,
+    turn: tokio::sync::Mutex<Option<CancelError>>,
 }
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Wanted {
 
 impl Cancelling {
     /// `Ok` when the controller has received it. `hard`: KILL at once.
-    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), String> {
+    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), CancelError> {
         if numbers.is_empty() {
             return Ok(());
         }
@@ -33,15 +33,15 @@ impl Cancelling {
         }
         // Others see the same view of the queue in this moment.
         tokio::task::yield_now().await;
-        let mut complaint = self.turn.lock().await;
+        let mut failed = self.turn.lock().await;
         let all = std::mem::take(&mut *self.wanted());
         if !all.numbers.is_empty() {
             let list: Vec<String> = all.numbers.into_iter().collect();
             let what = if all.hard { CancelCommand::NumbersNow(&list) } else { CancelCommand::Numbers(&list) };
-            *complaint = cancel(what, env).await.err();
+            *failed = cancel(what, env).await.err();
         }
         // Empty: another caller has cancelled ours with its own.
-        complaint.clone().map_or(Ok(()), Err)
+        failed.clone().map_or(Ok(()), Err)
     }
 
     fn wanted(&self) -> parking_lot::MutexGuard<'_, Wanted> {

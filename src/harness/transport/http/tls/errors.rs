@@ -1,44 +1,65 @@
 //! A readable message for a failed handshake: what is wrong, and what to do.
 
 use std::io;
+use std::sync::Arc;
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// A readable message for a refused handshake.
-pub(super) fn why(error: &io::Error, host: &str, has_certificate: bool) -> String {
+/// Why there is no secure connection, and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(in crate::harness) enum TlsError {
+    #[error("`{host}` is no name that a certificate could have")]
+    HostName { host: String },
+    #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
+    HungUp,
+    #[error("the TLS handshake failed: {0}")]
+    Io(#[source] Arc<io::Error>),
+    #[error("{}", certificate_fault(fault, host))]
+    Certificate { host: String, fault: CertificateError },
+    #[error("the server does not speak TLS at this port: write http:// in place of https://")]
+    NotTls,
+    #[error(transparent)]
+    Refused(TlsRefusal),
+    #[error("the TLS handshake failed: {0}")]
+    Protocol(#[source] Error),
+}
+
+/// The server ended the handshake: it may require a client certificate.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the server ended the TLS handshake ({alert:?}): {}",
+    if *has_certificate {
+        "it may not know the authority of tls.client_cert"
+    } else {
+        "it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`"
+    }
+)]
+pub(in crate::harness) struct TlsRefusal {
+    pub alert: AlertDescription,
+    /// A client certificate was sent.
+    pub has_certificate: bool,
+}
+
+/// The meaning of a failed handshake.
+pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: bool) -> TlsError {
     let Some(told) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                "the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://"
-                    .to_owned()
-            }
-            _ => format!("the TLS handshake failed: {error}"),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => TlsError::HungUp,
+            _ => TlsError::Io(Arc::new(error)),
         };
     };
     match told {
-        Error::InvalidCertificate(fault) => certificate_fault(fault, host),
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS at this port: write http:// in place of https://".to_owned()
-        }
+        Error::InvalidCertificate(fault) => TlsError::Certificate { host: host.to_owned(), fault: fault.clone() },
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
         Error::AlertReceived(
             alert @ (AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
             | AlertDescription::BadCertificate
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied),
-        ) => refused(*alert, has_certificate),
-        other => format!("the TLS handshake failed: {other}"),
-    }
-}
-
-/// The server ended the handshake: it may require a client certificate.
-pub(super) fn refused(alert: AlertDescription, has_certificate: bool) -> String {
-    let what = format!("the server ended the TLS handshake ({alert:?})");
-    if has_certificate {
-        format!("{what}: it may not know the authority of tls.client_cert")
-    } else {
-        format!("{what}: it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`")
+        ) => TlsError::Refused(TlsRefusal { alert: *alert, has_certificate }),
+        other => TlsError::Protocol(other.clone()),
     }
 }
 

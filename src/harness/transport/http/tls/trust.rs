@@ -1,63 +1,83 @@
 //! The trusted authorities, the client's certificate, and their files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// What is wrong with the files of `tls`. `option` is the key that names the file.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::harness) enum TlsFileError {
+    #[error("{option}: {} cannot be read: {source}", file.display())]
+    Read { option: &'static str, file: PathBuf, source: pem::Error },
+    #[error("{option}: {} cannot be read: {source}", file.display())]
+    ReadKey { option: &'static str, file: PathBuf, source: std::io::Error },
+    #[error("{option}: {} has no certificate in PEM (-----BEGIN CERTIFICATE-----)", file.display())]
+    NoPemCertificate { option: &'static str, file: PathBuf },
+    #[error("{option}: {} has no private key in PEM (-----BEGIN PRIVATE KEY-----)", file.display())]
+    NoPemKey { option: &'static str, file: PathBuf },
+    #[error("tls.ca: no certificate in {} can be used", file.display())]
+    NoUsableAuthority { file: PathBuf },
+    #[error("this machine knows no certificate authorities: install `ca-certificates`, or name a file with `tls.ca`")]
+    NoAuthorities,
+    #[error("{0}")]
+    Verifier(#[source] VerifierBuilderError),
+    #[error("tls.client_cert needs its tls.client_key")]
+    NoKey,
+    #[error("tls.client_key needs its tls.client_cert")]
+    NoCertificate,
+}
 
 /// Authorities of a file, or those that this machine trusts.
 pub(super) fn trusted(
     ca: Option<&Path>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, String> {
+) -> Result<Arc<dyn ServerCertVerifier>, TlsFileError> {
     let mut roots = RootCertStore::empty();
     let mut pinned = Vec::new();
     if let Some(file) = ca {
-        pinned = certificates(file).map_err(|why| why.replace("tls.client_cert", "tls.ca"))?;
+        pinned = certificates("tls.ca", file)?;
         roots.add_parsable_certificates(pinned.iter().cloned());
         if roots.is_empty() {
-            return Err(format!("tls.ca: no certificate in {} can be used", file.display()));
+            return Err(TlsFileError::NoUsableAuthority { file: file.to_owned() });
         }
     } else {
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
-            return Err(
-                "this machine knows no certificate authorities: install `ca-certificates`, or name a file with `tls.ca`"
-                    .to_owned(),
-            );
+            return Err(TlsFileError::NoAuthorities);
         }
     }
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
-        .map_err(|error| error.to_string())?;
+        .map_err(TlsFileError::Verifier)?;
     Ok(Arc::new(NamedCertificates { inner, pinned }))
 }
 
-pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let cannot = |why: String| format!("tls.client_cert: {} {why}", file.display());
+/// `option` is the key that names the file.
+pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match found {
-        Ok(all) if all.is_empty() => Err(cannot("has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned())),
+        Ok(all) if all.is_empty() => Err(TlsFileError::NoPemCertificate { option, file: file.to_owned() }),
         Ok(all) => Ok(all),
-        Err(error) => Err(cannot(format!("cannot be read: {error}"))),
+        Err(source) => Err(TlsFileError::Read { option, file: file.to_owned(), source }),
     }
 }
 
 /// Errors never show the content of the file.
-pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| {
-        let why = match error {
-            rustls::pki_types::pem::Error::Io(error) => format!("cannot be read: {error}"),
-            _ => "has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
-        };
-        format!("tls.client_key: {} {why}", file.display())
+        let file = file.to_owned();
+        match error {
+            pem::Error::Io(source) => TlsFileError::ReadKey { option, file, source },
+            _ => TlsFileError::NoPemKey { option, file },
+        }
     })
 }
 

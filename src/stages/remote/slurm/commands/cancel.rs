@@ -20,9 +20,23 @@ pub enum CancelCommand<'a> {
     NumbersNow(&'a [String]),
 }
 
+/// Why it is not certain that jobs end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CancelError {
+    #[error("{}", .0.complaint("scancel"))]
+    Scancel(QueryResult),
+    #[error("the queue could not be queried")]
+    NoQueue,
+    /// The queue is not queried any more.
+    #[error(transparent)]
+    QueueClosed(#[from] tokio::sync::watch::error::RecvError),
+    #[error("the queue still shows it")]
+    StillQueued,
+}
+
 /// Requests it. `Ok` when the controller has received it, also if there was nothing to end. The error is the reason why it has
 /// not.
-pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), String> {
+pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), CancelError> {
     let user = format!("--user={}", rustix::process::getuid().as_raw());
     let words: Vec<String> = match what {
         CancelCommand::Name(name) => vec![user, format!("--name={name}")],
@@ -37,6 +51,6 @@ pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), St
     let words = words.into_iter().map(OsString::from).collect();
     match ask("scancel", words, env.clone(), PATIENCE).await {
         QueryResult::Said { code: 0, .. } => Ok(()),
-        failed => Err(failed.complaint("scancel")),
+        failed => Err(CancelError::Scancel(failed)),
     }
 }

@@ -14,7 +14,7 @@ mod queue;
 mod state;
 mod submit;
 
-pub use cancel::{CancelCommand, cancel};
+pub use cancel::{CancelCommand, CancelError, cancel};
 pub use environment::environment;
 pub use job::{PREFIX, SlurmJob, ranges};
 pub use limits::max_array_size;

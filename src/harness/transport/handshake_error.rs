@@ -1,0 +1,51 @@
+//! Why a server does not take part in a run: the errors of the queries before it.
+
+use std::time::Duration;
+
+use super::connect_error::ConnectError;
+use super::http::QueryError;
+use super::kserve::call_error::CallError;
+
+/// Why a server, or its model, cannot be used. Reads after the endpoint.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::harness) enum HandshakeError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("{path}: {error}")]
+    Query { path: String, error: QueryError },
+    /// `what` is a path or a method.
+    #[error("{what} was not answered within {:.1} s", patience.as_secs_f64())]
+    Late { what: String, patience: Duration },
+    #[error("the answer to {method} is not understood: {source}")]
+    Undecodable { method: &'static str, source: prost::DecodeError },
+    #[error("it is live and not ready")]
+    ServerNotReady,
+    #[error("it is not ready (/v2/health/ready: {status})")]
+    HealthStatus { status: u16 },
+    #[error("it is not ready")]
+    ModelNotReady,
+    /// Of an ensemble.
+    #[error("its step `{step}`: {error}")]
+    Step { step: String, error: Box<HandshakeError> },
+    #[error("/v1/models: HTTP status {status}; the key is named with `api_key_env`")]
+    Key { status: u16 },
+    #[error("/v1/models (HTTP status {status}) names no model, so one must be given")]
+    NoModelNamed { status: u16 },
+    /// All models that the server names.
+    #[error("it has {}", .0.join(", "))]
+    OtherModels(Vec<String>),
+    /// The server's own message.
+    #[error("{0}")]
+    Refused(String),
+    #[error("HTTP status {0}")]
+    Status(u16),
+}
+
+impl HandshakeError {
+    /// Whether the server has no such method: then the question stays open.
+    pub fn is_unimplemented(&self) -> bool {
+        matches!(self, Self::Call(error) if error.is_unimplemented())
+    }
+}
