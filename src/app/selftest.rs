@@ -12,11 +12,9 @@ use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
-use crate::harness::{
-    self, BenchSpec, Limits, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, StopAfter, VerdictCheck,
-};
+use crate::harness::{self, BenchSpec, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
-use crate::spec::{Arrivals, Length};
+use crate::spec::{Arrivals, Length, Limits, StopAfter};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
@@ -245,7 +243,7 @@ impl Race {
             timelines: scenario.is_open_loop(),
             scenario,
             arrivals: Arrivals::Poisson,
-            stop: StopAfter { requests: None, duration: Some(duration) },
+            stop: StopAfter { requests: None, duration: Some(duration.into()) },
             input_len: Length::Fixed(32),
             output_len: Length::Fixed(tokens),
             seed: 1,

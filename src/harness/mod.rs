@@ -51,8 +51,9 @@ pub use measure::metric::{ConfidenceInterval, Metric};
 pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
 pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
-    Requested, RunResult, ServerSide, TimeSlice, TokenCounts, Versions, Withdrawals,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, FurtherLimits, LatencyMetrics, LeastGoodput,
+    LittlesLaw, Measured, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice, TokenCounts, Versions,
+    Withdrawals,
 };
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
 pub use measure::stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
@@ -64,12 +65,10 @@ pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, Reques
 pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
 pub use spec::BenchSpec;
 pub use spec::level::{LoadLevel, LoadSegment};
-pub use spec::limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
 pub use spec::pause::Pause;
 pub use spec::prompts::{DataKind, PromptFile, PromptSource};
-pub use spec::protocol::{Api, Http, Protocol, Tls};
-pub use spec::retries::Retries;
-pub use spec::scenario::{CallSource, Scenario, StopAfter};
+pub use spec::protocol::{Api, Http, Protocol};
+pub use spec::scenario::{CallSource, Scenario};
 pub use spec::sending::SendingSpec;
 pub use spec::slo::Slo;
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};

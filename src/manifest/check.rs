@@ -168,12 +168,12 @@ impl Walk<'_> {
         match &node.tree {
             Tree::Number(_) | Tree::Bool(_) if wants(ValueShape::is_text) => {
                 let number = node.span.text();
-                hint = Some(match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
-                    "timeout" | "delay" | "duration" | "stall_timeout" | "ttft_p99" | "tpot_p99" => {
-                        format!("a duration has a unit: {number}s")
-                    }
-                    "failures" | "goodput" if path.contains("limits.") => format!("a share has a unit: {number}%"),
-                    _ => format!("put it into quotes: \"{number}\""),
+                hint = Some(match shape.format() {
+                    Some(format) => format!("{} has a unit: {number}{}", format.what, format.unit),
+                    None => match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
+                        "timeout" | "delay" => format!("a duration has a unit: {number}s"),
+                        _ => format!("put it into quotes: \"{number}\""),
+                    },
                 });
             }
             Tree::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {

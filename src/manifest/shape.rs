@@ -209,6 +209,15 @@ impl ValueShape {
         matches!(self, Self::Text | Self::Formatted(_))
     }
 
+    /// The form that a text must have here.
+    pub fn format(&self) -> Option<&'static TextFormat> {
+        match self {
+            Self::Formatted(format) => Some(format),
+            Self::Either(shapes) => shapes.iter().find_map(|shape| shape.format()),
+            _ => None,
+        }
+    }
+
     /// What it is, for "must be …".
     pub fn describe(&self) -> String {
         match self {

@@ -17,11 +17,9 @@ pub use across::across;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::manifest::model::{
-    Bench, Host, InputPaths, LeastGoodput, Protocol, Ramp, RepositoryLayout, Scenario, ShellScript, Stage, ThinkTime,
-};
+use crate::manifest::model::{Bench, Host, InputPaths, Protocol, RepositoryLayout, Scenario, ShellScript, Stage};
 use crate::manifest::{Node, targets};
-use crate::spec::{Arrivals, CancelBy, Interface, Length, Request, StreamMode, Words};
+use crate::spec::{Arrivals, CancelBy, GoodputLimit, Interface, Length, Request, StreamMode, Words};
 use crate::units::duration;
 
 use super::PlanReference;
@@ -184,8 +182,8 @@ impl Look<'_> {
             let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
             self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
         }
-        let least = bench.limits.as_ref().and_then(|limits| limits.least_goodput().ok().flatten());
-        if bench.loadgen.is_none() && matches!(least, Some(LeastGoodput::PerSecond(_))) {
+        let least = bench.limits.as_ref().and_then(|limits| limits.goodput);
+        if bench.loadgen.is_none() && matches!(least, Some(GoodputLimit::PerSecond(_))) {
             let hint = Some("as a share of the requests: `goodput: 95%`".to_owned());
             let why = "no rate below that many requests per second can have as much goodput";
             self.say(&["bench", "limits", "goodput"], "must be a share with `search`", why, hint);
@@ -222,24 +220,6 @@ impl Look<'_> {
         if bench.ramp.is_some() && (bench.rate.is_some() || bench.concurrency.is_some()) {
             let what = "stands in place of `rate` or `concurrency`";
             self.say(&["bench", "ramp"], what, "both are given", Some("take one of them away".to_owned()));
-        }
-        match &bench.ramp {
-            Some(Ramp::Linear { over, .. }) => self.duration(&["bench", "ramp", "linear", "over"], over),
-            Some(Ramp::Steps(steps)) => {
-                for (index, step) in steps.iter().enumerate() {
-                    self.duration(&["bench", "ramp", "steps", &index.to_string(), "lasts"], &step.lasts);
-                }
-            }
-            None => {}
-        }
-        match &bench.think_time {
-            Some(ThinkTime::Fixed(text)) => self.duration(&["bench", "think_time", "fixed"], text),
-            Some(ThinkTime::Exponential(text)) => self.duration(&["bench", "think_time", "exponential"], text),
-            Some(ThinkTime::Uniform { min, max }) => {
-                self.duration(&["bench", "think_time", "uniform", "min"], min);
-                self.duration(&["bench", "think_time", "uniform", "max"], max);
-            }
-            None => {}
         }
         if let Arrivals::Gamma { cv } = bench.arrivals
             && !(cv > 0.0 && cv <= 100.0)
@@ -313,26 +293,7 @@ impl Look<'_> {
             let hint = Some("give `requests: 1000`".to_owned());
             self.say(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
         }
-        if let Some(text) = &bench.stop.duration {
-            self.duration(&["bench", "stop", "duration"], text);
-        }
-        self.duration(&["bench", "stall_timeout"], &bench.stall_timeout);
         if let Some(limits) = &bench.limits {
-            for (key, text) in limits.latencies() {
-                self.duration(&["bench", "limits", key], text);
-            }
-            if let Err(what) = limits.failure_budget() {
-                self.say(
-                    &["bench", "limits", "failures"],
-                    "must be a share",
-                    &what,
-                    Some("`failures: 0.5%`".to_owned()),
-                );
-            }
-            if let Err(what) = limits.least_goodput() {
-                let hint = Some("`goodput: 95%` of the requests, or `goodput: 9/s`".to_owned());
-                self.say(&["bench", "limits", "goodput"], "must be a share or a rate", &what, hint);
-            }
             let has_promise = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_promise {
                 let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
@@ -343,16 +304,6 @@ impl Look<'_> {
                     hint,
                 );
             }
-        }
-        if let Some(slo) = &bench.slo {
-            for (key, limit) in [("ttft", &slo.ttft), ("tpot", &slo.tpot), ("e2e", &slo.e2e)] {
-                if let Some(text) = limit {
-                    self.duration(&["bench", "slo", key], text);
-                }
-            }
-        }
-        if let Some(text) = &bench.warmup_time {
-            self.duration(&["bench", "warmup_time"], text);
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
@@ -401,7 +352,6 @@ impl Look<'_> {
             }
         }
         if let Some(retries) = &bench.retries {
-            self.duration(&["bench", "retries", "pause"], &retries.pause);
             if retries.on.is_empty() {
                 let hint = Some("`on: [connect, refused]`".to_owned());
                 self.say(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);

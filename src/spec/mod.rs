@@ -5,21 +5,46 @@
 //! ignores them here: a result of another version may have some, and is read all the same.
 
 mod arrivals;
+mod goodput_limit;
+mod latency_limit;
+mod launcher;
 mod length;
+mod limits;
+mod percent;
 mod prompts;
+mod ramp;
 mod random_seed;
 mod request;
 mod response_limits;
+mod retries;
+mod server_mode;
+mod slo_limits;
+mod stop_after;
 mod stream_mode;
 mod text_format;
+mod text_schema;
+mod think_time;
 mod time_span;
+mod tls;
 
 pub use arrivals::Arrivals;
+pub use goodput_limit::{GoodputLimit, GoodputLimitError};
+pub use latency_limit::{LatencyLimit, LimitedMetric, Statistic};
+pub use launcher::{Launcher, Mpi, Srun};
 pub use length::{Length, Weighted};
+pub use limits::Limits;
+pub use percent::{Percent, PercentError};
 pub use prompts::{History, Prefixes, RecordOrder, Sessions};
+pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
 pub use request::{Cancel, CancelBy, Interface, Request, Words};
 pub use response_limits::ResponseLimits;
+pub use retries::{Retries, RetryOn};
+pub use server_mode::ServerMode;
+pub use slo_limits::SloLimits;
+pub use stop_after::StopAfter;
 pub use stream_mode::StreamMode;
 pub use text_format::TextFormat;
+pub use think_time::ThinkTime;
 pub use time_span::TimeSpan;
+pub use tls::Tls;

@@ -1,8 +1,9 @@
 //! Texts with a form of their own, as the JSON Schema names it under `format`: the walk over a manifest checks them.
 
+use super::goodput_limit::GoodputLimit;
+use super::percent::Percent;
+use super::text_schema::{GOODPUT, PERCENT, TIME_SPAN};
 use crate::units::duration;
-
-pub(super) const TIME_SPAN: &str = "time-span";
 
 /// What a text must be.
 #[derive(Debug)]
@@ -15,16 +16,37 @@ pub struct TextFormat {
     pub examples: &'static str,
     /// One that is right.
     pub sample: &'static str,
+    /// What a bare number lacks.
+    pub unit: &'static str,
     /// What is wrong with a text.
     pub fault: fn(&str) -> Option<String>,
 }
 
 impl TextFormat {
-    pub const ALL: [Self; 1] = [Self {
-        name: TIME_SPAN,
-        what: "a duration",
-        examples: "for example `90s`, `30m`, `1h30m` or `250ms`",
-        sample: "1s",
-        fault: |text| duration(text).err().map(|error| error.to_string()),
-    }];
+    pub const ALL: [Self; 3] = [
+        Self {
+            name: TIME_SPAN,
+            what: "a duration",
+            examples: "for example `90s`, `30m`, `1h30m` or `250ms`",
+            sample: "1s",
+            unit: "s",
+            fault: |text| duration(text).err().map(|error| error.to_string()),
+        },
+        Self {
+            name: PERCENT,
+            what: "a share",
+            examples: "`0.5%`",
+            sample: "1%",
+            unit: "%",
+            fault: |text| text.parse::<Percent>().err().map(|error| error.to_string()),
+        },
+        Self {
+            name: GOODPUT,
+            what: "a share or a rate",
+            examples: "`95%` of the requests, or `9/s`",
+            sample: "1%",
+            unit: "%",
+            fault: |text| text.parse::<GoodputLimit>().err().map(|error| error.to_string()),
+        },
+    ];
 }

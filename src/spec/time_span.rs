@@ -1,12 +1,10 @@
 //! A duration with the text that it was written as.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::text_format::TIME_SPAN;
+use super::text_schema::{TIME_SPAN, text_schema};
 use crate::units::{DurationError, duration};
 
 /// `90s`, `1h30m`, `250ms`. It keeps its text, so that an action reads as its manifest does; two are equal when they last
@@ -63,19 +61,7 @@ impl<'de> Deserialize<'de> for TimeSpan {
     }
 }
 
-impl JsonSchema for TimeSpan {
-    fn schema_name() -> Cow<'static, str> {
-        "TimeSpan".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": TIME_SPAN })
-    }
-}
+text_schema!(TimeSpan, TIME_SPAN);
 
 #[cfg(test)]
 mod tests {

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use regatta::harness::{BenchSpec, CallSource, Limits, Scenario, Slo, StopAfter, read_result};
+use regatta::harness::{BenchSpec, CallSource, Scenario, Slo, read_result};
 use regatta::mlperf::loadgen::{ChildJob, LoadgenTest};
 use regatta::mlperf::{self, DatasetRecord, Division, Round, TestMode, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
-use regatta::spec::{Arrivals, Length};
+use regatta::spec::{Arrivals, Length, Limits, StopAfter};
 
 const TOKENS: u32 = 8;
 const SAMPLES: u64 = 64;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    BenchSpec, DataKind, Limits, LoadLevel, LoadSegment, Measured, Pause, PromptFile, PromptSource, Protocol,
-    RequestRecord, Scenario, SendingSpec, Slo, StopAfter, run,
+    BenchSpec, DataKind, LoadLevel, LoadSegment, Measured, Pause, PromptFile, PromptSource, Protocol, RequestRecord,
+    Scenario, SendingSpec, Slo, run,
 };
 use regatta::sim::SimOptions;
-use regatta::spec::{Arrivals, History, Length, RecordOrder, Request, Sessions};
+use regatta::spec::{Arrivals, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
 
 use crate::scripted::{Act, Last, Scripted, wait_for};
 use crate::simulator::ground::{Files, Running};
@@ -95,7 +95,7 @@ fn a_closed_loop_holds_its_users_in_flight() {
 fn a_closed_loop_of_some_time_sends_until_then_and_takes_its_plan_in_order() {
     let server = paced(Duration::from_millis(2));
     let mut spec = spec(server.address, users(3.0), 0);
-    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(300)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(300).into()) };
     let measured = measured(&spec);
     let records = &measured.requests;
     assert_eq!(
@@ -132,7 +132,7 @@ fn users_come_with_a_ramp_and_none_above_it() {
         LoadSegment { from: 2.0, to: 2.0, seconds: 0.1 },
     ]);
     let mut spec = spec(server.address, Scenario::Concurrency { users: level }, 0);
-    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(400)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(400).into()) };
     let measured = measured(&spec);
     let due = |from: u64, to: u64| {
         measured.requests.iter().filter(move |record| (from * MS..to * MS).contains(&record.t_sched))
@@ -190,7 +190,7 @@ fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
     let server = paced(Duration::ZERO);
     let rate = LoadLevel::Ramp(vec![LoadSegment { from: 20.0, to: 180.0, seconds: 0.5 }]);
     let mut spec = spec(server.address, Scenario::Server { rate }, 0);
-    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(500)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(500).into()) };
     let measured = measured(&spec);
     // The area under the ramp.
     assert_eq!(measured.requests.len(), 50);

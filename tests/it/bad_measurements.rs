@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
-use regatta::harness::{
-    Api, BenchSpec, FurtherLimits, GoodputLimit, Limits, LoadLevel, ReasonSeverity, Retries, RunResult, Scenario, Slo,
-};
-use regatta::spec::{Arrivals, Length};
+use regatta::harness::{Api, BenchSpec, LoadLevel, ReasonSeverity, RunResult, Scenario, Slo};
+use regatta::spec::{Arrivals, GoodputLimit, Length, Limits, Retries, RetryOn};
 use regex::Regex;
 use serde_json::json;
 
@@ -110,14 +108,13 @@ fn users(spec: &mut BenchSpec, users: u32, requests: u64) {
 
 fn budget(spec: &mut BenchSpec) {
     users(spec, 8, 300);
-    spec.limits =
-        Limits { further: FurtherLimits { failures: Some(0.005), ..FurtherLimits::default() }, ..Limits::default() };
+    spec.limits = Limits { failures: Some("0.5%".parse().unwrap()), ..Limits::default() };
 }
 
 fn goodput(spec: &mut BenchSpec, limit: GoodputLimit) {
     users(spec, 4, 120);
     spec.slo = Slo { ttft_ms: Some(40.0), ..Slo::default() };
-    spec.limits.further.goodput = Some(limit);
+    spec.limits.goodput = Some(limit);
 }
 
 /// Serves one request after the other, each for so long.
@@ -203,7 +200,8 @@ fn failing() -> Vec<Case> {
             "answers every 50th attempt with HTTP 503",
             |spec| {
                 users(spec, 4, 120);
-                spec.pace.retries = Some(Retries { times: 2, connect: true, refused: true, pause_ms: 1.0 });
+                spec.pace.retries =
+                    Some(Retries { times: 2, on: vec![RetryOn::Connect, RetryOn::Refused], pause: ms(1).into() });
             },
             |number| {
                 let busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
@@ -352,7 +350,7 @@ fn limited() -> Vec<Case> {
             "goodput below its limit",
             "answers every 4th request after 60 ms, the others after 5 ms",
             |spec| {
-                goodput(spec, GoodputLimit::Share(0.9));
+                goodput(spec, GoodputLimit::Share("90%".parse().unwrap()));
             },
             |number| PLAIN.after(ms(if number % 4 == 0 { 60 } else { 5 })),
         ),
@@ -367,7 +365,7 @@ fn limited() -> Vec<Case> {
             "answers after 30 ms",
             |spec| {
                 users(spec, 4, 120);
-                spec.limits.ttft_p99 = Some(ms(20));
+                spec.limits.ttft_p99 = Some(ms(20).into());
             },
             |_| PLAIN.after(ms(30)),
         ),

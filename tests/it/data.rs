@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{BenchSpec, DataKind, HarnessError, PreviousAnswers, Scenario, StopAfter, plan, write};
+use regatta::harness::{BenchSpec, DataKind, HarnessError, PreviousAnswers, Scenario, plan, write};
 use regatta::sim::SimOptions;
-use regatta::spec::{Length, Prefixes};
+use regatta::spec::{Length, Prefixes, StopAfter};
 use serde_json::json;
 
 use crate::arrivals::{from, measured, paced, spec};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Limits, Measured, ReasonSeverity, RequestEnd, RequestRecord, Scenario, Slo,
-    StopAfter, VerdictCheck, plan, read_result, result_schema, run, write,
+    BenchSpec, FailureClass, HarnessError, Measured, ReasonSeverity, RequestEnd, RequestRecord, Scenario, Slo,
+    VerdictCheck, plan, read_result, result_schema, run, write,
 };
-use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Request};
+use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, Request, StopAfter};
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
 
@@ -271,8 +271,8 @@ fn a_missed_limit_is_named() {
     let server =
         Scripted::start(true, None, script(|_| Act::Answer { gap: GAP, per_chunk: 1, last: Last::FlagOnToken }));
     let limits = Limits {
-        ttft_p99: Some(Duration::from_millis(1)),
-        tpot_p99: Some(Duration::from_mins(1)),
+        ttft_p99: Some(Duration::from_millis(1).into()),
+        tpot_p99: Some(Duration::from_mins(1).into()),
         ..Limits::default()
     };
     let measured = measure(&BenchSpec { limits, ..spec(&server, 10) });

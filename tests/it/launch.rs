@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
-use regatta::triton::launch::{Bases, LaunchSpec, Launcher, ServerMode, ServerSpec, place, plan};
+use regatta::spec::{Launcher, ServerMode};
+use regatta::triton::launch::{Bases, LaunchSpec, ServerSpec, place, plan};
 use serde_json::Value;
 
 use crate::campaign::nobody_left;

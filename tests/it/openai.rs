@@ -7,10 +7,10 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, BenchSpec, FailureClass, HarnessError, Http, Limits, LoadLevel, Measured, Protocol, RequestEnd, Scenario, Slo,
-    StopAfter, VerdictCheck, run,
+    Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, Measured, Protocol, RequestEnd, Scenario, Slo,
+    VerdictCheck, run,
 };
-use regatta::spec::{Arrivals, Length, Request};
+use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};

@@ -7,11 +7,10 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Limits, Measured, RequestEnd, RequestRecord, Scenario, Slo, StopAfter,
-    VerdictCheck, run,
+    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, RequestRecord, Scenario, Slo, VerdictCheck, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
-use regatta::spec::{Arrivals, Cancel, CancelBy, Length, RandomSeed, Request, Words};
+use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, RandomSeed, Request, StopAfter, Words};
 use serde_json::json;
 
 use crate::scripted::wait_for;

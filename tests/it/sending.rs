@@ -8,9 +8,9 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, Retries, Scenario, SendingSpec, VerdictCheck, run,
+    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, Scenario, SendingSpec, VerdictCheck, run,
 };
-use regatta::spec::{Cancel, CancelBy, Length, Request, StreamMode};
+use regatta::spec::{Cancel, CancelBy, Length, Request, Retries, RetryOn, StreamMode};
 
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
 use crate::openai;
@@ -179,7 +179,9 @@ stages:
     checked.says("`stages.b.bench.retries.on` names no failure").says("must be a duration");
 }
 
-const TWICE: Retries = Retries { times: 2, connect: true, refused: true, pause_ms: 1.0 };
+fn twice() -> Retries {
+    Retries { times: 2, on: vec![RetryOn::Connect, RetryOn::Refused], pause: Duration::from_millis(1).into() }
+}
 
 /// Does the first with the first so many attempts of a request, then answers.
 fn first(server_does: fn(u64, u32) -> Option<Act>) -> impl Fn(u64) -> Act + Send + Sync {
@@ -201,7 +203,7 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
     for pace in [SendingSpec::default(), SHARED] {
         // On a shared stream a refusal ends the stream, so there is one user.
         let server = Scripted::start(true, None, script(first(act)));
-        let spec = BenchSpec { pace: SendingSpec { retries: Some(TWICE), ..pace }, ..users(&server, 1, 20) };
+        let spec = BenchSpec { pace: SendingSpec { retries: Some(twice()), ..pace.clone() }, ..users(&server, 1, 20) };
         let measured = measure(&spec);
         adds_up(&measured);
         let result = &measured.result;
@@ -233,8 +235,8 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
         _ => None,
     };
     let server = Scripted::start(true, None, script(first(act)));
-    let pace = SendingSpec { retries: Some(TWICE), ..SendingSpec::default() };
-    let measured = measure(&BenchSpec { pace, ..users(&server, 1, 4) });
+    let pace = SendingSpec { retries: Some(twice()), ..SendingSpec::default() };
+    let measured = measure(&BenchSpec { pace: pace.clone(), ..users(&server, 1, 4) });
     adds_up(&measured);
     assert_eq!(
         classes(&measured),
@@ -250,7 +252,7 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
     assert!(matches!(
         wait_for(run(
             &BenchSpec {
-                pace: SendingSpec { retries: Some(Retries { times: 0, ..TWICE }), ..pace },
+                pace: SendingSpec { retries: Some(Retries { times: 0, ..twice() }), ..pace.clone() },
                 ..users(&off, 1, 1)
             },
             &Stop::new(),
@@ -266,10 +268,10 @@ fn a_connection_that_breaks_before_any_answer_is_tried_again_when_asked() {
         openai::script::Scripted::start(|number| if number < 2 { vec![Do::Close] } else { vec![Do::Send(good())] });
     let spec = openai::chat(&server, 1);
     let pace = |retries| SendingSpec { retries: Some(retries), ..SendingSpec::default() };
-    let measured = measure(&BenchSpec { pace: pace(TWICE), ..spec.clone() });
+    let measured = measure(&BenchSpec { pace: pace(twice()), ..spec.clone() });
     assert_eq!((measured.result.counts.ok, measured.result.counts.retried_by_class[&FailureClass::Connect]), (1, 1));
     let server = openai::script::Scripted::start(|_| vec![Do::Close]);
-    let only_refused = Retries { connect: false, ..TWICE };
+    let only_refused = Retries { on: vec![RetryOn::Refused], ..twice() };
     let measured = measure(&BenchSpec { pace: pace(only_refused), ..openai::chat(&server, 1) });
     assert_eq!((measured.result.counts.failed, measured.result.counts.retried), (1, 0));
 }

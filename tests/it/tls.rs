@@ -6,7 +6,8 @@ use std::io::{Read as _, Write as _};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
-use regatta::harness::{Api, BenchSpec, HarnessError, Http, Measured, Protocol, Tls, run};
+use regatta::harness::{Api, BenchSpec, HarnessError, Http, Measured, Protocol, run};
+use regatta::spec::Tls;
 
 use self::server::{Authority, Folder, Secure, self_signed};
 use crate::openai;

@@ -204,7 +204,7 @@ impl Needs {
             Action::Serve(Serve::Triton(server)) if !is_contained && !server.triton_skip_server_spawn => {
                 self.shared_memory.push(id.clone());
                 // Under `srun` it must be on the nodes, not here.
-                if server.launcher != Some(crate::manifest::model::Launcher::Srun) {
+                if server.launcher != Some(crate::spec::Launcher::Srun) {
                     self.program(&server.program, &id);
                 }
             }

@@ -22,7 +22,7 @@ use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::HttpOutcome;
 use crate::harness::transport::request_encoder::RequestEncoder;
 use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest};
-use crate::spec::TimeSpan;
+use crate::spec::{Retries, RetryOn, TimeSpan};
 
 /// Live counts for observers of the run.
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl InFlightRequest {
                 class,
                 why,
             });
-            let pause = self.spec.pace.retries.map(|retries| retries.pause()).unwrap_or_default();
+            let pause = self.spec.pace.retries.as_ref().map(|retries| retries.pause.time()).unwrap_or_default();
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {
@@ -228,13 +228,23 @@ impl InFlightRequest {
         parts: &[RequestProgress],
         answer: &AttemptAnswer,
     ) -> Option<(FailureClass, String)> {
-        let retries = self.spec.pace.retries.filter(|retries| before < retries.times as usize)?;
+        let retries = self.spec.pace.retries.as_ref().filter(|retries| before < retries.times as usize)?;
         // A message fails as a whole, or the server has begun with it.
         let Some(RequestEnd::Failed { class, why }) = answer.ended.first() else { return None };
         let has_failed =
-            |ended: &RequestEnd| matches!(ended, RequestEnd::Failed { class, .. } if retries.cover(*class));
+            |ended: &RequestEnd| matches!(ended, RequestEnd::Failed { class, .. } if covers(retries, *class));
         let is_untouched =
             answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.counted.chunks.is_empty());
         is_untouched.then(|| (*class, why.clone()))
     }
+}
+
+/// Whether a request that failed like this may be sent again.
+fn covers(retries: &Retries, class: FailureClass) -> bool {
+    let on = match class {
+        FailureClass::Connect => RetryOn::Connect,
+        FailureClass::Refused => RetryOn::Refused,
+        _ => return false,
+    };
+    retries.on.contains(&on)
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::ValueHistogram;
-use crate::harness::Statistic;
+use crate::spec::Statistic;
 use crate::stats::{Ends, NoInterval, RunSeries};
 
 pub(in crate::harness) const RULE: &str = "nearest rank, sorted element floor(N·p)";

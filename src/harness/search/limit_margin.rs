@@ -2,8 +2,8 @@
 
 use crate::harness::measure::metric::percentile;
 use crate::harness::measure::request_times::{e2e, ok, tpot, ttft};
-use crate::harness::spec::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
+use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
@@ -31,9 +31,9 @@ impl Measured {
             whole = f64::max(whole, of_all);
             half = f64::max(half, of_half);
         }
-        if let (Some(limit), Some(goodput)) = (spec.limits.further.goodput, &self.result.goodput) {
+        if let (Some(limit), Some(goodput)) = (spec.limits.goodput, &self.result.goodput) {
             let of = match limit {
-                GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share),
+                GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share.share()),
                 GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
             };
             whole = f64::max(whole, of.clamp(-FAR, FAR));

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::HarnessError;
+use crate::spec::{Ramp, TimeSpan};
 
 /// After the last piece the level stays where it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +25,19 @@ pub struct LoadSegment {
 impl From<f64> for LoadLevel {
     fn from(level: f64) -> Self {
         Self::Fixed(level)
+    }
+}
+
+impl From<&Ramp> for LoadLevel {
+    fn from(ramp: &Ramp) -> Self {
+        let seconds = |time: &TimeSpan| time.time().as_secs_f64();
+        Self::Ramp(match ramp {
+            Ramp::Linear { from, to, over } => vec![LoadSegment { from: *from, to: *to, seconds: seconds(over) }],
+            Ramp::Steps(steps) => steps
+                .iter()
+                .map(|step| LoadSegment { from: step.level, to: step.level, seconds: seconds(&step.lasts) })
+                .collect(),
+        })
     }
 }
 

@@ -1,12 +1,10 @@
 //! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
 
 pub(super) mod level;
-pub(super) mod limits;
 pub(super) mod pause;
 pub(super) mod prompts;
 pub(super) mod protocol;
 pub(super) mod response_bounds;
-pub(super) mod retries;
 pub(super) mod scenario;
 pub(super) mod sending;
 pub(super) mod slo;
@@ -15,16 +13,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::limits::Limits;
 use self::prompts::PromptSource;
 use self::protocol::Protocol;
 use self::response_bounds::ResponseBounds;
-use self::scenario::{Scenario, StopAfter};
+use self::scenario::Scenario;
 use self::sending::SendingSpec;
 use self::slo::Slo;
 use super::HarnessError;
 use crate::event::Endpoint;
-use crate::spec::{Arrivals, CancelBy, History, Interface, Length, Request, StreamMode};
+use crate::spec::{
+    Arrivals, CancelBy, History, Interface, Length, Limits, Request, Retries, StopAfter, StreamMode, TimeSpan,
+};
 
 /// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,8 +75,8 @@ impl BenchSpec {
         if !self.slo.is_empty() {
             return self.slo;
         }
-        let ms = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64() * 1e3);
-        Slo { ttft_ms: ms(self.limits.ttft_p99), tpot_ms: ms(self.limits.tpot_p99), e2e_ms: None }
+        let ms = |limit: &Option<TimeSpan>| limit.as_ref().map(TimeSpan::ms);
+        Slo { ttft_ms: ms(&self.limits.ttft_p99), tpot_ms: ms(&self.limits.tpot_p99), e2e_ms: None }
     }
 
     pub(super) fn check(&self) -> Result<(), HarnessError> {
@@ -107,7 +106,7 @@ impl BenchSpec {
         if self.pace.max_in_flight == Some(0) {
             return refuse("max_in_flight must be at least 1");
         }
-        if let Some(fault) = self.pace.retries.and_then(|retries| retries.fault()) {
+        if let Some(fault) = self.pace.retries.as_ref().and_then(Retries::fault) {
             return refuse(fault);
         }
         let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);

@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::ThinkTime;
+
 /// A pause, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -28,6 +30,16 @@ impl Default for Pause {
 impl From<Duration> for Pause {
     fn from(time: Duration) -> Self {
         Self::Fixed(time.as_secs_f64() * 1e3)
+    }
+}
+
+impl From<&ThinkTime> for Pause {
+    fn from(given: &ThinkTime) -> Self {
+        match given {
+            ThinkTime::Fixed(time) => Self::Fixed(time.ms()),
+            ThinkTime::Exponential(mean) => Self::Exponential(mean.ms()),
+            ThinkTime::Uniform { min, max } => Self::Uniform { min: min.ms(), max: max.ms() },
+        }
     }
 }
 

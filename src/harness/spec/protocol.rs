@@ -1,9 +1,9 @@
 //! What is requested over HTTP, and how: plain types of the harness's public interface.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::spec::Tls;
 
 /// The protocol of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,22 +34,6 @@ pub struct Http {
     pub tls: Option<Box<Tls>>,
 }
 
-/// Trusted authorities and the client's certificate for TLS. The names of the files are not part of a result.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tls {
-    /// Authorities, or the server's own certificate, in PEM, in place of those that this machine knows.
-    #[serde(skip)]
-    pub ca: Option<PathBuf>,
-    /// The server's certificate is not checked.
-    #[serde(default)]
-    pub insecure: bool,
-    /// Our own, in PEM, with the chain to its authority.
-    #[serde(skip)]
-    pub client_cert: Option<PathBuf>,
-    #[serde(skip)]
-    pub client_key: Option<PathBuf>,
-}
-
 impl Http {
     pub fn new(api: Api) -> Self {
         Self { api, path: None, extra: serde_json::Map::new(), api_key_env: None, prompt_ids: false, tls: None }
@@ -76,6 +60,15 @@ impl Api {
 }
 
 impl Protocol {
+    /// The same without the names of certificates and keys, for a result.
+    pub(in crate::harness) fn without_files(&self) -> Self {
+        let mut shown = self.clone();
+        if let Self::Http(http) = &mut shown {
+            http.tls = http.tls.take().map(|tls| Box::new(tls.without_files()));
+        }
+        shown
+    }
+
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Kserve => "kserve",

@@ -1,6 +1,4 @@
-//! How requests arrive, and when the schedule ends.
-
-use std::time::Duration;
+//! How requests arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,12 +46,4 @@ pub enum CallSource {
     AtTimes,
     /// Each after the answer to the one before.
     OneByOne,
-}
-
-/// When the schedule ends. Both given: whichever is longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopAfter {
-    pub requests: Option<u64>,
-    /// All arrivals before this time.
-    pub duration: Option<Duration>,
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::pause::Pause;
-use super::retries::Retries;
-use crate::spec::StreamMode;
+use crate::spec::{Retries, StreamMode};
 
 /// How requests are sent: held back, tried again, over which streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendingSpec {
     /// Of a user between an answer and the next request.
     pub think: Pause,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::{SloLimits, TimeSpan};
+
 /// The promise for a single request, ms; at least one limit is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slo {
@@ -12,6 +14,13 @@ pub struct Slo {
     pub tpot_ms: Option<f64>,
     /// Last token − intended arrival.
     pub e2e_ms: Option<f64>,
+}
+
+impl From<&SloLimits> for Slo {
+    fn from(given: &SloLimits) -> Self {
+        let ms = |limit: &Option<TimeSpan>| limit.as_ref().map(TimeSpan::ms);
+        Self { ttft_ms: ms(&given.ttft), tpot_ms: ms(&given.tpot), e2e_ms: ms(&given.e2e) }
+    }
 }
 
 impl Slo {

@@ -216,7 +216,7 @@ fn bad() -> Vec<Case> {
     }
     cases.push(case("answers of 1 token where 100 were requested", 300, short, |_| ()));
     cases.push(case("a limit that is missed", 300, answered_after(300, |_| 30), |spec| {
-        spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(20));
+        spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(20).into());
     }));
     cases.push(case("60 requests for a p99", 60, answered_after(60, |_| 30), |_| ()));
     cases.push(other_load());

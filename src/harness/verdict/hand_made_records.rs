@@ -7,7 +7,7 @@ use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::tokens::{CountedTokens, TokenChunk};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::*;
-use crate::spec::{Arrivals, Length, Request};
+use crate::spec::{Arrivals, GoodputLimit, Length, Limits, Request, StopAfter};
 
 pub(in crate::harness) const MS: u64 = 1_000_000;
 
@@ -213,7 +213,7 @@ fn lateness_of_the_client_warns_first_and_then_invalidates() {
 
 #[test]
 fn the_worst_finding_decides_and_comes_first() {
-    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90));
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90).into());
     let missed = late_by(0, limit);
     assert_eq!(missed.verdict(), crate::event::Verdict::InvalidLoad);
     let both = late_by(50, limit);
@@ -248,7 +248,7 @@ fn the_headline_says_what_came_of_the_promises() {
         @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % kept TTFT ≤ 450 ms, E2E ≤ 9,000 ms (n=200, from schedule, tokens from output_ids)"
     );
     // The verdict's limits are beside it already.
-    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900));
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900).into());
     assert!(!late_by(0, limit).headline().contains("goodput"));
 }
 
@@ -315,12 +315,11 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
 /// Whatever the budget of failures, and whatever the limit on goodput: without an answer nothing was measured.
 #[test]
 fn without_any_answer_no_budget_makes_a_run_valid() {
-    let limits = |further| Limits { further, ..Limits::default() };
-    let budget = FurtherLimits { failures: Some(1.0), ..FurtherLimits::default() };
-    let goodput = FurtherLimits { goodput: Some(GoodputLimit::PerSecond(1.0)), ..budget.clone() };
-    for further in [budget, goodput] {
-        let spec = BenchSpec { limits: limits(further), ..spec(2) };
-        let has_goodput_limit = spec.limits.further.goodput.is_some();
+    let budget = Limits { failures: Some("100%".parse().unwrap()), ..Limits::default() };
+    let goodput = Limits { goodput: Some(GoodputLimit::PerSecond(1.0)), ..budget.clone() };
+    for limits in [budget, goodput] {
+        let spec = BenchSpec { limits, ..spec(2) };
+        let has_goodput_limit = spec.limits.goodput.is_some();
         let mut collector = Collector::new();
         for index in 0..2 {
             let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };

@@ -42,7 +42,7 @@ pub use unjudged_run::UnjudgedRun;
 
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
-use super::{BenchSpec, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Violation};
+use super::{BenchSpec, CallSource, FailureClass, Metric, Mismatch, Protocol, Scenario, Violation};
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
@@ -51,7 +51,7 @@ use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::transport::call::TokenCounting;
-use crate::spec::Arrivals;
+use crate::spec::{Arrivals, GoodputLimit};
 
 const RATE: f64 = 0.01;
 /// The largest share of repeated prompts.
@@ -103,7 +103,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
             .collect();
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
         let share = counts.failed as f64 / counts.issued.max(1) as f64;
-        let budget = spec.limits.further.failures;
+        let budget = spec.limits.failure_budget();
         let is_within = budget.is_some_and(|budget| share <= budget);
         let of_budget = budget.map_or_else(String::new, |budget| {
             let how = if is_within { "within" } else { "beyond" };
@@ -121,7 +121,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
         );
     }
     // No failure budget allows that.
-    let is_budgeted = spec.limits.further.failures.is_some();
+    let is_budgeted = spec.limits.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
         found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
@@ -270,7 +270,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         };
         found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     }
-    if let Some(limit) = spec.limits.further.goodput {
+    if let Some(limit) = spec.limits.goodput {
         goodput(limit, result, found);
     }
     let Metric { n, .. } = result.latency.ttft;
@@ -285,14 +285,14 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
         return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     };
     let text = match limit {
-        GoodputLimit::Share(least) => match goodput.attainment {
-            Some(share) if share >= least => None,
+        GoodputLimit::Share(percent) => match goodput.attainment {
+            Some(share) if share >= percent.share() => None,
             Some(share) => Some(format!(
                 "{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %",
                 share * 100.0,
-                least * 100.0
+                percent.share() * 100.0
             )),
-            None => Some(format!("there is no goodput to check against the limit of {:.2} %", least * 100.0)),
+            None => Some(format!("there is no goodput to check against the limit of {:.2} %", percent.share() * 100.0)),
         },
         GoodputLimit::PerSecond(least) => match goodput.requests {
             Some(rate) if rate >= least => None,

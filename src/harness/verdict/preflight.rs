@@ -9,10 +9,10 @@ use crate::event::Endpoint;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::verdict::{CPU, LAG, LAG_HARD};
 use crate::harness::{
-    BenchSpec, Limits, Measured, PromptSource, Protocol, Reason, ReasonSeverity, RequestEnd, RequestSchedule,
-    RunResult, Scenario, SendingSpec, Slo, StopAfter,
+    BenchSpec, Measured, PromptSource, Protocol, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
+    Scenario, SendingSpec, Slo,
 };
-use crate::spec::{Length, Request};
+use crate::spec::{Length, Limits, Request, StopAfter};
 
 pub use crate::harness::measure::preflight_result::PreflightResult;
 
@@ -46,7 +46,7 @@ pub struct Trial {
 
 /// How long the measurement will take at least, as far as the spec alone says so.
 pub fn expected(spec: &BenchSpec) -> Option<Duration> {
-    let by_time = spec.stop.duration;
+    let by_time = spec.stop.time();
     match &spec.scenario {
         Scenario::Server { rate } => {
             let by_count = spec.stop.requests.map(|requests| requests as f64 / rate.highest().max(f64::MIN_POSITIVE));
@@ -92,7 +92,7 @@ impl Trial {
             protocol: Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario,
-            stop: StopAfter { requests: None, duration: Some(ARRIVALS) },
+            stop: StopAfter { requests: None, duration: Some(ARRIVALS.into()) },
             input_len: Length::Fixed(input.clamp(1, MOST_INPUT)),
             output_len: Length::Fixed(answer),
             warmup: 0,
@@ -294,7 +294,7 @@ mod tests {
             model: "ensemble".to_owned(),
             scenario,
             arrivals: crate::spec::Arrivals::Constant,
-            stop: StopAfter { requests, duration: seconds.map(Duration::from_secs) },
+            stop: StopAfter { requests, duration: seconds.map(|seconds| Duration::from_secs(seconds).into()) },
             input_len: Length::Uniform { min: 100, max: 300 },
             output_len: Length::Fixed(100),
             seed: 3,
@@ -304,7 +304,7 @@ mod tests {
             frontends: 2,
             clients: 3,
             stall_timeout: Duration::from_mins(1),
-            limits: Limits { ttft_p99: Some(Duration::from_secs(1)), ..Limits::default() },
+            limits: Limits { ttft_p99: Some(Duration::from_secs(1).into()), ..Limits::default() },
             slo: Slo::default(),
             timelines: true,
             vocab_size: 1_000,

@@ -1,11 +1,16 @@
 //! `bench:` — the harness run.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scenario::Scenario;
-use super::{Data, Limits, Loadgen, Ramp, Retries, ThinkTime, Tls};
-use crate::spec::{Arrivals, Length, Prefixes, Request, Sessions, StreamMode};
+use super::{Data, Loadgen};
+use crate::spec::{
+    Arrivals, Length, Limits, Prefixes, Ramp, Request, Retries, Sessions, SloLimits, StopAfter, StreamMode, ThinkTime,
+    TimeSpan, Tls,
+};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -58,8 +63,8 @@ pub struct Bench {
     #[schemars(range(min = 1))]
     pub max_in_flight: Option<u32>,
     /// Not needed with `data`: then each record is sent once.
-    #[serde(default, skip_serializing_if = "Stop::is_open")]
-    pub stop: Stop,
+    #[serde(default, skip_serializing_if = "StopAfter::is_open")]
+    pub stop: StopAfter,
     /// Prompt length, tokens. Not given: as in the data.
     #[serde(default, skip_serializing_if = "Length::is_given")]
     pub input_tokens: Length,
@@ -96,7 +101,7 @@ pub struct Bench {
     pub warmup: u32,
     /// Continue the warm-up until so much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup_time: Option<String>,
+    pub warmup_time: Option<TimeSpan>,
     /// gRPC connections to each server are `frontends × clients`.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
@@ -111,7 +116,7 @@ pub struct Bench {
     pub retries: Option<Retries>,
     /// A request fails when no token arrives for this long.
     #[serde(default = "a_minute")]
-    pub stall_timeout: String,
+    pub stall_timeout: TimeSpan,
     /// What must hold for the run to be VALID beyond the harness's own checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<Limits>>,
@@ -120,7 +125,7 @@ pub struct Bench {
     pub loadgen: Option<Box<Loadgen>>,
     /// The SLO of each request, for goodput: the requests that meet all of it. Not given: `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slo: Option<Promise>,
+    pub slo: Option<SloLimits>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
@@ -171,8 +176,8 @@ const fn llama_vocabulary() -> u32 {
     32_000
 }
 
-fn a_minute() -> String {
-    "60s".to_owned()
+fn a_minute() -> TimeSpan {
+    Duration::from_secs(60).into()
 }
 
 /// The protocol of requests.
@@ -224,36 +229,6 @@ pub enum Preflight {
     Off,
     /// Also before a short measurement.
     On,
-}
-
-/// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Stop {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub requests: Option<u64>,
-    /// `60s`, `10m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration: Option<String>,
-}
-
-impl Stop {
-    fn is_open(&self) -> bool {
-        self.requests.is_none() && self.duration.is_none()
-    }
-}
-
-/// Limits for a single request; each from the intended arrival.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Promise {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttft: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tpot: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub e2e: Option<String>,
 }
 
 /// The range of rates to search. The result is an estimate from all probes with a 95 % interval; at most 12 probes are made.

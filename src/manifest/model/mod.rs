@@ -8,15 +8,13 @@ mod action;
 mod bench;
 mod compare;
 mod container;
+mod data;
 mod host;
 mod image;
-mod limits;
-mod load;
 mod mlperf;
 mod param;
 mod ready_when;
 mod scenario;
-mod sending;
 mod serve;
 mod ssh;
 mod stage;
@@ -31,13 +29,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{Bench, Preflight, Promise, Protocol, RateSearch, Stop as BenchStop, Telemetry, Turn};
+pub use bench::{Bench, Preflight, Protocol, RateSearch, Telemetry, Turn};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
+pub use data::Data;
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
-pub use limits::{LeastGoodput, Limits};
-pub use load::{Data, Ramp, RampStep, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
@@ -45,14 +42,11 @@ pub use mlperf::{
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
 pub use scenario::Scenario;
-pub use sending::{Retries, RetryOn, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
-pub use tritonserver::{
-    LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
-};
+pub use tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use trtllm::TrtllmServe;
 pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
 pub use weights::{Fetcher, Weights};

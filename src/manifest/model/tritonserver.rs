@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::container::Container;
 use super::ready_when::ReadyWhen;
+use crate::spec::{Launcher, Mpi, ServerMode, Srun};
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch` prints the exact commands.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -26,7 +27,7 @@ pub struct TritonServer {
 
     /// How the processes of a server share the work. Not given: `plain` for one GPU, `leader` for an engine with tp × pp > 1, `orchestrator` for several models or copies in one server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<LaunchMode>,
+    pub mode: Option<ServerMode>,
     /// MPI ranks of one server. Not given: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all ranks (orchestrator that does not).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -125,28 +126,6 @@ pub struct TritonServer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LaunchMode {
-    /// One process, one rank.
-    Plain,
-    /// tp × pp ranks, one model; rank 0 answers.
-    Leader,
-    /// One process that answers, and a worker for every rank of every model.
-    Orchestrator,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Launcher {
-    /// `mpirun`.
-    Mpi,
-    /// `srun --mpi=pmix`, inside a Slurm allocation.
-    Srun,
-    /// Nothing: the server itself.
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum ModelControl {
     /// All models at start, none later.
     None,
@@ -161,52 +140,6 @@ pub enum ModelControl {
 pub enum RateLimit {
     Off,
     ExecutionCount,
-}
-
-/// How `mpirun` is called.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Mpi {
-    /// The launcher program. [default: mpirun]
-    #[serde(default = "mpirun")]
-    pub program: String,
-    /// Further arguments of the launcher, before the first rank.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
-    /// Open MPI refuses to run as root without. [default: true]
-    #[serde(default = "yes")]
-    pub allow_run_as_root: bool,
-    /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts. [default: this machine]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<String>,
-}
-
-impl Default for Mpi {
-    fn default() -> Self {
-        Self { program: mpirun(), args: Vec::new(), allow_run_as_root: true, hosts: Vec::new() }
-    }
-}
-
-/// How `srun` is called.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Srun {
-    /// The launcher program. [default: srun]
-    #[serde(default = "srun")]
-    pub program: String,
-    /// Further arguments, e.g. `--container-image=…` where pyxis is installed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
-    /// How many nodes one server takes. [default: srun decides]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub nodes: Option<u32>,
-}
-
-impl Default for Srun {
-    fn default() -> Self {
-        Self { program: srun(), args: Vec::new(), nodes: None }
-    }
 }
 
 /// Triton's request traces; rank 0.
@@ -342,12 +275,6 @@ impl TritonServer {
 
 fn tritonserver() -> String {
     "tritonserver".to_owned()
-}
-fn mpirun() -> String {
-    "mpirun".to_owned()
-}
-fn srun() -> String {
-    "srun".to_owned()
 }
 const fn yes() -> bool {
     true

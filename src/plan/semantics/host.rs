@@ -1,7 +1,8 @@
 //! What the types cannot express about `host:`.
 
 use super::Look;
-use crate::manifest::model::{HostOn, Launcher, Serve, Slurm, SshHost, Stage};
+use crate::manifest::model::{HostOn, Serve, Slurm, SshHost, Stage};
+use crate::spec::Launcher;
 
 impl Look<'_> {
     /// A stage that runs on another machine.

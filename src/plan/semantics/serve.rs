@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::Look;
 use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
-    AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
+    AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
+use crate::spec::{Launcher, ServerMode};
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
@@ -72,7 +73,7 @@ impl Look<'_> {
             return;
         }
         let alone = server.launcher == Some(Launcher::None)
-            || server.launcher.is_none() && server.mode == Some(LaunchMode::Plain);
+            || server.launcher.is_none() && server.mode == Some(ServerMode::Plain);
         let (slurm, mpi) = (server.launcher == Some(Launcher::Srun), !alone);
         for (key, is_read, why) in [
             ("srun", slurm, "the launcher is not srun"),
@@ -180,11 +181,11 @@ impl Look<'_> {
     /// What contradicts itself without a look at any engine.
     fn modes(&mut self, server: &TritonServer) {
         if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
-            && mode != LaunchMode::Orchestrator
+            && mode != ServerMode::Orchestrator
         {
             self.wrong("spawn_processes", "is for `mode: orchestrator`", "the mode is another", "remove it");
         }
-        if server.mode == Some(LaunchMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
+        if server.mode == Some(ServerMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
             self.wrong("world_size", "must be 1 in `mode: plain`", "that mode is one rank", "set `mode: leader`");
         }
         if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {

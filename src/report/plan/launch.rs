@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::event::Endpoint;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
-use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Rank, ServerMode};
+use crate::spec::{Launcher, ServerMode};
+use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Rank};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,8 @@ use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec};
 use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, targets};
-use crate::units::duration;
 
 pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
-    let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
-    let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
-    let promise = bench.slo.clone().unwrap_or_default();
     let targets = targets(&bench.target)?;
     let protocol = protocol(bench, &targets, project)?;
     let mut request = (*bench.request).clone();
@@ -24,18 +20,18 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
         model: targets.model.unwrap_or_else(|| bench.model.clone()),
         scenario: load::scenario(bench)?,
         arrivals: bench.arrivals,
-        stop: harness::StopAfter { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
+        stop: bench.stop.clone(),
         input_len: bench.input_tokens.clone(),
         output_len: bench.output_tokens.clone(),
         seed: bench.seed,
         warmup: bench.warmup,
-        pace: load::pace(bench)?,
+        pace: load::pace(bench),
         content: load::content(bench, project),
         frontends: bench.triton_num_frontends_per_model,
         clients: bench.triton_num_clients_per_frontend,
-        stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
-        limits: load::limits(bench.limits.as_deref())?,
-        slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        stall_timeout: bench.stall_timeout.time().max(Duration::from_millis(1)),
+        limits: bench.limits.as_deref().cloned().unwrap_or_default(),
+        slo: bench.slo.as_ref().map(harness::Slo::from).unwrap_or_default(),
         timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
@@ -70,14 +66,9 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
         api_key_env: bench.api_key_env.clone(),
         prompt_ids: bench.request.interface == Some(crate::spec::Interface::TokenIds),
         tls: (targets.is_secure || bench.tls.is_some())
-            .then(|| Box::new(tls(bench.tls.clone().unwrap_or_default()).relative_to(project))),
+            .then(|| Box::new(bench.tls.clone().unwrap_or_default().relative_to(project))),
         ..harness::Http::new(api)
     }))
-}
-
-pub(super) fn tls(model::Tls { ca, insecure, client_cert, client_key }: model::Tls) -> harness::Tls {
-    let path = |file: Option<String>| file.map(std::path::PathBuf::from);
-    harness::Tls { ca: path(ca), insecure, client_cert: path(client_cert), client_key: path(client_key) }
 }
 
 /// A target names gRPC ports only; of services that were started for it the others are known too.

@@ -6,9 +6,7 @@ use crate::manifest::model;
 use crate::manifest::model::TritonServer;
 use crate::stages::container;
 use crate::triton::SpecProblem;
-use crate::triton::launch::{
-    Bases, LaunchSpec, LaunchTuning, Launcher, Mpi, Ports, ServerMode, ServerSpec, Srun, place,
-};
+use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -28,26 +26,13 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContex
         gpus: place.gpus,
         program: server.program.clone(),
         args: server.args.clone(),
-        mode: server.mode.map(|mode| match mode {
-            model::LaunchMode::Plain => ServerMode::Plain,
-            model::LaunchMode::Leader => ServerMode::Leader,
-            model::LaunchMode::Orchestrator => ServerMode::Orchestrator,
-        }),
+        mode: server.mode,
         world_size: server.world_size,
         spawn_processes: server.spawn_processes,
-        launcher: server.launcher.map(|launcher| match launcher {
-            model::Launcher::Mpi => Launcher::Mpi,
-            model::Launcher::Srun => Launcher::Srun,
-            model::Launcher::None => Launcher::None,
-        }),
+        launcher: server.launcher,
         oversubscribe: server.oversubscribe,
-        mpi: Mpi {
-            program: server.mpi.program.clone(),
-            args: server.mpi.args.clone(),
-            allow_run_as_root: server.mpi.allow_run_as_root,
-            hosts: server.mpi.hosts.clone(),
-        },
-        srun: Srun { program: server.srun.program.clone(), args: server.srun.args.clone(), nodes: server.srun.nodes },
+        mpi: server.mpi.clone(),
+        srun: server.srun.clone(),
         trtllm_llmapi_launch: server.trtllm_llmapi_launch,
         container,
         host: server.host.clone(),

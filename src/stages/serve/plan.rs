@@ -11,6 +11,7 @@ use super::ports::{HOST, check_free, choose, free_ports};
 use super::{lowered, trtllm};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
+use crate::spec::Launcher;
 use crate::stages::container;
 use crate::stages::task_context::{TaskContext, options};
 use crate::triton::SpecProblem;
@@ -188,7 +189,7 @@ fn alone(server: &TritonServer) -> Result<(), Failure> {
 
 /// Fixed ports must be free here, unless the servers are elsewhere.
 fn look_at_ports(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
-    let elsewhere = planned.iter().any(|one| one.launcher == launched::Launcher::Srun) || !server.mpi.hosts.is_empty();
+    let elsewhere = planned.iter().any(|one| one.launcher == Launcher::Srun) || !server.mpi.hosts.is_empty();
     let reused = |option: &str| {
         [option.to_owned(), option.replace('-', "_")]
             .iter()

@@ -10,10 +10,10 @@ use super::trtllm;
 use crate::event::Endpoint;
 use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
 use crate::plan::{ActionKind, Plan, PlanReference, Task};
+use crate::spec::{Launcher, ServerMode};
 use crate::stages::remote::hosts;
 use crate::triton::launch::{
-    LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Port, Ports, Rank, ServerMode, ServerSpec,
-    plan as launch_plan,
+    LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServerSpec, plan as launch_plan,
 };
 use crate::triton::{EngineConfig, SpecProblem};
 

@@ -1,8 +1,9 @@
 //! The `tritonserver` command line of each rank, in the order in which `launch_triton_server.py` writes it.
 
+use super::Rank;
 use super::decide::Decided;
-use super::spec::{LaunchSpec, ServerMode, ServerSpec};
-use super::{Launcher, Rank};
+use super::spec::{LaunchSpec, ServerSpec};
+use crate::spec::{Launcher, ServerMode};
 
 /// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";

@@ -1,6 +1,7 @@
 //! Decides mode, number of ranks and GPUs, and collects every problem with them.
 
-use super::spec::{LaunchModel, LaunchSpec, Launcher, ServerMode, ServerSpec};
+use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
+use crate::spec::{Launcher, ServerMode};
 use crate::triton::SpecProblem;
 
 /// The configuration of one server.

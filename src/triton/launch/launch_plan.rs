@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::spec::{Launcher, Ports, ServerMode};
+use super::spec::Ports;
+use crate::spec::{Launcher, ServerMode};
 use crate::triton::SpecProblem;
 
 /// Every process of every server.

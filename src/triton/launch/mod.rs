@@ -52,7 +52,7 @@ use super::SpecProblem;
 use decide::Decided;
 pub use launch_plan::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
 pub use place::{Bases, place};
-pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Launcher, Mpi, Port, Ports, ServerMode, ServerSpec, Srun};
+pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec};
 
 /// Plans every server.
 ///

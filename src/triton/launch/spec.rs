@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::exec::container::Container;
+use crate::spec::{Launcher, Mpi, ServerMode, Srun};
 
 /// Servers to be, on one host unless a launcher spreads them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,32 +65,6 @@ impl LaunchModel {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerMode {
-    Plain,
-    Leader,
-    Orchestrator,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Launcher {
-    Mpi,
-    Srun,
-    None,
-}
-
-impl fmt::Display for ServerMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Leader => "leader",
-            Self::Orchestrator => "orchestrator",
-        })
-    }
-}
-
 /// A port; one that is not chosen yet is only planned with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Port {
@@ -127,34 +102,6 @@ pub struct Ports {
 impl Ports {
     pub const fn all(&self) -> [(&'static str, Port); 3] {
         [("grpc", self.grpc), ("http", self.http), ("metrics", self.metrics)]
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mpi {
-    pub program: String,
-    pub args: Vec<String>,
-    pub allow_run_as_root: bool,
-    /// `node1:8`, in the order of the ranks; empty: this host.
-    pub hosts: Vec<String>,
-}
-
-impl Default for Mpi {
-    fn default() -> Self {
-        Self { program: "mpirun".to_owned(), args: Vec::new(), allow_run_as_root: true, hosts: Vec::new() }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Srun {
-    pub program: String,
-    pub args: Vec<String>,
-    pub nodes: Option<u32>,
-}
-
-impl Default for Srun {
-    fn default() -> Self {
-        Self { program: "srun".to_owned(), args: Vec::new(), nodes: None }
     }
 }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::exec::container::{Container, ContainerEngine, ContainerGpus};
+use crate::spec::{Launcher, ServerMode};
 
 fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     let ranks = tp * pp;

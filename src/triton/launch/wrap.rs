@@ -6,9 +6,10 @@
 
 use super::argv::Ranked;
 use super::decide::{Decided, problem};
-use super::spec::{LaunchSpec, Launcher, ServerMode, ServerSpec};
+use super::spec::{LaunchSpec, ServerSpec};
 use super::{LaunchWorld, LaunchedServer};
 use crate::exec::container::{self, Container, ContainerEngine, Sees, contradictions};
+use crate::spec::{Launcher, ServerMode};
 use crate::triton::SpecProblem;
 use crate::units::shell_word;
 

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use regatta::event::Stop;
-use regatta::harness::{
-    BenchSpec, Limits, Measured, PromptSource, Protocol, RequestEnd, Scenario, SendingSpec, Slo, StopAfter, run,
-};
-use regatta::spec::{Arrivals, Length, Request};
+use regatta::harness::{BenchSpec, Measured, PromptSource, Protocol, RequestEnd, Scenario, SendingSpec, Slo, run};
+use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
 use crate::server::Server;
 

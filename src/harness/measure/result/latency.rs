@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{Adjusted, LimitedMetric, Metric};
-use crate::spec::CancelBy;
+use crate::harness::{Adjusted, Metric};
+use crate::spec::{CancelBy, LimitedMetric};
 
 /// Per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

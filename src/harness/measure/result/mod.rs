@@ -4,8 +4,10 @@
 
 mod client;
 mod counts;
+mod further_limits;
 mod latency;
 mod requested;
+mod requested_retries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +25,10 @@ use crate::triton::{Scrape, ServerMetrics};
 
 pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
 pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
+pub use self::further_limits::{FurtherLimits, LeastGoodput};
 pub use self::latency::{LatencyMetrics, Rates, ServerSide, Withdrawals};
 pub use self::requested::Requested;
+pub use self::requested_retries::RequestedRetries;
 use super::finding::{Reason, VerdictFindings};
 use super::preflight_result::PreflightResult;
 use super::verdict_check::VerdictCheck;

@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{BenchSpec, FurtherLimits, Pause, Protocol, Retries, Scenario, Slo};
-use crate::spec::{Arrivals, Length, Request, StreamMode};
+use super::further_limits::FurtherLimits;
+use super::requested_retries::RequestedRetries;
+use crate::harness::{BenchSpec, Pause, Protocol, Scenario, Slo};
+use crate::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,7 +46,7 @@ pub struct Requested {
     pub stream: StreamMode,
     /// Left out: what failed was not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retries: Option<Retries>,
+    pub retries: Option<RequestedRetries>,
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
@@ -59,7 +61,7 @@ impl Requested {
             scenario: spec.scenario.clone(),
             arrivals: spec.arrivals,
             stop_requests: spec.stop.requests,
-            stop_duration_ms: spec.stop.duration.map(ms),
+            stop_duration_ms: spec.stop.duration.as_ref().map(TimeSpan::ms),
             input_len: spec.input_len.clone(),
             output_len: spec.output_len.clone(),
             seed: spec.seed,
@@ -69,15 +71,15 @@ impl Requested {
             frontends: spec.frontends,
             clients: spec.clients,
             stall_timeout_ms: ms(spec.stall_timeout),
-            ttft_p99_limit_ms: spec.limits.ttft_p99.map(ms),
-            tpot_p99_limit_ms: spec.limits.tpot_p99.map(ms),
-            further_limits: spec.limits.further.clone(),
+            ttft_p99_limit_ms: spec.limits.ttft_p99.as_ref().map(TimeSpan::ms),
+            tpot_p99_limit_ms: spec.limits.tpot_p99.as_ref().map(TimeSpan::ms),
+            further_limits: FurtherLimits::of(&spec.limits),
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
-            protocol: spec.protocol.clone(),
+            protocol: spec.protocol.without_files(),
             stream: spec.pace.stream,
-            retries: spec.pace.retries,
+            retries: spec.pace.retries.as_ref().map(RequestedRetries::from),
             request: spec.request.clone(),
         }
     }

@@ -93,7 +93,7 @@ impl End {
         };
         Self {
             least,
-            until_ns: spec.stop.duration.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+            until_ns: spec.stop.time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             is_timed: spec.scenario.is_open_loop(),
             is_all_data,
         }

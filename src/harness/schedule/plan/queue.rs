@@ -42,7 +42,7 @@ impl PlanQueue {
             }
             _ => None,
         };
-        let until_ns = spec.stop.duration.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let until_ns = spec.stop.time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Ok(Self {
             state: Mutex::new(State { drawn: schedule.requests.clone(), next: 0, more, failed: None }),
             requests: spec.stop.requests.unwrap_or(0),

@@ -9,10 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::harness::measure::arrival_law;
 use crate::harness::{
-    Limits, LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, Protocol, SendingSpec,
-    Slo, StopAfter,
+    LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, Protocol, SendingSpec, Slo,
 };
-use crate::spec::{Arrivals, History, Length, Prefixes, RecordOrder, Request, Sessions};
+use crate::spec::{Arrivals, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter};
 
 fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {
@@ -89,7 +88,7 @@ proptest! {
 
     #[test]
     fn requests_and_duration_take_whichever_is_longer(seed: u64, count in 1u64..100, ms in 1u64..2000) {
-        let both = StopAfter { requests: Some(count), duration: Some(Duration::from_millis(ms)) };
+        let both = StopAfter { requests: Some(count), duration: Some(Duration::from_millis(ms).into()) };
         let plan = plan(&spec(server(50.0), Arrivals::Poisson, both, seed)).unwrap();
         let before = plan.requests.iter().filter(|request| request.at_ns < ms * 1_000_000).count();
         prop_assert_eq!(plan.requests.len(), before.max(count as usize));
@@ -99,8 +98,8 @@ proptest! {
     fn a_ramp_brings_as_many_as_its_area_says(seed: u64, from in 0.0f64..50.0, to in 1.0f64..200.0, seconds in 5.0f64..40.0) {
         let rate = LoadLevel::Ramp(vec![LoadSegment { from, to, seconds }]);
         let expected = rate.area(seconds);
-        let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds)) };
-        let poisson = plan(&spec(Scenario::Server { rate: rate.clone() }, Arrivals::Poisson, until, seed)).unwrap();
+        let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds).into()) };
+        let poisson = plan(&spec(Scenario::Server { rate: rate.clone() }, Arrivals::Poisson, until.clone(), seed)).unwrap();
         prop_assert!(poisson.requests.is_sorted_by_key(|request| request.at_ns));
         // A Poisson count is within 6 deviations of its mean, always in practice.
         prop_assert!((poisson.requests.len() as f64 - expected).abs() < 6.0 * expected.sqrt() + 1.0);

@@ -20,6 +20,7 @@ use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, RateBounds, Reason};
 use crate::manifest::model::{self, Telemetry};
+use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
 use output::{FILE, PROBES, with_identity};
@@ -104,8 +105,8 @@ pub async fn perform(
         goal,
         bounds,
         started_from,
-        ttft_p99_limit_ms: spec.limits.ttft_p99.map(|limit| limit.as_secs_f64() * 1e3),
-        tpot_p99_limit_ms: spec.limits.tpot_p99.map(|limit| limit.as_secs_f64() * 1e3),
+        ttft_p99_limit_ms: spec.limits.ttft_p99.as_ref().map(TimeSpan::ms),
+        tpot_p99_limit_ms: spec.limits.tpot_p99.as_ref().map(TimeSpan::ms),
         probes: &tried,
         found,
         estimate,
@@ -169,7 +170,7 @@ fn foretold(spec: &BenchSpec, bounds: &RateBounds) -> String {
     let probes = ESTIMATING + 1;
     let arrivals = |rate: f64| {
         let by_number = spec.stop.requests.map_or(0.0, |requests| requests as f64 / rate);
-        by_number.max(spec.stop.duration.map_or(0.0, |time| time.as_secs_f64()))
+        by_number.max(spec.stop.time().map_or(0.0, |time| time.as_secs_f64()))
     };
     // Where requests are counted, slow probes take longest.
     let (quick, slow) = (arrivals(bounds.high), arrivals(bounds.low));

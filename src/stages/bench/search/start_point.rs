@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::output::FILE;
 use crate::event::{Digest, Failure, FailureKind};
-use crate::harness::{BenchSpec, FoundRate, GoodputLimit};
+use crate::harness::{BenchSpec, FoundRate};
+use crate::spec::GoodputLimit;
 use crate::stats::{RateEstimate, RateSearcher};
 use crate::units::size;
 
@@ -66,12 +67,12 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 impl SearchGoal {
     pub(super) fn of(spec: &BenchSpec) -> Self {
         let mut limits = limits(spec);
-        if spec.limits.further.goodput.is_some() {
+        if spec.limits.goodput.is_some() {
             let promises = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
             let promises = promises.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
             limits.extend(promises.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
         }
-        limits.extend(spec.limits.further.failures.map(|share| format!("failures ≤ {} %", share * 100.0)));
+        limits.extend(spec.limits.failure_budget().map(|share| format!("failures ≤ {} %", share * 100.0)));
         limits.sort();
         Self { model: spec.model.clone(), limits }
     }
@@ -145,8 +146,8 @@ impl EarlierSearch {
 /// Limits of latency and goodput as they are shown.
 pub(super) fn limits(spec: &BenchSpec) -> Vec<String> {
     let latencies = spec.limits.latencies().map(|limit| format!("{} ≤ {}", limit.name(), duration(limit.ms)));
-    let goodput = spec.limits.further.goodput.map(|goodput| match goodput {
-        GoodputLimit::Share(share) => format!("goodput ≥ {} %", share * 100.0),
+    let goodput = spec.limits.goodput.map(|goodput| match goodput {
+        GoodputLimit::Share(percent) => format!("goodput ≥ {} %", percent.share() * 100.0),
         GoodputLimit::PerSecond(rate) => format!("goodput ≥ {rate}/s"),
     });
     latencies.chain(goodput).collect()

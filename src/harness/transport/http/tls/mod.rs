@@ -3,7 +3,6 @@
 mod errors;
 mod trust;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::ServerCertVerifier;
@@ -18,7 +17,7 @@ pub(in crate::harness) use self::errors::TlsError;
 use self::errors::TlsRefusal;
 pub(super) use self::errors::alert;
 use self::trust::{AnyCertificate, TlsFileError, certificates, private_key, trusted};
-use crate::harness::spec::protocol::Tls;
+use crate::spec::Tls;
 
 /// Why connections cannot be secured.
 #[derive(Debug, thiserror::Error)]
@@ -95,16 +94,5 @@ impl Connector {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName { host: host.to_owned() })?;
         let connected = self.inner.connect(name, socket).await;
         connected.map_err(|error| errors::handshake_error(error, host, self.has_certificate))
-    }
-}
-
-impl Tls {
-    /// The files from a manifest, with absolute paths.
-    #[must_use]
-    pub fn relative_to(mut self, folder: &Path) -> Self {
-        for file in [&mut self.ca, &mut self.client_cert, &mut self.client_key] {
-            *file = file.take().map(|file: PathBuf| folder.join(file));
-        }
-        self
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::{Limits, Scenario, Slo, StopAfter};
-use crate::spec::{Arrivals, Length, Request, Words};
+use crate::harness::{Scenario, Slo};
+use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, Words};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {

@@ -1,26 +1,9 @@
-//! What a run must keep beyond the harness's own checks: latencies, a budget of failures, goodput.
+//! A limit of one number of one latency.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// All of them; each latency from where its metric counts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    pub ttft_p99: Option<Duration>,
-    pub tpot_p99: Option<Duration>,
-    pub further: FurtherLimits,
-}
-
-/// Those beside the 99th percentiles of TTFT and TPOT.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FurtherLimits {
-    pub latency: Vec<LatencyLimit>,
-    /// Failed requests as a share of issued ones. Null: none may fail.
-    pub failures: Option<f64>,
-    pub goodput: Option<GoodputLimit>,
-}
 
 /// One number of one metric may be at most so many ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,40 +39,18 @@ pub enum Statistic {
     Max,
 }
 
-/// At least so much goodput, by `slo`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GoodputLimit {
-    /// Of the scheduled requests, a share.
-    Share(f64),
-    /// Requests per second.
-    PerSecond(f64),
-}
-
-impl FurtherLimits {
-    pub const fn is_empty(&self) -> bool {
-        self.latency.is_empty() && self.failures.is_none() && self.goodput.is_none()
-    }
-}
-
-impl Limits {
-    /// All that limit a latency.
-    pub fn latencies(&self) -> impl Iterator<Item = LatencyLimit> {
-        let p99 = |metric, limit: Option<Duration>| {
-            limit.map(|limit| LatencyLimit { metric, statistic: Statistic::P99, ms: limit.as_secs_f64() * 1e3 })
-        };
-        let usual = [p99(LimitedMetric::Ttft, self.ttft_p99), p99(LimitedMetric::Tpot, self.tpot_p99)];
-        usual.into_iter().flatten().chain(self.further.latency.iter().copied())
-    }
-}
-
 impl LatencyLimit {
     /// `e2e_p95`: a metric and a statistic.
-    pub fn of(key: &str, limit: Duration) -> Option<Self> {
+    pub(super) fn of(key: &str, limit: Duration) -> Option<Self> {
         let (metric, statistic) = key.rsplit_once('_')?;
         let metric = LimitedMetric::ALL.into_iter().find(|one| one.key() == metric)?;
         let statistic = Statistic::ALL.into_iter().find(|one| one.key() == statistic)?;
         Some(Self { metric, statistic, ms: limit.as_secs_f64() * 1e3 })
+    }
+
+    /// Of the two that most runs have: the 99th percentiles of TTFT and TPOT.
+    pub fn is_usual(&self) -> bool {
+        matches!(self.metric, LimitedMetric::Ttft | LimitedMetric::Tpot) && self.statistic == Statistic::P99
     }
 
     pub fn key(&self) -> String {
@@ -133,7 +94,7 @@ impl Statistic {
     }
 
     /// The share of values at or below it; none of a mean.
-    pub(in crate::harness) const fn quantile(self) -> Option<f64> {
+    pub const fn quantile(self) -> Option<f64> {
         match self {
             Self::Mean => None,
             Self::P50 => Some(0.5),

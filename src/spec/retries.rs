@@ -1,11 +1,15 @@
-//! How requests of a `bench:` travel: whether once more, and with which keys.
+//! `bench.retries:` — off by default, and never for a request that had a token.
+
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::time_span::TimeSpan;
+
 /// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[schemars(deny_unknown_fields)]
 pub struct Retries {
     /// At most so many times for one request.
     #[schemars(range(min = 1))]
@@ -15,7 +19,7 @@ pub struct Retries {
     pub on: Vec<RetryOn>,
     /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 500 ms.
     #[serde(default = "half_a_second")]
-    pub pause: String,
+    pub pause: TimeSpan,
 }
 
 /// A failure after which a request may be sent again.
@@ -31,23 +35,21 @@ pub enum RetryOn {
 fn both() -> Vec<RetryOn> {
     vec![RetryOn::Connect, RetryOn::Refused]
 }
-fn half_a_second() -> String {
-    "500ms".to_owned()
+fn half_a_second() -> TimeSpan {
+    Duration::from_millis(500).into()
 }
 
-/// For protocols over HTTP with TLS. Keys and certificates are PEM files; their content is never shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca: Option<String>,
-    /// Accept any certificate: requests, including keys, may be read in transit.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub insecure: bool,
-    /// The client certificate with its chain, for servers that require one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_cert: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_key: Option<String>,
+impl Retries {
+    /// What is wrong with them.
+    pub fn fault(&self) -> Option<&'static str> {
+        if self.times == 0 {
+            Some("retries.times must be at least 1; leave `retries` out for none")
+        } else if self.on.is_empty() {
+            Some("retries.on names no class of failures")
+        } else if self.pause.time() > Duration::from_secs(3600) {
+            Some("retries.pause must be from 0 to an hour")
+        } else {
+            None
+        }
+    }
 }

@@ -1,44 +1,9 @@
-//! The parts of `bench:` that define when requests come and where their prompts come from.
+//! `bench.data:` — the files that prompts come from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::RecordOrder;
-
-/// A rate, or a number of users, that changes. After the last step it stays.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ramp {
-    Steps(Vec<RampStep>),
-    /// A straight line from one level to the other.
-    Linear {
-        from: f64,
-        to: f64,
-        over: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RampStep {
-    /// Requests per second, or users.
-    pub level: f64,
-    /// How long: `30s`.
-    pub lasts: String,
-}
-
-/// A pause of a user.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum ThinkTime {
-    Fixed(String),
-    /// Exponential with this mean.
-    Exponential(String),
-    Uniform {
-        min: String,
-        max: String,
-    },
-}
 
 /// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -1,0 +1,30 @@
+//! `bench.stop:` — when the schedule ends.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::time_span::TimeSpan;
+
+/// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct StopAfter {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests: Option<u64>,
+    /// `60s`, `10m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<TimeSpan>,
+}
+
+impl StopAfter {
+    pub fn time(&self) -> Option<Duration> {
+        self.duration.as_ref().map(TimeSpan::time)
+    }
+
+    pub(crate) const fn is_open(&self) -> bool {
+        self.requests.is_none() && self.duration.is_none()
+    }
+}
