@@ -107,8 +107,8 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Comma
 
 /// Reports all errors at once.
 fn gates(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
-    let read: Vec<Result<FailCondition, String>> = texts.iter().map(|text| text.parse()).collect();
-    let wrong: Vec<&str> = read.iter().filter_map(|gate| gate.as_ref().err().map(String::as_str)).collect();
+    let read: Vec<_> = texts.iter().map(|text| text.parse::<FailCondition>()).collect();
+    let wrong: Vec<String> = read.iter().filter_map(|gate| gate.as_ref().err().map(ToString::to_string)).collect();
     if !wrong.is_empty() {
         return Err(CommandError::Usage(wrong.join("\n")));
     }

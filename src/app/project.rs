@@ -158,7 +158,7 @@ impl Project {
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.
 fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
-    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(CommandError::Usage)?;
+    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(CommandError::usage)?;
     if select.repeat_number > 1 {
         let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
         for task in plan.tasks.iter_mut().filter(measures) {

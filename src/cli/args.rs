@@ -17,6 +17,7 @@ use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::setting::GivenSetting;
 use super::triton::TritonArgs;
+use super::value_error::ArgumentValueError;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const CHOICE: &str = "Stage selection";
@@ -430,16 +431,16 @@ pub(super) struct RepositoryFillArgs {
     pub allow_unfilled: bool,
 }
 
-fn finite(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| format!("`{text}` is not a number"))
+fn finite(text: &str) -> Result<f64, ArgumentValueError> {
+    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| ArgumentValueError::NotNumber(text.to_owned()))
 }
 
-fn above_zero(text: &str) -> Result<f64, String> {
-    finite(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err("must be above 0".to_owned()) })
+fn above_zero(text: &str) -> Result<f64, ArgumentValueError> {
+    finite(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err(ArgumentValueError::NotAboveZero) })
 }
 
-fn zero_or_more(text: &str) -> Result<f64, String> {
-    finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err("must be 0 or more".to_owned()) })
+fn zero_or_more(text: &str) -> Result<f64, ArgumentValueError> {
+    finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(ArgumentValueError::Negative) })
 }
 
 #[derive(Debug, Args)]
@@ -455,11 +456,8 @@ pub(super) struct SelftestArgs {
     pub json: bool,
 }
 
-fn rate(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|rate| (0.1..=100_000.0).contains(rate))
-        .ok_or_else(|| "a number from 0.1 to 100000".to_owned())
+fn rate(text: &str) -> Result<f64, ArgumentValueError> {
+    text.parse().ok().filter(|rate| (0.1..=100_000.0).contains(rate)).ok_or(ArgumentValueError::Rate)
 }
 
 #[derive(Debug, Args)]
@@ -486,8 +484,8 @@ pub(super) struct NullServerArgs {
     pub gap_ms: (f64, f64),
 }
 
-fn between(text: &str) -> Result<(f64, f64), String> {
-    let (low, high) = text.split_once(',').ok_or("two numbers with a comma between them")?;
+fn between(text: &str) -> Result<(f64, f64), ArgumentValueError> {
+    let (low, high) = text.split_once(',').ok_or(ArgumentValueError::NotPair)?;
     Ok((zero_or_more(low)?, zero_or_more(high)?))
 }
 

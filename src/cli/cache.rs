@@ -9,6 +9,7 @@ use super::argument_error::{ArgumentError, each_once};
 use super::common_args::{HOW, Subject};
 use super::help;
 use super::setting::GivenSetting;
+use super::value_error::ArgumentValueError;
 
 /// One request to a store that machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,8 +155,8 @@ pub(super) fn meaning(args: CacheArgs) -> Result<Cache, ArgumentError> {
 }
 
 /// `30d`, `12h`, `90m`, `45s`.
-fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no age; write 30d, 12h, 90m or 45s");
+fn age(text: &str) -> Result<Duration, ArgumentValueError> {
+    let wrong = || ArgumentValueError::Age(text.to_owned());
     let unit = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,
@@ -168,7 +169,7 @@ fn age(text: &str) -> Result<Duration, String> {
 }
 
 /// `500GiB`, `1.5TiB`, `2GB`, `4096`.
-fn bytes(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> Result<u64, ArgumentValueError> {
     const UNITS: [(&str, f64); 9] = [
         ("KiB", 1024.0),
         ("MiB", 1_048_576.0),
@@ -183,7 +184,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
     let number = unit.map_or(text, |(name, _)| &text[..text.len() - name.len()]);
     let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    let value = value.ok_or_else(|| format!("`{text}` is no size; write 500GiB, 2TB or a number of bytes"))?;
+    let value = value.ok_or_else(|| ArgumentValueError::Size(text.to_owned()))?;
     Ok((value * unit.map_or(1.0, |(_, size)| *size)) as u64)
 }
 

@@ -23,6 +23,7 @@ mod request;
 mod result_args;
 mod setting;
 mod triton;
+mod value_error;
 
 pub use bench::{BenchCommand, BenchLoad, TokenLength};
 pub use cache::{Cache, CacheAct, CacheGc};

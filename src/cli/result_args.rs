@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
+use super::value_error::ArgumentValueError;
+
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
     /// A run's name, as `regatta status` prints it [default: the last run].
@@ -120,9 +122,10 @@ pub(super) struct CompareArgs {
     pub json: bool,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| format!("`{text}` is not a number"))?;
-    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err("it must be above 0 and below 100".to_owned()) }
+fn percent(text: &str) -> Result<f64, ArgumentValueError> {
+    let percent: f64 =
+        text.trim_end_matches('%').trim().parse().map_err(|_| ArgumentValueError::NotNumber(text.to_owned()))?;
+    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ArgumentValueError::Percent) }
 }
 
 #[derive(Debug, Args)]

@@ -171,6 +171,21 @@ fn exists(file: &FileId) -> bool {
     file.root.join(&file.rel).is_file() || shipped_file(&file.rel).is_some()
 }
 
+/// Why a file of a manifest is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestFileError {
+    #[error("there is no such file")]
+    Absent,
+    #[error("{0}")]
+    Read(#[from] std::io::Error),
+    #[error("it is a link that leaves the project folder")]
+    LeavesProject,
+    #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
+    TooLarge,
+    #[error("it is not UTF-8 text")]
+    NotText,
+}
+
 impl FileId {
     /// A path as written in this file; `None` if it is absolute or leaves the tree.
     pub fn beside(&self, path: &str) -> Option<Self> {
@@ -179,23 +194,23 @@ impl FileId {
     }
 
     /// The file's content. The error is a fragment that describes what is wrong with it.
-    pub fn read(&self) -> Result<ReadSource, String> {
+    pub fn read(&self) -> Result<ReadSource, ManifestFileError> {
         let path = self.root.join(&self.rel);
         if !path.is_file() {
             return match shipped_file(&self.rel) {
                 Some(bytes) => Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
-                None => Err("there is no such file".to_owned()),
+                None => Err(ManifestFileError::Absent),
             };
         }
-        let real = fs::canonicalize(&path).map_err(|error| error.to_string())?;
+        let real = fs::canonicalize(&path)?;
         if !real.starts_with(&self.root) {
-            return Err("it is a link that leaves the project folder".to_owned());
+            return Err(ManifestFileError::LeavesProject);
         }
         let mut bytes = Vec::new();
-        let file = fs::File::open(&path).map_err(|error| error.to_string())?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let file = fs::File::open(&path)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(format!("it is larger than {} MiB", MAX_BYTES >> 20));
+            return Err(ManifestFileError::TooLarge);
         }
         Ok(ReadSource { name: self.rel.clone(), bytes })
     }

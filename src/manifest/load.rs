@@ -133,8 +133,8 @@ impl Loader {
         }
         let read = match file.read() {
             Ok(read) => read,
-            Err(why) => {
-                fail(self, format!("cannot read `{}`", file.rel), why);
+            Err(error) => {
+                fail(self, format!("cannot read `{}`", file.rel), error.to_string());
                 self.files.insert(file.clone(), None);
                 return None;
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::given::GivenValues;
-use super::library::ManifestLibrary;
+use super::library::{ManifestFileError, ManifestLibrary};
 use super::node::{Map, Node, Tree, shown};
 use super::param::Chosen;
 use super::{load, read};
@@ -105,9 +105,9 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
         .map(|(name, file, shipped)| {
             let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
             let text =
-                file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
+                file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| ManifestFileError::NotText));
             let (about, broken) = match text {
-                Err(why) => (None, Some(why)),
+                Err(error) => (None, Some(error.to_string())),
                 Ok(text) => {
                     match read::read(&SourceText::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
                         Err(found) => (None, first(&found)),

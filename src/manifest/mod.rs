@@ -38,5 +38,5 @@ pub use param::Chosen;
 pub use reference::{AllowedValue, ManifestKey};
 pub use schema::schema;
 pub use shape::stage as stage_shape;
-pub use target::{Targets, targets};
+pub use target::{TargetError, Targets, targets};
 pub use value::{NoValue, value_of};

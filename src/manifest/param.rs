@@ -253,7 +253,7 @@ fn list_item(text: &str, rule: &Param) -> Result<Value, Wrong> {
     fitting(text, rule)?;
     match &rule.list {
         Some(ListRule::Of(allowed)) => one_of(text, allowed),
-        _ => match scalar::plain(text).map_err(Wrong::new)? {
+        _ => match scalar::plain(text).map_err(|error| Wrong::new(error.to_string()))? {
             Tree::Number(number) => Ok(Value::Number(number)),
             Tree::Bool(value) => Ok(Value::Bool(value)),
             _ => Ok(Value::String(text.to_owned())),

@@ -113,8 +113,9 @@ impl Reader<'_> {
                     return Flow::Continue(());
                 }
                 let tree = if style == ScalarStyle::Plain {
-                    scalar::plain(&text).unwrap_or_else(|why| {
-                        self.found.push(Diagnostic::error(why).at(span.clone(), "not finite, or out of range"));
+                    scalar::plain(&text).unwrap_or_else(|error| {
+                        self.found
+                            .push(Diagnostic::error(error.to_string()).at(span.clone(), "not finite, or out of range"));
                         Tree::Null
                     })
                 } else {

@@ -6,15 +6,18 @@ use serde_json::{Number, Value};
 
 use super::node::Tree;
 
+/// A number that YAML knows and JSON does not: `.inf`, `.nan`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a number that can be worked with")]
+pub struct UnusableNumber(String);
+
 /// The meaning of a plain scalar; `Err` for numbers that no JSON number can hold (`.inf`, `1e999`).
-pub fn plain(text: &str) -> Result<Tree, String> {
+pub fn plain(text: &str) -> Result<Tree, UnusableNumber> {
     if !may_be_special(text) {
         return Ok(Tree::Text(Arc::from(text)));
     }
     match serde_yaml::from_str::<Value>(text) {
-        Ok(Value::Null) if !matches!(text, "" | "~" | "null" | "Null" | "NULL") => {
-            Err(format!("`{text}` is not a number that can be worked with"))
-        }
+        Ok(Value::Null) if !matches!(text, "" | "~" | "null" | "Null" | "NULL") => Err(UnusableNumber(text.to_owned())),
         Ok(Value::Null) => Ok(Tree::Null),
         Ok(Value::Bool(value)) => Ok(Tree::Bool(value)),
         Ok(Value::Number(number)) => Ok(Tree::Number(number)),

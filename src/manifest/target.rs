@@ -1,7 +1,7 @@
 //! Where requests go, as a user writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
 
 use super::model::Protocol;
-use crate::event::Endpoint;
+use crate::event::{Endpoint, EndpointError};
 
 /// The parts of a target's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,39 @@ pub struct Targets {
     pub streams: Option<bool>,
 }
 
+/// Why a text names no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    #[error("it names no server")]
+    NoServer,
+    /// Two parts that one benchmark cannot reach alike.
+    #[error(
+        "`{part}` differs in protocol, path or TLS from {first}; one benchmark has one protocol and path, with TLS or without"
+    )]
+    Unlike { part: String, first: String },
+    #[error("`{0}` has no port")]
+    NoPort(String),
+    #[error("`{0}`: gRPC has no path")]
+    GrpcPath(String),
+    #[error(
+        "`{0}`: TLS is supported over HTTP only (https://), not over gRPC; put a proxy that ends it before the \
+         server, for example envoy or ghostunnel, and name grpc://127.0.0.1:PORT"
+    )]
+    GrpcTls(String),
+    #[error("`{0}://` is none of http, https, grpc, openai")]
+    Scheme(String),
+}
+
+impl From<TargetError> for String {
+    fn from(error: TargetError) -> Self {
+        error.to_string()
+    }
+}
+
 /// Reads `host:port,port|host:port`, or URLs with `|` between them: one endpoint for each port.
-pub fn targets(text: &str) -> Result<Targets, String> {
+pub fn targets(text: &str) -> Result<Targets, TargetError> {
     if !text.contains("://") {
         return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
     }
@@ -33,22 +64,20 @@ pub fn targets(text: &str) -> Result<Targets, String> {
                 let (is_alike, named) = (same(before, &one), &before.endpoints);
                 if !is_alike {
                     let first = named.first().map(ToString::to_string).unwrap_or_default();
-                    return Err(format!(
-                        "`{part}` differs in protocol, path or TLS from {first}; one benchmark has one protocol and path, with TLS or without"
-                    ));
+                    return Err(TargetError::Unlike { part: part.to_owned(), first });
                 }
                 before.endpoints.extend(one.endpoints);
             }
         }
     }
-    all.ok_or_else(|| "it names no server".to_owned())
+    all.ok_or(TargetError::NoServer)
 }
 
 fn same(a: &Targets, b: &Targets) -> bool {
     (a.protocol, &a.path, a.is_secure) == (b.protocol, &b.path, b.is_secure)
 }
 
-fn target(text: &str) -> Result<Targets, String> {
+fn target(text: &str) -> Result<Targets, TargetError> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
     };
@@ -66,20 +95,17 @@ fn target(text: &str) -> Result<Targets, String> {
         Some((_, port)) if !port.ends_with(']') => Endpoint::list(authority)?,
         _ => match usual {
             Some(port) => Endpoint::list(&format!("{authority}:{port}"))?,
-            None => return Err(format!("`{text}` has no port")),
+            None => return Err(TargetError::NoPort(text.to_owned())),
         },
     };
     let found = Targets { endpoints, path, ..Targets::default() };
     match scheme {
-        "grpc" if found.path.is_some() => Err(format!("`{text}`: gRPC has no path")),
+        "grpc" if found.path.is_some() => Err(TargetError::GrpcPath(text.to_owned())),
         "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..found }),
         "openai" | "http" => Ok(asked_by_path(found, scheme == "openai")),
         "https" => Ok(asked_by_path(Targets { is_secure: true, ..found }, false)),
-        "grpcs" => Err(format!(
-            "`{text}`: TLS is supported over HTTP only (https://), not over gRPC; put a proxy that ends it before the \
-             server, for example envoy or ghostunnel, and name grpc://127.0.0.1:PORT"
-        )),
-        other => Err(format!("`{other}://` is none of http, https, grpc, openai")),
+        "grpcs" => Err(TargetError::GrpcTls(text.to_owned())),
+        other => Err(TargetError::Scheme(other.to_owned())),
     }
 }
 
@@ -111,7 +137,7 @@ mod tests {
 
     type Shown = (Vec<String>, Option<Protocol>, Option<String>);
 
-    fn shown(text: &str) -> Result<Shown, String> {
+    fn shown(text: &str) -> Result<Shown, TargetError> {
         let found = targets(text)?;
         Ok((found.endpoints.iter().map(ToString::to_string).collect(), found.protocol, found.path))
     }
@@ -137,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_is_no_target_says_why() {
-        let why = |text: &str| targets(text).unwrap_err();
+        let why = |text: &str| targets(text).unwrap_err().to_string();
         assert_eq!(why("a"), "`a` is not host:port");
         assert!(why("a:x").contains("is not a port"));
         assert!(why("grpcs://a:1").contains("TLS is supported over HTTP only"));

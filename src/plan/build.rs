@@ -17,7 +17,7 @@ use crate::manifest::{
     Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, check_texts, coerce, is_template,
     stage_shape,
 };
-use crate::units::duration;
+use crate::units::{DurationError, duration};
 
 /// A task with needs that are still indices of instances.
 pub struct Built {
@@ -104,8 +104,8 @@ impl<'a> Builder<'a> {
         let is_cached = typed.cache == Some(true);
         let task = match task(stage, one, typed) {
             Ok(task) => task,
-            Err(what) => {
-                let message = format!("`stages.{}` {what}", stage.name);
+            Err(error) => {
+                let message = format!("`stages.{}` {error}", stage.name);
                 found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
                 return None;
             }
@@ -290,10 +290,26 @@ const fn lifetime(kind: ActionKind) -> Lifetime {
     if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
 }
 
-/// The task of a stage that was checked; otherwise what is wrong with the stage, to be read after its name.
-fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, String> {
+/// What is wrong with a stage that was checked. Reads after its name.
+#[derive(Debug, thiserror::Error)]
+enum StageError {
+    #[error("has no action")]
+    NoAction,
+    #[error(transparent)]
+    Unwritable(#[from] UnwritableAction),
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+}
+
+/// An action that has no JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot be written as JSON: {0}")]
+pub struct UnwritableAction(#[from] serde_json::Error);
+
+/// The task of a stage that was checked.
+fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, StageError> {
     let container = container(&mut typed);
-    let action = action(&typed).ok_or("has no action")?;
+    let action = action(&typed).ok_or(StageError::NoAction)?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
         InputPaths::Many(paths) => paths,
@@ -345,7 +361,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
     })
 }
 
-fn retry(given: Retry) -> Result<RetryRule, String> {
+fn retry(given: Retry) -> Result<RetryRule, DurationError> {
     /// Lowering a number ends by itself; otherwise the manifest sets the count.
     const ENOUGH: u32 = 100;
     Ok(RetryRule {
@@ -397,16 +413,12 @@ fn action(typed: &Stage) -> Option<Action> {
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
-pub(super) fn canonical(value: &impl serde::Serialize) -> Result<String, String> {
-    let mut value = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
+pub(super) fn canonical(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
+    let mut value = serde_json::to_value(value)?;
     value.sort_all_objects();
     json(&value)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(|error| unwritable(&error))
-}
-
-fn unwritable(error: &serde_json::Error) -> String {
-    format!("cannot be written as JSON: {error}")
+fn json(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
+    Ok(serde_json::to_string(value)?)
 }

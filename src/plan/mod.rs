@@ -16,7 +16,8 @@ mod semantics;
 mod stages;
 mod task;
 
+pub use build::UnwritableAction;
 pub use expand::expand;
-pub use reference::PlanReference;
-pub use repeats::{REPEATED_RUNS, repeated};
+pub use reference::{PlanReference, UnknownReference};
+pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
 pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};

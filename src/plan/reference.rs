@@ -20,6 +20,11 @@ pub enum PlanReference {
 const OPEN: char = '⟦';
 const CLOSE: char = '⟧';
 
+/// A reference that has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownReference(pub String);
+
 impl PlanReference {
     /// The text that stands for it: `⟦out:run_harness/server⟧`.
     pub fn token(&self) -> String {
@@ -55,7 +60,7 @@ impl PlanReference {
     }
 
     /// The text with every reference replaced. A reference that `value` does not know is an error naming it.
-    pub fn replace_in(text: &str, mut value: impl FnMut(&Self) -> Option<String>) -> Result<String, String> {
+    pub fn replace_in(text: &str, mut value: impl FnMut(&Self) -> Option<String>) -> Result<String, UnknownReference> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(OPEN) {
@@ -68,7 +73,7 @@ impl PlanReference {
             match Self::parse(inner) {
                 Some(reference) => match value(&reference) {
                     Some(text) => out.push_str(&text),
-                    None => return Err(inner.to_owned()),
+                    None => return Err(UnknownReference(inner.to_owned())),
                 },
                 None => {
                     let _ = write!(out, "{OPEN}{inner}{CLOSE}");

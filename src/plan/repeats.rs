@@ -14,8 +14,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::build::canonical;
-use super::reference::PlanReference;
+use super::build::{UnwritableAction, canonical};
+use super::reference::{PlanReference, UnknownReference};
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench, Turn};
@@ -23,15 +23,28 @@ use crate::manifest::model::{Action, Bench, Turn};
 /// The input of a task that sums runs up: their folders, in order.
 pub const REPEATED_RUNS: &str = "runs";
 
+/// Why a plan cannot be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum RepeatError {
+    #[error(
+        "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once\n  \
+         `--repeat-number 2` measures them once more and keeps the first result"
+    )]
+    NoBenchmark,
+    #[error(transparent)]
+    Unwritable(#[from] UnwritableAction),
+    #[error(transparent)]
+    Reference(#[from] UnknownReference),
+}
+
 /// The plan with each benchmark measured `times` times, where that is given, and with variants in turn.
 ///
 /// # Errors
 /// `times` is given, and no benchmark of the plan can be repeated.
-pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, String> {
+pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, RepeatError> {
     let benches: Vec<Option<Box<Bench>>> = plan.tasks.iter().map(|task| bench(task, times)).collect();
     if times.is_some() && benches.iter().all(Option::is_none) {
-        let what = "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once";
-        return Err(format!("{what}\n  `--repeat-number 2` measures them once more and keeps the first result"));
+        return Err(RepeatError::NoBenchmark);
     }
     for (task, bench) in plan.tasks.iter_mut().zip(&benches) {
         if let Some(bench) = bench.as_ref().filter(|_| times.is_some()) {
@@ -70,7 +83,7 @@ fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usiz
 /// Where a task belongs in the order: by the place of its stage's last task, the number of its run, and its own place.
 type Rank = (usize, u32, usize);
 
-fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, String> {
+fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, RepeatError> {
     let mut tasks: Vec<(Rank, Task)> = Vec::new();
     // The place of each task of the old plan among `tasks`; needs are translated by it.
     let mut place = Vec::with_capacity(plan.tasks.len());
@@ -92,7 +105,7 @@ fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize
 }
 
 /// The run of this number, as a task.
-fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, String> {
+fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, UnwritableAction> {
     let mut bench = Bench { repeat: 1, turn: Some(Turn::Run), ..bench.clone() };
     bench.seed = bench.seed.wrapping_add(u64::from(number - 1));
     if number > 1 {
@@ -104,7 +117,7 @@ fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, String> {
 }
 
 /// The task of the stage: it needs its runs, and no server.
-fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Task)]) -> Result<Task, String> {
+fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Task)]) -> Result<Task, RepeatError> {
     let bench = Bench { turn: Some(Turn::Sum), ..bench.clone() };
     let action = canonical(&Action::Bench(Box::new(bench)))?;
     let without_servers = |text: &str| {
@@ -117,7 +130,7 @@ fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Ta
     let mut needs: Vec<Need> = task.needs.iter().filter(|need| !is_service(need)).copied().collect();
     needs.extend((first..).zip(runs).map(|(task, _)| Need { task, data: true }));
     let env = task.env.iter().map(|(name, value)| Ok((name.clone(), without_servers(value)?)));
-    let env = env.collect::<Result<_, String>>()?;
+    let env = env.collect::<Result<_, UnknownReference>>()?;
     let mut inputs = task.inputs.clone();
     let folders = runs.iter().map(|run| PlanReference::Out(run.id.clone()).token()).collect();
     inputs.insert(REPEATED_RUNS.to_owned(), folders);
@@ -253,7 +266,7 @@ stages:
     #[test]
     fn what_cannot_be_repeated_is_an_error() {
         let none = "regatta: 1\nname: m\nstages:\n  a: { shell: 'true' }\n";
-        let why = repeated(plan(none), Some(2)).unwrap_err();
+        let why = repeated(plan(none), Some(2)).unwrap_err().to_string();
         assert!(why.contains("no benchmark of this plan"), "{why}");
     }
 }

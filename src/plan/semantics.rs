@@ -447,8 +447,8 @@ impl Look<'_> {
             self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
-        if let Err(why) = targets(target) {
-            self.say(&["bench", "target"], "must name servers", &why, hint);
+        if let Err(error) = targets(target) {
+            self.say(&["bench", "target"], "must name servers", &error.to_string(), hint);
         }
     }
 }

@@ -12,8 +12,8 @@ pub mod proto;
 pub mod repository;
 
 pub use client::{
-    AwaitError, ClientError, ClientErrorKind, DataType, InferRequest, InferStream, LoadOptions, LogSetting,
-    StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
+    AwaitError, ClientError, ClientErrorKind, ConnectCause, DataType, InferRequest, InferStream, LoadOptions,
+    LogSetting, StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
 };
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 pub use http::{HttpAddress, HttpClient, Listens, SseEvents, probe};

@@ -21,6 +21,7 @@ mod data;
 mod dgxc;
 mod diagnostics;
 mod doctor;
+mod error_types;
 mod faults;
 mod files;
 mod genai_perf;

@@ -190,7 +190,7 @@ async fn waiting_ends_when_asked_to() {
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
     let error = TritonClient::connect(&endpoint).await.unwrap_err();
     assert!(
-        matches!(error.why, ClientErrorKind::Connect(_))
+        matches!(error.why, ClientErrorKind::Connect { .. })
             && error.hint().unwrap().contains("check that the server runs"),
         "{error}"
     );

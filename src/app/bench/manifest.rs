@@ -58,7 +58,7 @@ pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandErr
 
 fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandError> {
     let is_simulated = request.target.starts_with(SIM);
-    let said = if is_simulated { Targets::default() } else { targets(target).map_err(CommandError::Usage)? };
+    let said = if is_simulated { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
         bench.insert(key.to_owned(), value);

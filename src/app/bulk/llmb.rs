@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::error::BulkFileError;
 use super::item::{BulkFile, BulkItem};
 use super::ours::typed;
 use crate::cli::GivenSetting;
@@ -87,13 +88,13 @@ const fn once() -> u32 {
 }
 
 /// Reads the YAML form.
-pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
-    let file: IndexMap<String, Workload> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
+    let file: IndexMap<String, Workload> = serde_yaml::from_str(text)?;
     let mut jobs = Vec::new();
     for (header, workload) in &file {
-        let (key, size) = named(header)?;
+        let (key, size) = named(header).ok_or_else(|| BulkFileError::Header(header.clone()))?;
         for task in &workload.tasks {
-            let lacks = |what: &str| format!("a task of `{header}` has no `{what}`");
+            let lacks = |key| BulkFileError::Missing { header: header.clone(), key };
             let dtypes = task.dtypes.as_ref().or(workload.dtypes.as_ref()).ok_or_else(|| lacks("dtypes"))?.all();
             let scales = task.scales.as_ref().or(workload.scales.as_ref()).ok_or_else(|| lacks("scales"))?.all();
             let mut extras = BTreeSet::new();
@@ -122,8 +123,8 @@ pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
 }
 
 /// Variables of each point of a sweep; one without a sweep.
-fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<String, String>>, String> {
-    let plain = |name: &str, value: &Value| typed(value).ok_or_else(|| format!("`{name}` is no plain value"));
+fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<String, String>>, BulkFileError> {
+    let plain = |name: &str, value: &Value| typed(value).ok_or_else(|| BulkFileError::Value(name.to_owned()));
     let mut base = BTreeMap::new();
     for (name, value) in defaults.env.iter().chain(&own.env) {
         base.insert(name.clone(), plain(name, value)?);
@@ -150,18 +151,15 @@ fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<St
     Ok(points)
 }
 
-/// `inference_llama3.3_70b` → `inference_llama3.3`, `70b`
-pub fn named(header: &str) -> Result<(&str, &str), String> {
+/// `inference_llama3.3_70b` → `inference_llama3.3`, `70b`. None: it is no workload with its size.
+pub fn named(header: &str) -> Option<(&str, &str)> {
     let is_size = |size: &str| {
         let digits = size.strip_suffix('b').unwrap_or_default();
         !digits.is_empty()
             && digits.split('.').count() <= 2
             && digits.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    header
-        .rsplit_once('_')
-        .filter(|(_, size)| is_size(size))
-        .ok_or_else(|| format!("`{header}` is no workload with its size, as `inference_llama3.3_70b` is"))
+    header.rsplit_once('_').filter(|(_, size)| is_size(size))
 }
 
 /// What names of llmb-run mean here.
@@ -264,12 +262,12 @@ inference_llama3.3_70b:
 
     #[test]
     fn a_header_has_a_size() {
-        assert_eq!(named("pretrain_nemotron-h_56b"), Ok(("pretrain_nemotron-h", "56b")));
-        assert_eq!(named("a_1.5b"), Ok(("a", "1.5b")));
+        assert_eq!(named("pretrain_nemotron-h_56b"), Some(("pretrain_nemotron-h", "56b")));
+        assert_eq!(named("a_1.5b"), Some(("a", "1.5b")));
         for bad in ["pretrain_nemotron-h", "pretrain_llama_7x", "_b", "x_.b", "x_1.2.3b", ""] {
-            assert!(named(bad).is_err(), "{bad}");
+            assert_eq!(named(bad), None, "{bad}");
         }
-        assert!(read("x_7b: { tasks: [{ dtypes: a }] }").unwrap_err().contains("scales"));
-        assert!(read("x_7b: { task: [] }").unwrap_err().contains("task"));
+        assert!(read("x_7b: { tasks: [{ dtypes: a }] }").unwrap_err().to_string().contains("scales"));
+        assert!(read("x_7b: { task: [] }").unwrap_err().to_string().contains("task"));
     }
 }

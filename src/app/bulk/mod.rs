@@ -3,6 +3,7 @@
 //! Each is an ordinary run, so finished stages are cached: an interrupted list is simply started again. A repeat
 //! measures under its own number and keeps its own result.
 
+mod error;
 mod item;
 mod llmb;
 mod ours;
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use self::error::BulkFileError;
 use self::item::{BulkFile, BulkItem};
 use super::project::Project;
 use super::run::{self, RunEnd};
@@ -68,10 +70,11 @@ fn read(request: &Bulk, project: &Project) -> Result<BulkFile, CommandError> {
     let wrong = |found: Vec<String>| {
         CommandError::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
     };
+    let unreadable = |error: BulkFileError| wrong(vec![error.to_string()]);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     let read = if ours::is_ours(&text) {
-        ours::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(|why| wrong(vec![why]))?
+        ours::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { tuples::read(&text) };
         let cluster = llmb::LlmbCluster {
@@ -79,7 +82,7 @@ fn read(request: &Bulk, project: &Project) -> Result<BulkFile, CommandError> {
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        cluster.items(jobs.map_err(|why| wrong(vec![why]))?).map_err(wrong)?
+        cluster.items(jobs.map_err(unreadable)?).map_err(wrong)?
     };
     if read.items.is_empty() {
         return Err(wrong(vec!["it has none".to_owned()]));

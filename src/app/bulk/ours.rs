@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::error::{BulkFileError, RunEntryError};
 use super::item::BulkItem;
 use crate::cli::GivenSetting;
 
@@ -40,28 +41,25 @@ pub fn is_ours(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("runs:"))
 }
 
-pub fn read(text: &str) -> Result<Vec<BulkItem>, String> {
-    let list: List = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+pub fn read(text: &str) -> Result<Vec<BulkItem>, BulkFileError> {
+    let list: List = serde_yaml::from_str(text)?;
     let mut items = Vec::new();
     for (index, run) in list.runs.into_iter().enumerate() {
         let run = match run {
             Value::String(line) => typed_line(&line),
-            map => serde_json::from_value::<Run>(map).map_err(|error| error.to_string()),
+            map => serde_json::from_value::<Run>(map).map_err(RunEntryError::from),
         };
-        let run = run.map_err(|why| format!("runs[{index}]: {why}"))?;
+        let run = run.map_err(|error| BulkFileError::Run { index, error })?;
         let mut params = list.params.clone();
         params.extend(run.params);
-        let settings = params.into_iter().map(|(key, value)| {
-            let value = typed(&value).ok_or_else(|| format!("`{key}` of `{}` is no plain value", run.run))?;
-            Ok(GivenSetting { key, value })
-        });
-        let env = run.env.into_iter().map(|(name, value)| {
-            let value = typed(&value).ok_or_else(|| format!("`{name}` of `{}` is no plain value", run.run))?;
-            Ok((name, value))
-        });
+        let plain = |name: &str, value: &Value| {
+            typed(value).ok_or_else(|| BulkFileError::RunValue { name: name.to_owned(), run: run.run.clone() })
+        };
+        let settings = params.into_iter().map(|(key, value)| Ok(GivenSetting { value: plain(&key, &value)?, key }));
+        let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
         let item = BulkItem {
-            settings: settings.collect::<Result<_, String>>()?,
-            env: env.collect::<Result<BTreeMap<_, _>, String>>()?,
+            settings: settings.collect::<Result<_, BulkFileError>>()?,
+            env: env.collect::<Result<BTreeMap<_, _>, BulkFileError>>()?,
             manifest: run.run,
             repeat: 1,
         };
@@ -71,8 +69,8 @@ pub fn read(text: &str) -> Result<Vec<BulkItem>, String> {
 }
 
 /// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`BulkItem`] prints it.
-fn typed_line(line: &str) -> Result<Run, String> {
-    let words = shlex::split(line).ok_or("a quote is not closed")?;
+fn typed_line(line: &str) -> Result<Run, RunEntryError> {
+    let words = shlex::split(line).ok_or(RunEntryError::OpenQuote)?;
     let mut run = Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None };
     let mut words = words.into_iter().peekable();
     while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
@@ -80,15 +78,15 @@ fn typed_line(line: &str) -> Result<Run, String> {
         words.next();
     }
     if words.next_if(|word| word == "regatta").is_some() {
-        words.next_if(|word| word == "run").ok_or("only `regatta run` can stand in a list")?;
+        words.next_if(|word| word == "run").ok_or(RunEntryError::NotRun)?;
     }
-    run.run = words.next().ok_or("it names no manifest")?;
+    run.run = words.next().ok_or(RunEntryError::NoManifest)?;
     while let Some(word) = words.next() {
         if word == "--repeat" {
             let count = words.next().and_then(|count| count.parse().ok());
-            run.repeats = Some(count.ok_or("`--repeat` is how many times, a number")?);
+            run.repeats = Some(count.ok_or(RunEntryError::Repeat)?);
         } else {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no KEY=VALUE"))?;
+            let (key, value) = word.split_once('=').ok_or_else(|| RunEntryError::NotSetting(word.clone()))?;
             run.params.insert(key.to_owned(), value.into());
         }
     }
@@ -134,8 +132,10 @@ mod tests {
                 "regatta run 'a b.yaml' system=x",
             ]
         );
-        assert!(read("runs:\n- { rum: x }\n").unwrap_err().contains("rum"));
-        assert!(read("runs:\n- x\n- x y\n").unwrap_err().starts_with("runs[1]: `y` is no KEY=VALUE"));
-        assert!(read("runs:\n- { run: x, params: { y: { z: 1 } } }\n").unwrap_err().contains("no plain value"));
+        assert!(read("runs:\n- { rum: x }\n").unwrap_err().to_string().contains("rum"));
+        assert!(read("runs:\n- x\n- x y\n").unwrap_err().to_string().starts_with("runs[1]: `y` is no KEY=VALUE"));
+        assert!(
+            read("runs:\n- { run: x, params: { y: { z: 1 } } }\n").unwrap_err().to_string().contains("no plain value")
+        );
     }
 }

@@ -4,51 +4,49 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::error::{BulkFileError, TupleLineError};
 use super::llmb::{LlmbJob, named};
 
 /// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` are comments.
-pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
+pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
     let mut jobs = Vec::new();
     let mut header: Option<(&str, &str)> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        let at = |why: &str| format!("line {}: {why}", number + 1);
+        let at = |error| BulkFileError::Line { line: number + 1, error };
         if line.is_empty() {
             header = None;
         } else if line.starts_with('#') {
         } else if let Some(name) = line.strip_suffix(':') {
-            header = Some(named(name).map_err(|why| at(&why))?);
+            header = Some(named(name).ok_or_else(|| at(TupleLineError::Header(name.to_owned())))?);
         } else if let Some(inner) = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            let (workload, size) = header.ok_or_else(|| at("there is no `workload_size:` above it"))?;
-            jobs.extend(tuple(inner, workload, size).map_err(|why| at(&why))?);
+            let (workload, size) = header.ok_or_else(|| at(TupleLineError::NoHeader))?;
+            jobs.extend(tuple(inner, workload, size).map_err(at)?);
         } else {
-            return Err(at(
-                "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of commands begins with `runs:`",
-            ));
+            return Err(at(TupleLineError::Unknown));
         }
     }
     Ok(jobs)
 }
 
-fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, String> {
-    let form = || "write ('fp8', [128, 256], 1), or with True at the end to profile".to_owned();
-    let Value::Array(parts) = literal(&format!("[{inner}]")).ok_or_else(form)? else { return Err(form()) };
+fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, TupleLineError> {
+    let Some(Value::Array(parts)) = literal(&format!("[{inner}]")) else { return Err(TupleLineError::Tuple) };
     let (dtypes, scales, repeats, profile) = match parts.as_slice() {
         [dtypes, scales, repeats] => (dtypes, scales, repeats, false),
         [dtypes, scales, repeats, Value::Bool(profile)] => (dtypes, scales, repeats, *profile),
-        _ => return Err(form()),
+        _ => return Err(TupleLineError::Tuple),
     };
     let dtypes: Vec<&str> = match dtypes {
         Value::String(one) => vec![one],
-        Value::Array(many) => many.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(form)?,
-        _ => return Err(form()),
+        Value::Array(many) => many.iter().map(Value::as_str).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
+        _ => return Err(TupleLineError::Tuple),
     };
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     let scales: Vec<u32> = match scales {
-        Value::Array(many) => many.iter().map(number).collect::<Option<_>>().ok_or_else(form)?,
-        one => vec![number(one).ok_or_else(form)?],
+        Value::Array(many) => many.iter().map(number).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
+        one => vec![number(one).ok_or(TupleLineError::Tuple)?],
     };
-    let repeats = number(repeats).ok_or_else(form)?;
+    let repeats = number(repeats).ok_or(TupleLineError::Tuple)?;
     let extras: BTreeSet<&'static str> = profile.then_some("profile").into_iter().collect();
     let jobs = dtypes.iter().flat_map(|dtype| scales.iter().map(move |scale| (*dtype, *scale)));
     let jobs = jobs.map(|(dtype, scale)| LlmbJob {
@@ -126,10 +124,10 @@ mod tests {
 
     #[test]
     fn mistakes_name_their_line() {
-        assert!(read("('fp8', [1], 1)").unwrap_err().starts_with("line 1: there is no"));
-        assert!(read("a_7b:\n('fp8', [1])").unwrap_err().starts_with("line 2: write ("));
-        assert!(read("a_7b:\n('fp8', [1], 1) # why").unwrap_err().starts_with("line 2: this is neither"));
-        assert!(read("a_7x:\n").unwrap_err().starts_with("line 1: `a_7x`"));
+        assert!(read("('fp8', [1], 1)").unwrap_err().to_string().starts_with("line 1: there is no"));
+        assert!(read("a_7b:\n('fp8', [1])").unwrap_err().to_string().starts_with("line 2: write ("));
+        assert!(read("a_7b:\n('fp8', [1], 1) # why").unwrap_err().to_string().starts_with("line 2: this is neither"));
+        assert!(read("a_7x:\n").unwrap_err().to_string().starts_with("line 1: `a_7x`"));
     }
 
     proptest! {

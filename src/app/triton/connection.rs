@@ -39,7 +39,10 @@ impl ServerConnection {
     /// With a hint; reports when the port serves another protocol.
     pub async fn failed(&self, error: ClientError) -> CommandError {
         let TritonUrl { host, port, face } = &self.url;
-        if matches!(error.why, ClientErrorKind::Connect(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)) {
+        if matches!(
+            error.why,
+            ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)
+        ) {
             let there = match (probe(host, *port).await, face) {
                 (Listens::Http, TritonFace::Grpc) => Some(format!(
                     "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"

@@ -129,7 +129,7 @@ async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     match timeout(PATIENCE, health(endpoint)).await {
         Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
-        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect(_)) => {
+        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect { .. }) => {
             (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
         }
         Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),

@@ -22,8 +22,8 @@ pub enum ClientErrorKind {
     #[error("`{0}` is not an address")]
     Address(String),
     /// No connection, or one that broke.
-    #[error("no connection: {0}")]
-    Connect(String),
+    #[error("no connection: {text}")]
+    Connect { cause: ConnectCause, text: String },
     /// The server uses another protocol than the client.
     #[error("{0}")]
     Protocol(String),
@@ -37,6 +37,37 @@ pub enum ClientErrorKind {
     Late(Duration),
     #[error("the answer is not understood: {0}")]
     Garbled(String),
+}
+
+/// What kept a connection from being made, as far as it decides what to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectCause {
+    /// Nothing listens at the port.
+    Refused,
+    /// The host's name has no address.
+    UnknownHost,
+    /// Anything else, or a connection that broke.
+    Broken,
+}
+
+impl ConnectCause {
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let io = std::iter::successors(Some(error), |error| error.source())
+            .find_map(|error| error.downcast_ref::<std::io::Error>());
+        match io {
+            Some(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => Self::Refused,
+            // The resolver's errors have no kind of their own, only the standard library's text.
+            Some(io) if ["lookup", "resolve"].iter().any(|word| io.to_string().contains(word)) => Self::UnknownHost,
+            _ => Self::Broken,
+        }
+    }
+}
+
+impl ClientErrorKind {
+    /// No connection, for this reason.
+    pub(in crate::triton) fn connect(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Connect { cause: ConnectCause::of(error), text: chain(error) }
+    }
 }
 
 impl ClientError {
@@ -63,14 +94,16 @@ impl ClientError {
     /// What to try, where that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match &self.why {
-            ClientErrorKind::Connect(text) if text.contains("refused") => {
+            ClientErrorKind::Connect { cause: ConnectCause::Refused, .. } => {
                 "check that the server runs and that this is its port; Triton opens its ports only when all models are loaded; \
                  gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port set others"
             }
-            ClientErrorKind::Connect(text) if text.contains("lookup") || text.contains("resolve") => {
+            ClientErrorKind::Connect { cause: ConnectCause::UnknownHost, .. } => {
                 "the host's name cannot be resolved; use its address"
             }
-            ClientErrorKind::Connect(_) => "the connection broke: the server may have died; its log has the reason",
+            ClientErrorKind::Connect { cause: ConnectCause::Broken, .. } => {
+                "the connection broke: the server may have died; its log has the reason"
+            }
             ClientErrorKind::Late(_) => {
                 "a server can be ready while its model process is dead; read its log, or give a longer deadline"
             }
@@ -123,7 +156,7 @@ pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
         return ClientErrorKind::Protocol("something answers there that does not speak gRPC".to_owned());
     }
     if transport && status.code() != Code::DeadlineExceeded {
-        return ClientErrorKind::Connect(text);
+        return ClientErrorKind::connect(status);
     }
     ClientErrorKind::Refused { code: status.code(), message: status.message().to_owned() }
 }

@@ -37,7 +37,7 @@ use super::proto::inference::{
 use crate::event::Endpoint;
 
 pub(super) use error::chain;
-pub use error::{ClientError, ClientErrorKind};
+pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
 pub use stream::{InferStream, StreamResponse};
 pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensors_of};
@@ -82,7 +82,7 @@ impl TritonClient {
         let fail = |why| ClientError::new("connecting", &name, why);
         match tokio::time::timeout(DEADLINE, address.connect()).await {
             Ok(Ok(channel)) => Ok(Self::over(channel, name)),
-            Ok(Err(error)) => Err(fail(ClientErrorKind::Connect(chain(&error)))),
+            Ok(Err(error)) => Err(fail(ClientErrorKind::connect(&error))),
             Err(_) => Err(fail(ClientErrorKind::Late(DEADLINE))),
         }
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{ClientError, ClientErrorKind, bracketed, chain};
+use super::client::{ClientError, ClientErrorKind, bracketed};
 
 pub use probe::{Listens, probe};
 pub use sse::SseEvents;
@@ -167,7 +167,7 @@ impl HttpClient {
         let limit = self.deadline;
         let kept = self.open.is_some();
         let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
-        if kept && matches!(answer, Ok(Err(ClientErrorKind::Connect(_)))) {
+        if kept && matches!(answer, Ok(Err(ClientErrorKind::Connect { .. }))) {
             // The server closed the connection that was kept; that is unrelated to this call.
             self.open = None;
             answer = timeout(limit, self.send(&method, path, body)).await;
@@ -182,19 +182,21 @@ impl HttpClient {
     }
 
     async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientErrorKind> {
-        let connect = |error: &(dyn std::error::Error + 'static)| ClientErrorKind::Connect(chain(error));
         let sender = if let Some(sender) = self.open.take().filter(|sender| !sender.is_closed()) {
             self.open.insert(sender)
         } else {
             let host = self.address.host.trim_matches(['[', ']']);
-            let stream = TcpStream::connect((host, self.address.port)).await.map_err(|error| connect(&error))?;
+            let stream = TcpStream::connect((host, self.address.port))
+                .await
+                .map_err(|error| ClientErrorKind::connect(&error))?;
             let _ = stream.set_nodelay(true);
-            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| connect(&error))?;
+            let (sender, connection) =
+                handshake(TokioIo::new(stream)).await.map_err(|error| ClientErrorKind::connect(&error))?;
             // It ends when the sender and the last body are gone; its errors are those of the calls on it.
             tokio::spawn(async move { drop(connection.await) });
             self.open.insert(sender)
         };
-        sender.ready().await.map_err(|error| connect(&error))?;
+        sender.ready().await.map_err(|error| ClientErrorKind::connect(&error))?;
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -206,7 +208,7 @@ impl HttpClient {
             if error.is_parse() {
                 ClientErrorKind::Protocol("something answers there that does not speak HTTP/1.1".to_owned())
             } else {
-                connect(&error)
+                ClientErrorKind::connect(&error)
             }
         })
     }
@@ -214,7 +216,7 @@ impl HttpClient {
     async fn body(&mut self, asked: &str, response: Response<Incoming>) -> Result<String, ClientError> {
         let why = match timeout(self.deadline, response.into_body().collect()).await {
             Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
-            Ok(Err(error)) => ClientErrorKind::Connect(chain(&error)),
+            Ok(Err(error)) => ClientErrorKind::connect(&error),
             Err(_) => ClientErrorKind::Late(self.deadline),
         };
         self.open = None;

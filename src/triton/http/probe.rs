@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HttpAddress, HttpClient};
 use crate::event::Endpoint;
-use crate::triton::client::{ClientErrorKind, TritonClient};
+use crate::triton::client::{ClientErrorKind, ConnectCause, TritonClient};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -34,7 +34,7 @@ pub async fn probe(host: &str, port: u16) -> Listens {
             // A server that is loading or shutting down answers too.
             ClientErrorKind::Http { status: 400 | 503, .. } => return Listens::Http,
             ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
-            ClientErrorKind::Connect(text) if text.contains("refused") || text.contains("lookup") => {
+            ClientErrorKind::Connect { cause: ConnectCause::Refused | ConnectCause::UnknownHost, .. } => {
                 return Listens::Nothing;
             }
             _ => {}

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::refusal;
-use crate::triton::client::{ClientError, ClientErrorKind, chain};
+use crate::triton::client::{ClientError, ClientErrorKind};
 
 /// The answers of one `generate_stream`. Dropping it closes the connection, which cancels the request.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl SseEvents {
                 }
                 Ok(Some(Err(error))) => {
                     self.over = true;
-                    return Some(Err(self.error(ClientErrorKind::Connect(chain(&error)))));
+                    return Some(Err(self.error(ClientErrorKind::connect(&error))));
                 }
                 Err(_) => {
                     self.over = true;

@@ -1,0 +1,55 @@
+//! Why a file is no list of runs.
+
+/// What is wrong in a list of runs, in any of its forms.
+#[derive(Debug, thiserror::Error)]
+pub enum BulkFileError {
+    #[error("{0}")]
+    Yaml(#[from] serde_yaml::Error),
+    /// From 0.
+    #[error("runs[{index}]: {error}")]
+    Run { index: usize, error: RunEntryError },
+    /// Of a run: a parameter or a variable.
+    #[error("`{name}` of `{run}` is no plain value")]
+    RunValue { name: String, run: String },
+    #[error("`{0}` is no plain value")]
+    Value(String),
+    #[error("a task of `{header}` has no `{key}`")]
+    Missing { header: String, key: &'static str },
+    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    Header(String),
+    /// Of a list of tuples: from 1.
+    #[error("line {line}: {error}")]
+    Line { line: usize, error: TupleLineError },
+}
+
+/// What is wrong with one run of Regatta's own list.
+#[derive(Debug, thiserror::Error)]
+pub enum RunEntryError {
+    #[error("{0}")]
+    Map(#[from] serde_json::Error),
+    #[error("a quote is not closed")]
+    OpenQuote,
+    #[error("only `regatta run` can stand in a list")]
+    NotRun,
+    #[error("it names no manifest")]
+    NoManifest,
+    #[error("`--repeat` is how many times, a number")]
+    Repeat,
+    #[error("`{0}` is no KEY=VALUE")]
+    NotSetting(String),
+}
+
+/// What is wrong with one line of a list of tuples.
+#[derive(Debug, thiserror::Error)]
+pub enum TupleLineError {
+    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    Header(String),
+    #[error("there is no `workload_size:` above it")]
+    NoHeader,
+    #[error("write ('fp8', [128, 256], 1), or with True at the end to profile")]
+    Tuple,
+    #[error(
+        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of commands begins with `runs:`"
+    )]
+    Unknown,
+}
