@@ -34,7 +34,7 @@
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
 //! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, diag, event, units |
-//! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, diag, event, units |
+//! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
 //! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
 //! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, stats, spec, event, units |

@@ -65,7 +65,8 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
 /// A result of several runs is read as one where the folder of the runs is missing. That is a warning for a reader, and an error for
 /// a gate: it would judge by one run what was measured several times so that chance does not decide.
 fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandError> {
-    let runs = found.told.result.pointer("/repeats/runs").and_then(Value::as_array).map_or(0, Vec::len);
+    let runs =
+        found.told.result.own().and_then(|result| result.repeats.as_ref()).map_or(0, |repeats| repeats.runs.len());
     if runs < 2 {
         return Ok(());
     }
@@ -139,10 +140,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
             // The table itself names the tool that measured an imported result, and such a result has no verdict.
-            let verdict = match told.result.get("imported") {
-                Some(_) => String::new(),
-                None => format!("  {}", interop::verdict_text(&told.result)),
-            };
+            let verdict = told.result.own().map_or_else(String::new, |result| format!("  {}", result.verdict_text()));
             say(&format!("{}{verdict}\n{}", told.name, report::tool_metrics(&rows, paint)));
         }
     }

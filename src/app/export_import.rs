@@ -54,10 +54,11 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Comma
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
     let imported = interop::import(&name, &sources(&request.paths)?).map_err(CommandError::usage)?;
     fs::create_dir_all(&request.out)?;
-    put(&request.out, RESULT, format!("{:#}\n", imported.told.result).as_bytes())?;
-    if !imported.told.seen.is_empty() {
+    let result = serde_json::to_string_pretty(&imported.result).map_err(anyhow::Error::from)?;
+    put(&request.out, RESULT, format!("{result}\n").as_bytes())?;
+    if !imported.seen.is_empty() {
         let mut text = String::new();
-        for one in &imported.told.seen {
+        for one in &imported.seen {
             text.push_str(&serde_json::to_string(one).map_err(anyhow::Error::from)?);
             text.push('\n');
         }

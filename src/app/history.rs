@@ -12,6 +12,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
+use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
 use crate::runner::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
@@ -171,18 +172,15 @@ pub(super) fn write_report(
 ) -> Result<PathBuf, CommandError> {
     let mut results = Vec::new();
     for (task, out) in outputs(story, done) {
-        if let Ok(text) = fs::read(out.join("result.json"))
-            && let Ok(mut result) = serde_json::from_slice::<serde_json::Value>(&text)
+        if let Ok(text) = fs::read_to_string(out.join("result.json"))
+            && let Ok(result) = MeasuredResult::read(&text)
         {
             // A search keeps the result of its best probe; the others stand beside it.
             let search = fs::read(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
-            if let (Some(fields), Some(search)) = (result.as_object_mut(), search) {
-                fields.insert("search".to_owned(), search);
-            }
-            results.push((task, result));
+            results.push(html::PageResult { task, result, search });
         }
     }
-    results.sort_by(|a: &(TaskId, serde_json::Value), b| a.0.cmp(&b.0));
+    results.sort_by(|a, b| a.task.cmp(&b.task));
     let story = &with_logs_that_are_there(story);
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: story.manifest.clone(), versions, ..html::RunOrigin::default() };

@@ -4,16 +4,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
-use crate::interop::MeasuredRun;
-use crate::interop::RequestTrace;
-use crate::interop::{self, ImportSource};
+use crate::interop::{self, ImportSource, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::report::RunState;
 use crate::runner::store::{Home, last_run, read_journal, runs};
 
@@ -149,21 +145,19 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {
         let text = fs::read_to_string(&file).map_err(cannot(&file))?;
-        if let Some(result) = serde_json::from_str::<Value>(&text).ok().filter(is_ours) {
+        if MeasuredResult::is_one(&text) {
+            let result = MeasuredResult::read(&text)
+                .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;
             return ours(name, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
     let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::usage)?;
-    Ok(FoundResult { told: imported.told, records: Vec::new() })
+    Ok(FoundResult { told: imported.into(), records: Vec::new() })
 }
 
-fn is_ours(result: &Value) -> bool {
-    ["schema", "verdict", "latency"].iter().all(|key| result.get(key).is_some())
-}
-
-fn ours(name: &str, folder: &Path, result: Value) -> Result<FoundResult, CommandError> {
+fn ours(name: &str, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
     let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
-    if result.get("imported").is_some() {
+    if result.imported().is_some() {
         let seen: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
         return Ok(FoundResult { told: MeasuredRun { name: name.to_owned(), result, seen }, records: Vec::new() });
     }

@@ -25,9 +25,10 @@ pub use command_line::{
     UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{
-    ChunkFilter, ChunkKind, CompatRow, CompatStats, DeviationRule, MeasuredRun, MetricConcept, MetricMeaning,
-    MissingMetric, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, UnknownTool, compat,
-    identity_of, vector, verdict_text,
+    ChunkFilter, ChunkKind, CompatRow, CompatStats, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
+    ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
+    MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk, TracedChunks,
+    UnknownTool, compat, vector,
 };
 pub use nvidia_harness::read_config;
 pub use results::{

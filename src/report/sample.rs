@@ -4,7 +4,23 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+use crate::harness::RunResult;
+use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
+
+/// A result as an earlier version wrote it.
+pub(super) fn result() -> RunResult {
+    serde_json::from_str(include_str!("../../tests/golden/results/benchmark/result.json")).expect("a result")
+}
+
+/// A result of these fields alone, with the least that makes it one.
+pub(super) fn result_of(fields: serde_json::Value) -> MeasuredResult {
+    let mut all = serde_json::json!({ "schema": 1, "verdict": "valid", "reasons": [], "asked": {} });
+    if let (Some(all), serde_json::Value::Object(fields)) = (all.as_object_mut(), fields) {
+        all.extend(fields);
+    }
+    MeasuredResult::read(&all.to_string()).expect("a result")
+}
 
 pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
     let stage = id.split('/').next().unwrap_or_default().to_owned();

@@ -4,13 +4,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{RequestRecord, repeat_folders};
-use crate::interop::MeasuredRun;
-use crate::interop::RequestTrace;
+use crate::harness::{RequestRecord, RunResult, Scenario, repeat_folders};
+use crate::interop::{MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
 use crate::report::Styler;
 use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet};
@@ -25,7 +22,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
                 .map_err(|why| Failure::new(FailureKind::Refused, why))
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
-        let first = row.first().and_then(|runs| runs.first()).map_or(&Value::Null, |told| &told.result);
+        let first = row.first().and_then(|runs| runs.first()).and_then(|told| told.result.own());
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
         let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
@@ -92,7 +89,7 @@ fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let text = fs::read_to_string(&path).map_err(|error| {
         cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
     })?;
-    let result: Value = serde_json::from_str(&text)
+    let result = MeasuredResult::read(&text)
         .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;
     let path = folder.join("requests.jsonl");
     let mut seen = Vec::new();
@@ -109,16 +106,20 @@ fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     Ok(MeasuredRun { name: name.to_owned(), result, seen })
 }
 
-/// `server`, `offline`, …; the number of an unknown scenario.
-fn scenario(result: &Value, index: usize) -> String {
-    let asked = result.pointer("/asked/scenario");
-    let name = asked.and_then(|asked| match asked {
-        Value::String(name) => Some(name.clone()),
-        Value::Object(one) => one.keys().next().cloned(),
-        _ => None,
-    });
-    let loadgen = result.pointer("/loadgen/scenario").and_then(Value::as_str).map(str::to_lowercase);
-    loadgen.or(name).unwrap_or_else(|| format!("row {}", index + 1))
+/// `server`, `offline`, …; the number where another tool measured, whose scenarios have other names.
+fn scenario(result: Option<&RunResult>, index: usize) -> String {
+    match result {
+        None => format!("row {}", index + 1),
+        Some(RunResult { loadgen: Some(loadgen), .. }) => loadgen.scenario.to_lowercase(),
+        Some(result) => match result.asked.scenario {
+            Scenario::Offline => "offline",
+            Scenario::Server { .. } => "server",
+            Scenario::Trace { .. } => "trace",
+            Scenario::Concurrency { .. } => "concurrency",
+            Scenario::Outside(_) => "outside",
+        }
+        .to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -127,10 +128,15 @@ mod tests {
 
     #[test]
     fn a_row_is_called_by_the_scenario_that_was_measured() {
-        let named = |result: &Value| scenario(result, 0);
-        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": "offline" } })), "offline");
-        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": { "server": { "rate": 1 } } } })), "server");
-        let loadgen = serde_json::json!({ "asked": { "scenario": { "outside": "at_times" } }, "loadgen": { "scenario": "Interactive" } });
-        assert_eq!((named(&loadgen), named(&Value::Null)), ("interactive".to_owned(), "row 1".to_owned()));
+        let named = |text: &str| scenario(Some(&serde_json::from_str(text).unwrap()), 0);
+        assert_eq!(
+            named(r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": "offline" } }"#),
+            "offline"
+        );
+        let server = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": { "server": { "rate": 1 } } } }"#;
+        assert_eq!(named(server), "server");
+        let loadgen = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": { "outside": "at_times" } },
+            "loadgen": { "scenario": "Interactive" } }"#;
+        assert_eq!((named(loadgen), scenario(None, 0)), ("interactive".to_owned(), "row 1".to_owned()));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::interop::{self, ImportSource, Imported};
+use crate::interop::{self, ImportSource, Imported, ImportedResult};
 use crate::manifest::model::TrtllmBench;
 
 const RESULT: &str = "result.json";
@@ -45,12 +45,14 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     write(&out.join(format!("{}.out", bench.name)), printed)?;
     let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
     let imported = told(&bench, &report, printed).map_err(empty)?;
-    measured_something(&imported.told.result).map_err(empty)?;
-    write(&out.join(RESULT), format!("{:#}\n", imported.told.result).as_bytes())?;
-    for doubt in doubts(&bench, &imported.told.result) {
+    measured_something(&imported.result).map_err(empty)?;
+    let text = serde_json::to_string_pretty(&imported.result)
+        .map_err(|error| Failure::new(FailureKind::System, format!("the result cannot be written: {error}")))?;
+    write(&out.join(RESULT), format!("{text}\n").as_bytes())?;
+    for doubt in doubts(&bench, &imported.result) {
         context.lease.notice(doubt);
     }
-    Ok(Done { headline: Some(headline(&imported.told.result)), ..Done::default() })
+    Ok(Done { headline: Some(headline(&imported.result)), ..Done::default() })
 }
 
 /// The command. `options` is the file of `--extra_llm_api_options`, `report` where its numbers go.
@@ -140,12 +142,11 @@ fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, 
 }
 
 /// A report of no requests or no tokens is not a measurement.
-fn measured_something(result: &Value) -> Result<(), NoBenchResult> {
-    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
-    if number("/counts/ok").is_some_and(|requests| requests < 1.0) {
+fn measured_something(result: &ImportedResult) -> Result<(), NoBenchResult> {
+    if result.counts.ok.is_some_and(|requests| requests < 1.0) {
         return Err(NoBenchResult::NoRequest);
     }
-    match ["/rates/output_tokens", "/rates/requests_full"].into_iter().find_map(number) {
+    match ["output_tokens", "requests_full"].into_iter().find_map(|name| result.rates.get(name).copied()) {
         Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
         Some(rate) => Err(NoBenchResult::Rate(rate)),
         None => Err(NoBenchResult::NoThroughput),
@@ -153,10 +154,9 @@ fn measured_something(result: &Value) -> Result<(), NoBenchResult> {
 }
 
 /// Differences from what was requested.
-fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
+fn doubts(bench: &TrtllmBench, result: &ImportedResult) -> Vec<String> {
     let mut doubts = Vec::new();
-    let ran = result.pointer("/counts/ok").and_then(Value::as_f64);
-    if let (Some(asked), Some(ran)) = (bench.num_requests, ran)
+    if let (Some(asked), Some(ran)) = (bench.num_requests, result.counts.ok)
         && (asked as f64 - ran).abs() > 0.5
     {
         doubts.push(format!("{asked} requests were requested; trtllm-bench reports {ran}"));
@@ -165,16 +165,16 @@ fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
 }
 
 /// `5,531 tok/s  43.2 req/s (n=3000, as trtllm-bench reports)`
-fn headline(result: &Value) -> String {
-    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
-    let rate = |place: &str, unit: &str| number(place).map(|value| format!("{} {unit}", short(value)));
+fn headline(result: &ImportedResult) -> String {
+    let rate = |name: &str, unit: &str| result.rates.get(name).map(|value| format!("{} {unit}", short(*value)));
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(rate("/rates/output_tokens", "tok/s"));
-    parts.extend(rate("/rates/requests_full", "req/s"));
+    parts.extend(rate("output_tokens", "tok/s"));
+    parts.extend(rate("requests_full", "req/s"));
     for (name, word) in [("ttft", "TTFT mean"), ("tpot", "TPOT mean")] {
-        parts.extend(number(&format!("/latency/{name}/mean")).map(|value| format!("{word} {} ms", short(value))));
+        let mean = result.latency.get(name).and_then(|metric| metric.mean);
+        parts.extend(mean.map(|value| format!("{word} {} ms", short(value))));
     }
-    let n = number("/counts/ok").map(|n| format!("n={n}, ")).unwrap_or_default();
+    let n = result.counts.ok.map(|n| format!("n={n}, ")).unwrap_or_default();
     format!("{} ({n}as trtllm-bench reports)", parts.join("  "))
 }
 
@@ -205,6 +205,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interop::ImportedCounts;
 
     fn bench(more: &Value) -> TrtllmBench {
         let mut bench = serde_json::json!({"model": "Llama3.3-70B", "dataset": "D"});
@@ -226,11 +227,17 @@ mod tests {
 
     #[test]
     fn a_report_of_nothing_is_no_result() {
-        let of = |result: Value| measured_something(&result);
-        assert_eq!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 5.0}})), Ok(()));
-        assert!(of(serde_json::json!({"counts": {"ok": 0}, "rates": {"output_tokens": 5.0}})).is_err());
-        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 0.0}})).is_err());
-        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {}})).is_err());
+        let of = |ok: f64, rates: &[(&str, f64)]| {
+            measured_something(&ImportedResult {
+                counts: ImportedCounts { ok: Some(ok), failed: None },
+                rates: rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect(),
+                ..ImportedResult::default()
+            })
+        };
+        assert_eq!(of(3.0, &[("output_tokens", 5.0)]), Ok(()));
+        assert!(of(0.0, &[("output_tokens", 5.0)]).is_err());
+        assert!(of(3.0, &[("output_tokens", 0.0)]).is_err());
+        assert!(of(3.0, &[]).is_err());
     }
 
     #[test]

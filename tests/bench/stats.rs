@@ -20,7 +20,7 @@ use queue::{Noise, Passage, ServiceTime, SimulatedQueue};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::interop::Tool;
-use regatta::interop::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
+use regatta::interop::{ChunkKind, MeasuredResult, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
 use regatta::report::compare::{CompareRules, ComparedResult, Comparison, Judgement, RunSet};
 use regatta::stats::{NoInterval, RunSeries};
 use serde_json::json;
@@ -175,9 +175,10 @@ fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) ->
         }
     });
     let result = json!({
-        "verdict": "valid", "schedule_digest": seed.to_string(), "latency": {}, "rates": {},
+        "schema": 1, "verdict": "valid", "reasons": [], "schedule_digest": seed.to_string(), "latency": {}, "rates": {},
         "asked": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
     });
+    let result = MeasuredResult::read(&result.to_string()).expect("a result");
     MeasuredRun { name: name.to_owned(), result, seen: seen.collect() }
 }
 

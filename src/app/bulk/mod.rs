@@ -23,6 +23,7 @@ use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{self, Bulk, CliExit, EventsAs, Global, Loudness, Select};
+use crate::interop::MeasuredResult;
 use crate::plan::expand;
 use crate::report::{self, BulkRow, Styler};
 
@@ -163,13 +164,13 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
     for told in &ran.told {
-        let result = told.out.as_ref().and_then(|out| fs::read(out.join("result.json")).ok());
-        let Some(result) = result.and_then(|text| serde_json::from_slice::<Value>(&text).ok()) else { continue };
+        let result = told.out.as_ref().and_then(|out| fs::read_to_string(out.join("result.json")).ok());
+        let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
         if let Some(headline) = &told.headline {
             headlines.push((told.task.to_string(), headline.clone()));
             headlines.extend(told.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
         }
-        if let Some(rate) = result.pointer("/rates/output_tokens").and_then(Value::as_f64) {
+        if let Some(rate) = result.rate("output_tokens") {
             rates.insert(told.task.to_string(), rate);
         }
     }

@@ -83,6 +83,7 @@ impl GpuTrace {
 
 /// The GPUs over the run's window. They explain the measurement and are no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct GpusUsage {
     /// Source: `nvidia-smi`, or a server's `/metrics` (Triton has its numbers from DCGM).
     pub source: String,
@@ -121,6 +122,7 @@ pub struct GpusUsage {
 
 /// One GPU over the run's window. What it did not tell is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct GpuUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,

@@ -10,6 +10,7 @@ use super::metric::percentile;
 
 /// Percentiles over all scheduled requests, ms. A null one falls among those without an answer: it is infinite.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Adjusted {
     /// All scheduled requests that were to be answered in full.
     pub n: u64,

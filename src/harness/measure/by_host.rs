@@ -11,7 +11,8 @@ use crate::triton::ServerMetrics;
 
 /// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
 /// they add up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct HostShare {
     /// As the manifest names it, else its address.
     pub host: String,

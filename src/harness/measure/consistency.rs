@@ -20,6 +20,7 @@ const ROUNDING: f64 = 1e-6;
 
 /// Whether sums that were made on different ways agree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct SelfCheck {
     /// Comparisons that were made.
     pub checks: u64,

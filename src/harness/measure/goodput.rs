@@ -26,7 +26,8 @@ fn at_most(record: &RequestRecord) -> Option<f64> {
 }
 
 /// Requests that kept every promise. Failures and arrivals that were never sent broke theirs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Goodput {
     pub slo: Slo,
     pub good: u64,

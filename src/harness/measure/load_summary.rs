@@ -12,6 +12,7 @@ use crate::harness::{BenchSpec, Metric, PromptSource, RequestRecord, RequestSche
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LoadSummary {
     /// From when the latencies called "from schedule" count.
     pub zero_point: String,
@@ -33,7 +34,8 @@ pub struct LoadSummary {
 }
 
 /// Later turns wait for answers, so a slow server slows their arrivals down: they are told apart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct SessionsSummary {
     /// With at least one request issued.
     pub count: u64,

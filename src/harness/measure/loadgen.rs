@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// `loadgen` in `result.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LoadgenResult {
     /// The version of `mlcommons-loadgen`, and the revision it was made from.
     pub version: String,
@@ -32,6 +33,7 @@ pub struct LoadgenResult {
 
 /// One of LoadGen's numbers, and ours by its definition from our own stamps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LoadgenComparison {
     /// LoadGen's key, as its detail log has it.
     pub metric: String,
@@ -50,6 +52,7 @@ pub struct LoadgenComparison {
 
 /// The way of a token from the socket to LoadGen, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ReportingDelay {
     /// From the socket read that brought a first token to LoadGen's call.
     pub first_token_p50_us: Option<f64>,

@@ -13,7 +13,8 @@ pub(in crate::harness) const POOL_RULE: &str =
 const NS_PER_MS: f64 = 1e6;
 
 /// One metric. Absent numbers have no population.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Metric {
     pub unit: String,
     /// How many values.
@@ -56,7 +57,8 @@ pub struct Metric {
 }
 
 /// Ends of a confidence interval; an end may be null in results of earlier versions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ConfidenceInterval {
     pub low: Option<f64>,
     pub high: Option<f64>,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Whether this machine could make the load, as it was tried just before the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct PreflightResult {
     /// Against what, over which protocol.
     pub server: String,

@@ -41,7 +41,8 @@ pub struct RepeatedRun {
 }
 
 /// One number of all runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct OverRuns {
     /// `ms` or `/s`.
     pub unit: String,

@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+
 use crate::harness::schedule::plan::{self, PLAN};
 use crate::harness::{HarnessError, Measured, RunResult};
 
@@ -66,9 +70,14 @@ pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
     Ok(result)
 }
 
-/// The JSON Schema of `result.json`.
+/// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.
 pub fn result_schema() -> serde_json::Value {
-    schemars::schema_for!(RunResult).to_value()
+    // A default is what a reader takes where nothing is written.
+    let without_defaults = RecursiveTransform(|schema: &mut Schema| {
+        schema.remove("default");
+    });
+    let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
+    settings.into_generator().into_root_schema_for::<RunResult>().to_value()
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ const DRIFT_Z: f64 = 4.0;
 const DRIFT_SHARE: f64 = 0.2;
 
 /// Null where there are too few requests, or arrivals are not spread over time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Steady {
     /// From the schedule's start, s.
     pub from_s: f64,
@@ -43,7 +44,8 @@ pub struct Steady {
 }
 
 /// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning included.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Drift {
     pub first_half_ms: f64,
     pub second_half_ms: f64,

@@ -123,6 +123,7 @@ pub(in crate::harness) fn summarise(
         preflight: None,
         hosts: Vec::new(),
         repeats: None,
+        extra: BTreeMap::new(),
     };
     result.hosts = by_host::by_host(spec, &result.latency, &result.rates, &all.records);
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {

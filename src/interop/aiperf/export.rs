@@ -31,7 +31,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
         all.insert((*tag).to_owned(), single(unit, *value));
     }
     let facts = facts(told);
-    let lost = facts.number("/counts/lost").unwrap_or(0.0) + facts.number("/counts/cancelled").unwrap_or(0.0);
+    let unanswered = facts.result.map_or(0, |result| result.counts.lost + result.counts.cancelled);
     all.insert(
         "input_config".to_owned(),
         json!({
@@ -41,9 +41,9 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             "regatta": identity::object(told),
         }),
     );
-    all.insert("run_info".to_owned(), json!({ "random_seed": facts.number("/asked/seed") }));
-    all.insert("was_cancelled".to_owned(), json!(lost > 0.0));
-    all.insert("is_complete".to_owned(), json!(lost == 0.0));
+    all.insert("run_info".to_owned(), json!({ "random_seed": facts.seed() }));
+    all.insert("was_cancelled".to_owned(), json!(unanswered > 0));
+    all.insert("is_complete".to_owned(), json!(unanswered == 0));
     all.insert("error_summary".to_owned(), error_summary(told));
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
     out.without("telemetry_data, http_req_*, effective_*: a run has none");

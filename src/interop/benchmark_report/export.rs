@@ -6,6 +6,7 @@
 use crate::interop::metrics::{DeviationRule, MeasuredRun, MetricConcept, SortedValues, Tool};
 use crate::interop::results::exported::{Exported, counted_by_server, facts, input_tokens, ok, output_tokens, spread};
 use crate::interop::results::identity;
+use crate::spec::Length;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::InferencePerf;
@@ -45,10 +46,10 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     }
     let mut run = Map::new();
     run.insert("description".to_owned(), json!(identity::line(told)));
-    if let Some(digest) = facts.text("/schedule_digest") {
+    if let Some(digest) = facts.result.map(|result| &result.schedule_digest) {
         run.insert("eid".to_owned(), json!(digest));
     }
-    if let Some(started) = facts.text("/started") {
+    if let Some(started) = facts.started() {
         run.insert("time".to_owned(), json!({ "start": started }));
     }
     let mut report = json!({
@@ -97,33 +98,33 @@ fn statistics(units: &str, values: &SortedValues) -> Value {
 
 fn load(told: &MeasuredRun) -> Option<Value> {
     let facts = facts(told);
+    let result = facts.result?;
     let mut load = json!({
         "tool": "regatta",
-        "tool_version": facts.text("/versions/regatta")?,
+        "tool_version": result.versions.regatta,
         "source": "random",
-        "input_seq_len": length(told.result.pointer("/asked/input_len")?)?,
-        "output_seq_len": length(told.result.pointer("/asked/output_len")?)?,
+        "input_seq_len": length(&result.asked.input_len)?,
+        "output_seq_len": length(&result.asked.output_len)?,
     });
     if let Some(rate) = facts.rate() {
         load["rate_qps"] = json!(rate);
     }
-    let mut config = told.result.get("asked").cloned().unwrap_or_default();
-    config["regatta"] = identity::object(told);
+    let mut config = told.result.requested();
+    config.insert("regatta".to_owned(), identity::object(told));
     Some(json!({ "metadata": {}, "standardized": load, "native": { "config": config } }))
 }
 
-fn length(length: &Value) -> Option<Value> {
-    if let Some(tokens) = length.get("fixed") {
-        return Some(json!({ "distribution": "fixed", "value": tokens }));
+/// `None`: the format has no such law.
+fn length(length: &Length) -> Option<Value> {
+    match length {
+        Length::Fixed(tokens) => Some(json!({ "distribution": "fixed", "value": tokens })),
+        Length::Uniform { min, max } => {
+            let value = f64::midpoint(f64::from(*min), f64::from(*max));
+            Some(json!({ "distribution": "random", "value": value, "min": min, "max": max }))
+        }
+        Length::Normal { mean, stddev, min, max } => Some(json!({
+            "distribution": "gaussian", "value": mean, "std_dev": stddev, "min": min, "max": max,
+        })),
+        _ => None,
     }
-    if let Some(uniform) = length.get("uniform") {
-        let (min, max) = (uniform.get("min")?.as_f64()?, uniform.get("max")?.as_f64()?);
-        let value = f64::midpoint(min, max);
-        return Some(json!({ "distribution": "random", "value": value, "min": min as u64, "max": max as u64 }));
-    }
-    let normal = length.get("normal")?;
-    Some(json!({
-        "distribution": "gaussian", "value": normal.get("mean")?, "std_dev": normal.get("stddev")?,
-        "min": normal.get("min")?, "max": normal.get("max")?,
-    }))
 }

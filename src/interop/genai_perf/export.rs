@@ -86,7 +86,7 @@ fn input_config(told: &MeasuredRun) -> Value {
         "model_names": facts.model().into_iter().collect::<Vec<_>>(),
         "endpoint": { "url": facts.urls().join(",") },
         "perf_analyzer": { "stimulus": stimulus },
-        "input": { "random_seed": facts.number("/asked/seed") },
+        "input": { "random_seed": facts.seed() },
         "regatta": identity::object(told),
     })
 }

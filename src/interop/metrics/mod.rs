@@ -9,48 +9,28 @@
 //! the row shows why.
 
 mod apply;
-mod identity;
+mod imported_result;
 mod meaning;
+mod measured_run;
 mod request_trace;
 mod rules;
 mod spread;
 mod vector;
 
 use serde::Serialize;
-use serde_json::Value;
 
 pub use apply::MissingMetric;
-pub use identity::{identity_of, verdict_text};
+pub use imported_result::{
+    ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
+};
 pub use meaning::MetricMeaning;
+pub use measured_run::{MeasuredResult, MeasuredRun, StatedMetric};
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 
-use crate::harness::{Measured, Metric};
-
-/// One run, measured by Regatta: the result as JSON, so that results of other versions can be read, and its requests.
-#[derive(Clone, Debug)]
-pub struct MeasuredRun {
-    /// How the user calls it.
-    pub name: String,
-    pub result: Value,
-    pub seen: Vec<RequestTrace>,
-}
-
-impl MeasuredRun {
-    pub fn of(name: &str, measured: &Measured) -> Self {
-        Self {
-            name: name.to_owned(),
-            result: serde_json::to_value(&measured.result).unwrap_or_default(),
-            seen: measured.requests.iter().map(RequestTrace::from).collect(),
-        }
-    }
-
-    pub(super) fn metric(&self, name: &str) -> Option<Metric> {
-        serde_json::from_value(self.result.pointer(&format!("/latency/{name}"))?.clone()).ok()
-    }
-}
+use crate::harness::{LatencyMetrics, Metric};
 
 /// The few numbers of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -113,8 +93,8 @@ pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
 
 fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
     let (theirs, why) = number(told, tool, concept);
-    let imported_from = told.result.pointer("/imported/tool").and_then(Value::as_str);
-    let ours = match told.result.pointer("/rates/requests_full").and_then(Value::as_f64) {
+    let imported_from = told.result.imported().map(|result| result.imported.tool.as_str());
+    let ours = match told.result.rate("requests_full") {
         // The rate of an imported result has its tool's definition.
         Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
             Some(CompatStats { mean: Some(rate), ..CompatStats::default() })
@@ -146,9 +126,10 @@ fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Com
     }
     match tool.spread(concept, &told.seen) {
         Ok(spread) => (Some(CompatStats::from(&spread)), None),
-        Err(MissingMetric::Timelines) => match told.metric(pool_of(tool)) {
-            Some(metric) => {
-                (Some(CompatStats::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
+        Err(MissingMetric::Timelines) => match told.result.own() {
+            Some(result) => {
+                let metric = pool_of(tool, &result.latency);
+                (Some(CompatStats::from(metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
             }
             None => (None, Some(MissingMetric::Timelines.why().to_owned())),
         },
@@ -157,9 +138,9 @@ fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Com
 }
 
 /// Which of Regatta's pools holds the gaps as this tool pools them.
-const fn pool_of(tool: Tool) -> &'static str {
+const fn pool_of(tool: Tool, latency: &LatencyMetrics) -> &Metric {
     match tool {
-        Tool::Regatta | Tool::SglangNative => "itl_token",
-        _ => "icl",
+        Tool::Regatta | Tool::SglangNative => &latency.itl_token,
+        _ => &latency.icl,
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::harness::{LoadLevel, RunResult, Scenario};
 use crate::interop::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
     Tool, TracedChunks,
@@ -41,46 +42,53 @@ impl Exported {
 
 /// The facts of a run, for the formats' headers.
 pub(in crate::interop) struct RunFacts<'a> {
-    told: &'a MeasuredRun,
+    /// `None` of an imported result, which has none of them in Regatta's form.
+    pub result: Option<&'a RunResult>,
 }
 
 impl RunFacts<'_> {
-    pub(in crate::interop) fn text(&self, place: &str) -> Option<String> {
-        Some(self.told.result.pointer(place)?.as_str()?.to_owned())
+    pub(in crate::interop) fn model(&self) -> Option<&str> {
+        self.result.map(|result| result.asked.model.as_str()).filter(|model| !model.is_empty())
     }
 
-    pub(in crate::interop) fn number(&self, place: &str) -> Option<f64> {
-        self.told.result.pointer(place)?.as_f64()
+    pub(in crate::interop) fn urls(&self) -> &[String] {
+        self.result.map(|result| result.asked.endpoints.as_slice()).unwrap_or_default()
     }
 
-    pub(in crate::interop) fn model(&self) -> Option<String> {
-        self.text("/asked/model").filter(|model| !model.is_empty())
+    pub(in crate::interop) fn seed(&self) -> Option<u64> {
+        self.result.map(|result| result.asked.seed)
     }
 
-    pub(in crate::interop) fn urls(&self) -> Vec<String> {
-        let all = self.told.result.pointer("/asked/endpoints").and_then(Value::as_array);
-        all.into_iter().flatten().filter_map(|url| Some(url.as_str()?.to_owned())).collect()
+    /// Start of set-up, RFC 3339.
+    pub(in crate::interop) fn started(&self) -> Option<&str> {
+        self.result.map(|result| result.started.as_str()).filter(|started| !started.is_empty())
     }
 
-    /// The requested rate, in requests per second; `None` where there is no rate.
+    /// The requested rate, in requests per second; `None` where there is no rate, or none that stays.
     pub(in crate::interop) fn rate(&self) -> Option<f64> {
-        self.number("/asked/scenario/server/rate")
+        match &self.result?.asked.scenario {
+            Scenario::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
+            _ => None,
+        }
     }
 
     /// Users of a closed loop.
     pub(in crate::interop) fn users(&self) -> Option<f64> {
-        self.number("/asked/scenario/concurrency/users")
+        match &self.result?.asked.scenario {
+            Scenario::Concurrency { users: LoadLevel::Fixed(users) } => Some(*users),
+            _ => None,
+        }
     }
 
     /// Wall-clock ns of the instant that stamps count from, as near as it is known.
     pub(in crate::interop) fn epoch_ns(&self) -> i128 {
-        let started: Option<jiff::Timestamp> = self.text("/started").and_then(|text| text.parse().ok());
+        let started: Option<jiff::Timestamp> = self.started().and_then(|text| text.parse().ok());
         started.map_or(0, jiff::Timestamp::as_nanosecond)
     }
 }
 
-pub(in crate::interop) const fn facts(told: &MeasuredRun) -> RunFacts<'_> {
-    RunFacts { told }
+pub(in crate::interop) fn facts(told: &MeasuredRun) -> RunFacts<'_> {
+    RunFacts { result: told.result.own() }
 }
 
 pub(in crate::interop) fn ok(told: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {

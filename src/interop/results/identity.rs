@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use super::exported::cell;
 use crate::harness::RunIdentity;
-use crate::interop::metrics::{MeasuredRun, identity_of, verdict_text};
+use crate::interop::metrics::MeasuredRun;
 
 /// For formats that take an object of a tool's own.
 pub(in crate::interop) fn object(told: &MeasuredRun) -> Value {
     json!({
         "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
-        "verdict": verdict_text(&told.result),
+        "verdict": told.result.verdict_text(),
         "simulated": is_simulated(told),
-        "identity": identity_of(&told.result),
+        "identity": told.result.identity(),
     })
 }
 
 /// For formats with a single text field.
 pub(in crate::interop) fn line(told: &MeasuredRun) -> String {
-    let verdict = verdict_text(&told.result);
-    match identity_of(&told.result) {
+    let verdict = told.result.verdict_text();
+    match told.result.identity() {
         Some(identity) => format!("{verdict}; {}", identity.line()),
         None => format!("{verdict}; what was measured is not known"),
     }
@@ -30,8 +30,8 @@ pub(in crate::interop) fn line(told: &MeasuredRun) -> String {
 
 /// Name and value, the verdict first.
 pub(in crate::interop) fn entries(told: &MeasuredRun) -> Vec<(String, String)> {
-    let first = ("verdict".to_owned(), verdict_text(&told.result));
-    let others = identity_of(&told.result).map(|identity| identity.entries()).unwrap_or_default();
+    let first = ("verdict".to_owned(), told.result.verdict_text());
+    let others = told.result.identity().map(RunIdentity::entries).unwrap_or_default();
     std::iter::once(first).chain(others).collect()
 }
 
@@ -46,5 +46,5 @@ pub(in crate::interop) fn csv_section(told: &MeasuredRun) -> String {
 
 /// `None`: the result does not state it.
 pub(in crate::interop) fn is_simulated(told: &MeasuredRun) -> Option<bool> {
-    identity_of(&told.result).map(|identity: RunIdentity| identity.simulated)
+    told.result.identity().map(|identity| identity.simulated)
 }

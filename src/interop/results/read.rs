@@ -4,17 +4,29 @@
 //! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
 //! to compute its run with another tool's definitions.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::imported::{ImportedNumbers, ImportedRequests, ImportedStats, SERVER};
-use crate::interop::metrics::{MeasuredRun, MetricConcept, MetricMeaning, RequestTrace, Tool};
+use crate::interop::metrics::{
+    ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
+    MeasuredRun, MetricConcept, MetricMeaning, RequestTrace, Tool,
+};
 use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub tool: Tool,
-    pub told: MeasuredRun,
+    pub name: String,
+    pub result: ImportedResult,
+    /// Its requests, where the tool's files have them one by one.
+    pub seen: Vec<RequestTrace>,
+}
+
+impl From<Imported> for MeasuredRun {
+    fn from(Imported { name, result, seen, .. }: Imported) -> Self {
+        Self { name, result: MeasuredResult::Imported(Box::new(result)), seen }
+    }
 }
 
 /// A file as it was read.
@@ -106,11 +118,9 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
         (None, None) => return Err(ImportError::Unknown { name: name.to_owned() }),
     };
     let tool = numbers.tool.ok_or_else(|| ImportError::NoTool { name: name.to_owned() })?;
-    let mut result = result(tool, &numbers, &from);
-    if let Some(counted) = recounted {
-        result["imported"]["requests_counted"] = json!(counted);
-    }
-    Ok(Imported { tool, told: MeasuredRun { name: name.to_owned(), result, seen } })
+    let mut result = result(tool, numbers, from);
+    result.imported.requests_counted = recounted.map(str::to_owned);
+    Ok(Imported { tool, name: name.to_owned(), result, seen })
 }
 
 fn read(source: &ImportSource) -> Result<Vec<Known>, ImportError> {
@@ -210,63 +220,59 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
     }
 }
 
-fn result(tool: Tool, numbers: &ImportedNumbers, from: &[String]) -> Value {
+fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let counted = numbers.counted.unwrap_or(tool.counted());
-    let mut latency = Map::new();
-    for (concept, stat) in &numbers.stats {
-        let Some(meaning) = MetricMeaning::of(tool, *concept) else { continue };
+    let metric = |(concept, stat): &(MetricConcept, ImportedStats)| {
+        let meaning = MetricMeaning::of(tool, *concept)?;
         if stat.mean.is_none() && stat.p50.is_none() {
-            continue;
+            return None;
         }
+        let &ImportedStats { n, mean, p50, p90, p95, p99, min, max } = stat;
         let token_source = if meaning.token_source.is_empty() { "" } else { counted };
-        let mut metric = json!({
-            "unit": "ms",
-            "n": stat.n.map(|n| n as u64),
-            "definition": meaning.formula,
-            "population": meaning.population,
-            "zero_point": meaning.zero_point,
-            "token_source": token_source,
-            "window": meaning.window,
-            "percentile_rule": meaning.percentile_rule,
-        });
-        for (name, value) in [
-            ("mean", stat.mean),
-            ("p50", stat.p50),
-            ("p90", stat.p90),
-            ("p95", stat.p95),
-            ("p99", stat.p99),
-            ("min", stat.min),
-            ("max", stat.max),
-        ] {
-            if let Some(value) = value {
-                metric[name] = json!(value);
-            }
-        }
-        latency.insert(concept.name().to_owned(), metric);
-    }
-    let present = |pairs: &[(&str, Option<f64>)]| {
-        let there = pairs.iter().filter_map(|(name, value)| Some(((*name).to_owned(), json!((*value)?))));
-        Value::Object(there.collect())
+        let metric = ImportedMetric {
+            unit: "ms".to_owned(),
+            n: n.map(|n| n as u64),
+            definition: meaning.formula,
+            population: meaning.population,
+            zero_point: meaning.zero_point,
+            token_source: token_source.to_owned(),
+            window: meaning.window,
+            percentile_rule: meaning.percentile_rule,
+            mean,
+            p50,
+            p90,
+            p95,
+            p99,
+            min,
+            max,
+        };
+        Some((concept.name().to_owned(), metric))
     };
-    let mut rates = vec![
+    let rates = [
         ("window_s", numbers.window_s),
         ("requests_full", numbers.requests_per_s),
         ("output_tokens", numbers.tokens_per_s),
     ];
-    rates.extend(&numbers.more);
-    let mut tokens = present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]);
-    tokens["source"] = json!(counted);
-    json!({
-        "schema": 1,
-        "verdict": "not_judged",
-        "imported": {
-            "from": from, "tool": tool.name(), "tool_version": numbers.version, "format": numbers.format,
-            "definitions": tool.title(),
+    let rates = rates.into_iter().chain(numbers.more);
+    ImportedResult {
+        schema: 1,
+        verdict: ImportedVerdict::NotJudged,
+        latency: numbers.stats.iter().filter_map(metric).collect(),
+        rates: rates.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+        imported: ImportOrigin {
+            from,
+            tool: tool.name().to_owned(),
+            tool_version: numbers.version,
+            format: numbers.format.to_owned(),
+            definitions: tool.title().to_owned(),
+            requests_counted: None,
         },
-        "asked": numbers.asked,
-        "counts": present(&[("ok", numbers.ok), ("failed", numbers.failed)]),
-        "tokens": tokens,
-        "rates": present(&rates),
-        "latency": latency,
-    })
+        asked: numbers.asked,
+        counts: ImportedCounts { ok: numbers.ok, failed: numbers.failed },
+        tokens: ImportedTokens {
+            input: numbers.input_tokens,
+            output: numbers.output_tokens,
+            source: counted.to_owned(),
+        },
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::exported::{Exported, cell};
 use super::identity;
 use crate::harness::{RequestEnd, RequestRecord};
-use crate::interop::metrics::{MeasuredRun, verdict_text};
+use crate::interop::metrics::MeasuredRun;
 
 const NS: u64 = 1_000_000_000;
 
@@ -52,12 +52,11 @@ pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exp
         in_flight += change;
         second.in_flight = in_flight;
     }
-    let tokens =
-        |second: usize| told.result.pointer(&format!("/slices/{second}/tokens")).and_then(serde_json::Value::as_u64);
+    let tokens = |second: usize| told.result.slices().get(second).map(|slice| slice.tokens);
     let mut text =
         "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms,verdict,identity\n"
             .to_owned();
-    let (verdict, identity) = (cell(&verdict_text(&told.result)), cell(&identity::line(told)));
+    let (verdict, identity) = (cell(&told.result.verdict_text()), cell(&identity::line(told)));
     for (n, second) in seconds.iter().enumerate() {
         let Second { scheduled, issued, ok, failed, ended_by_client, first_tokens, in_flight, .. } = *second;
         let tokens = tokens(n).map_or_else(String::new, |tokens| tokens.to_string());

@@ -5,6 +5,7 @@ use crate::interop::metrics::{
 };
 use crate::interop::results::exported::{Exported, facts, ok, spread};
 use crate::interop::results::identity;
+use crate::spec::Arrivals;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::Vllm;
@@ -13,7 +14,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     let facts = facts(told);
     let mut all = Map::new();
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
-    put("date", json!(facts.text("/started")));
+    put("date", json!(facts.started()));
     put("backend", json!("regatta"));
     put(
         "label",
@@ -26,8 +27,8 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     put("model_id", json!(facts.model()));
     put("num_prompts", json!(told.seen.len()));
     put("request_rate", facts.rate().map_or_else(|| json!("inf"), |rate| json!(rate)));
-    match facts.text("/asked/arrivals").as_deref() {
-        Some("poisson") => drop(put("burstiness", json!(1.0))),
+    match facts.result.map(|result| result.asked.arrivals) {
+        Some(Arrivals::Poisson) => drop(put("burstiness", json!(1.0))),
         _ => out.without("burstiness: the arrivals were not of the gamma family"),
     }
     let sum = |of: fn(&RequestTrace) -> Option<u32>| ok(told).filter_map(of).map(u64::from).sum::<u64>();

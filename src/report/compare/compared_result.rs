@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::RunIdentity;
-use crate::interop::{MeasuredRun, MetricConcept, MetricMeaning, SortedValues, Tool, identity_of};
+use crate::harness::gpu::GpusUsage;
+use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
 
 /// One metric with the requests it comes from.
@@ -80,36 +80,35 @@ const NO_LOAD: [&str; 18] = [
 impl ComparedResult {
     /// With the numbers and definitions that the result has.
     pub fn of(told: &MeasuredRun) -> Self {
-        let tool = told.result.pointer("/imported/tool").and_then(Value::as_str).and_then(|name| name.parse().ok());
-        let mut sheet = Self::empty(told, tool.unwrap_or(Tool::Regatta));
-        let metrics = told.result.get("latency").and_then(Value::as_object);
-        for (key, metric) in metrics.into_iter().flatten() {
-            let Some(meaning) = meaning(key, metric) else { continue };
-            let stats = STATS.into_iter().filter_map(|stat| Some((stat, metric.get(stat)?.as_f64()?))).collect();
-            let (as_tool, concept) = by_request(key, sheet.tool);
+        let imported = told.result.imported().and_then(ImportedResult::tool);
+        let mut sheet = Self::empty(told, told.result.tool());
+        for metric in told.result.metrics() {
+            let stats = metric.stats.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
+            let (as_tool, concept) = by_request(metric.key, sheet.tool);
             let values = concept.and_then(|concept| as_tool.by_request(concept, &told.seen).ok()).unwrap_or_default();
-            let measure = Measure { key: key.clone(), unit: "ms", meaning, stats, values, more_is_better: false };
-            sheet.measures.push(measure);
+            let (key, meaning) = (metric.key.to_owned(), meaning(&metric));
+            sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
         }
         for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
-            if let Some(rate) = told.result.pointer(&format!("/rates/{key}")).and_then(Value::as_f64) {
-                let meaning = rate_meaning(key, tool);
-                sheet.measures.push(rate_measure(key, rate, meaning));
+            if let Some(rate) = told.result.rate(key) {
+                sheet.measures.push(rate_measure(key, rate, rate_meaning(key, imported)));
             }
         }
-        sheet.measures.extend(energy(told));
+        let gpu = told.result.own().and_then(|result| result.gpu.as_ref());
+        sheet.measures.extend(gpu.and_then(|gpu| energy(gpu, &sheet.counted)));
         sheet
     }
 
     /// With a tool's definitions, from the requests one by one.
     pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, String> {
         let mut sheet = Self::empty(told, tool);
-        if let Some(counted) = told.result.pointer("/imported/requests_counted").and_then(Value::as_str) {
-            counted.clone_into(&mut sheet.counted);
+        let imported = told.result.imported().map(|result| &result.imported);
+        if let Some(counted) = imported.and_then(|imported| imported.requests_counted.as_ref()) {
+            sheet.counted.clone_from(counted);
         }
         if told.seen.is_empty() {
-            return match told.result.pointer("/imported/tool").and_then(Value::as_str) {
-                Some(name) if name == tool.name() => Ok(Self::of(told)),
+            return match imported {
+                Some(imported) if imported.tool == tool.name() => Ok(Self::of(told)),
                 _ => Err(format!(
                     "{} cannot be computed as {}: it has no records of single requests\n  hint: import the tool's raw records with its numbers",
                     told.name,
@@ -148,9 +147,10 @@ impl ComparedResult {
     }
 
     fn empty(told: &MeasuredRun, tool: Tool) -> Self {
-        let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
+        let result = &told.result;
+        let requested = result.requested();
         let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
-        for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
+        for (key, value) in &requested {
             // How large an answer may be is no load.
             let mut value = value.clone();
             if let Some(request) = value.as_object_mut().filter(|_| key == "request") {
@@ -162,32 +162,31 @@ impl ComparedResult {
                 of.insert(key.clone(), said(value));
             }
         }
-        if told.result.get("imported").is_none() {
-            load.extend(told.result.get("asked").and_then(Value::as_object).map(usual).unwrap_or_default());
+        if result.own().is_some() {
+            load.extend(usual(&requested));
         }
         // One name for one concept, whichever tool reports it.
-        if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
-            load.remove("scenario");
-            load.insert("request_rate".to_owned(), said(rate));
+        let scenario = requested.get("scenario");
+        for (place, name) in [("/server/rate", "request_rate"), ("/concurrency/users", "concurrency")] {
+            if let Some(level) = scenario.and_then(|scenario| scenario.pointer(place)) {
+                load.remove("scenario");
+                load.insert(name.to_owned(), said(level));
+            }
         }
-        if let Some(users) = told.result.pointer("/asked/scenario/concurrency/users") {
-            load.remove("scenario");
-            load.insert("concurrency".to_owned(), said(users));
-        }
-        let mean = |sum: &str| {
-            let n = told.result.pointer("/counts/ok")?.as_f64().filter(|n| *n > 0.0)?;
-            Some(told.result.pointer(sum)?.as_f64()? / n)
-        };
+        let ok = result.ok().filter(|ok| *ok > 0.0);
+        let mean = |sum: Option<f64>| Some(sum? / ok?);
         Self {
             name: told.name.clone(),
-            identity: identity_of(&told.result),
-            verdict: told.result.get("verdict").and_then(|verdict| Verdict::deserialize(verdict).ok()),
+            identity: result.identity().cloned(),
+            verdict: result.verdict(),
             tool,
-            digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
+            digest: result.own().map(|own| own.schedule_digest.clone()).filter(|digest| !digest.is_empty()),
             load,
             settings,
-            lengths: [mean("/tokens/input"), mean("/tokens/output")],
-            requested_answer: mean("/tokens/output_asked").filter(|_| told.result.get("imported").is_none()),
+            lengths: result.tokens().map(mean),
+            requested_answer: mean(
+                result.own().map(|own| own.tokens.output_asked as f64).filter(|requested| *requested > 0.0),
+            ),
             counted: counted(told),
             measures: Vec::new(),
         }
@@ -268,10 +267,10 @@ impl ComparedResult {
 
 /// The source of the output token counts.
 fn counted(told: &MeasuredRun) -> String {
-    match told.result.pointer("/tokens/source").and_then(Value::as_str) {
-        Some(source) if told.result.get("imported").is_none() => by_whom(source),
-        Some(source) => source.to_owned(),
-        None => "none".to_owned(),
+    match told.result.token_source() {
+        "" => "none".to_owned(),
+        source if told.result.own().is_some() => by_whom(source),
+        source => source.to_owned(),
     }
 }
 
@@ -325,25 +324,25 @@ fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
     STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
 }
 
-/// The definition that a metric of a result states; `None` for what is no metric.
-fn meaning(key: &str, metric: &Value) -> Option<MetricMeaning> {
-    let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
-    let percentile_rule = text("percentile_rule")?;
-    let entry = explain::entry(key);
+/// The definition that a metric of a result states.
+fn meaning(metric: &StatedMetric<'_>) -> MetricMeaning {
+    let entry = explain::entry(metric.key);
     let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
-    let defined = text("definition");
-    Some(MetricMeaning {
-        token_source: match (&defined, counts) {
-            (Some(_), _) => text("token_source").unwrap_or_default(),
-            (None, true) => by_whom(&text("token_source").unwrap_or_default()),
+    MetricMeaning {
+        token_source: match (metric.definition, counts) {
+            (Some(_), _) => metric.token_source.to_owned(),
+            (None, true) => by_whom(metric.token_source),
             (None, false) => String::new(),
         },
-        formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),
-        population: text("population").unwrap_or_default(),
-        zero_point: text("zero_point").unwrap_or_default(),
-        window: text("window").unwrap_or_default(),
-        percentile_rule,
-    })
+        formula: match metric.definition {
+            Some(definition) => definition.to_owned(),
+            None => entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+        },
+        population: metric.population.to_owned(),
+        zero_point: metric.zero_point.to_owned(),
+        window: metric.window.to_owned(),
+        percentile_rule: metric.percentile_rule.to_owned(),
+    }
 }
 
 fn rate_meaning(key: &str, imported: Option<Tool>) -> MetricMeaning {
@@ -371,20 +370,17 @@ fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
     Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
 }
 
-/// Tokens per joule of GPUs, which GPUs being part of what it means.
-fn energy(told: &MeasuredRun) -> Option<Measure> {
-    let gpu = told.result.get("gpu")?;
-    let value = gpu.get("tokens_per_joule")?.as_f64()?;
-    let text = |key: &str| gpu.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+/// Tokens per joule of GPUs, which GPUs being part of what it means. `counted`: the source of the tokens.
+fn energy(gpu: &GpusUsage, counted: &str) -> Option<Measure> {
+    let stats = vec![("", gpu.tokens_per_joule?)];
     let meaning = MetricMeaning {
-        formula: text("tokens_per_joule_is"),
-        population: text("population"),
+        formula: gpu.tokens_per_joule_is.clone(),
+        population: gpu.population.clone(),
         zero_point: String::new(),
-        token_source: counted(told),
-        window: text("window"),
+        token_source: counted.to_owned(),
+        window: gpu.window.clone(),
         percentile_rule: String::new(),
     };
-    let stats = vec![("", value)];
     let key = "tokens_per_joule".to_owned();
     Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
 }

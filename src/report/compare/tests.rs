@@ -1,9 +1,10 @@
 //! Differences: judged by runs, reproducible, and gated.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::interop::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
+use crate::report::sample;
 use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
@@ -32,7 +33,14 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
         "asked": { "scenario": { "server": { "rate": 100.0 } } },
         "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
     });
-    MeasuredRun { name: name.to_owned(), result, seen }
+    MeasuredRun { name: name.to_owned(), result: sample::result_of(result), seen }
+}
+
+/// The same with other fields in its file.
+fn change(told: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
+    let mut file = serde_json::to_value(&told.result).expect("a result");
+    change(&mut file);
+    told.result = sample::result_of(file);
 }
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
@@ -138,16 +146,18 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
 
 #[test]
 fn why_runs_are_not_paired_is_said() {
-    let side = |name: &str, plans: &[&str], seeds: u64, change: fn(&mut serde_json::Value)| -> Vec<MeasuredRun> {
+    let side = |name: &str, plans: &[&str], seeds: u64, edit: fn(&mut Value)| -> Vec<MeasuredRun> {
         let one = |(number, plan): (usize, &&str)| {
             let mut told = told(name, plan, move |index| 100.0 + noise(index, number as u64));
-            told.result["asked"]["seed"] = json!(seeds + number as u64);
-            change(&mut told.result);
+            change(&mut told, |file| {
+                file["asked"]["seed"] = json!(seeds + number as u64);
+                edit(file);
+            });
             told
         };
         plans.iter().enumerate().map(one).collect()
     };
-    let as_it_is: fn(&mut serde_json::Value) = |_| {};
+    let as_it_is: fn(&mut Value) = |_| {};
     let a = side("a", &["1", "2", "3"], 0, as_it_is);
     let why = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
     assert!(why(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
@@ -158,7 +168,12 @@ fn why_runs_are_not_paired_is_said() {
         (side("b", &["1", "2", "2"], 0, as_it_is), "several runs of one side had the same arrivals and prompts"),
         (side("b", &["1", "2", ""], 0, as_it_is), "the arrivals and prompts of a run are not known"),
         (side("b", &["1"], 0, as_it_is), "one run on a side"),
-        (side("b", &["1", "2", "3"], 0, |result| result["asked"]["retries"] = json!(2)), "the load differs"),
+        (
+            side("b", &["1", "2", "3"], 0, |result| {
+                result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 0.0 })
+            }),
+            "the load differs",
+        ),
     ] {
         assert_eq!(why(&b), format!("not paired: {expected}"));
     }
@@ -176,7 +191,7 @@ fn runs_of_the_same_numbers_are_equivalent() {
 #[test]
 fn runs_of_different_loads_are_no_side() {
     let mut all = runs("a", 1, 1.0);
-    all[2].result["asked"]["scenario"]["server"]["rate"] = json!(50.0);
+    change(&mut all[2], |file| file["asked"]["scenario"]["server"]["rate"] = json!(50.0));
     let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err();
     assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
 }
@@ -232,7 +247,7 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
 #[test]
 fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     let (mut a, b) = (told("a", "one", |_| 100.0), told("b", "one", |_| 110.0));
-    a.result["verdict"] = json!("invalid_client");
+    change(&mut a, |file| file["verdict"] = json!("invalid_client"));
     let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
@@ -244,7 +259,9 @@ fn a_result_that_measured_its_client_is_told_as_what_it_is() {
 fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
         let mut run = told("a", "d", |_| 50.0);
-        run.result["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested });
+        change(&mut run, |file| {
+            file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested })
+        });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     let unlike = |a: ComparedResult, b: ComparedResult| a.unlike_load(&b).0;
@@ -256,8 +273,13 @@ fn other_seeds_draw_other_lengths_of_one_load() {
 fn limits_of_the_verdict_are_no_load() {
     let run = |limit: u64, body: u64| {
         let mut run = told("a", "d", |_| 50.0);
-        run.result["asked"]["further_limits"] = json!({ "e2e_p95_ms": limit });
-        run.result["asked"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
+        change(
+            &mut run,
+            |file| file["asked"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
+        );
+        change(&mut run, |file| {
+            file["asked"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } })
+        });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     assert_eq!(run(8000, 1).unlike_load(&run(9000, 2)).0, Vec::<String>::new());
@@ -267,9 +289,11 @@ fn limits_of_the_verdict_are_no_load() {
 fn results_of_different_servers_are_no_runs_of_one_measurement() {
     let run = |version: &str| {
         let mut run = told(version, version, |_| 50.0);
-        run.result["identity"] = json!({
-            "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
-            "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
+        change(&mut run, |file| {
+            file["identity"] = json!({
+                "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
+                "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
+            })
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };

@@ -1,20 +1,19 @@
-//! Reads a benchmark's `result.json` for the page: verdict, numbers, metrics with their definitions, curves.
-//!
-//! It takes the file as plain JSON, so that a page can be made of results that an older or newer version wrote: an
-//! object with a percentile rule is a metric; it shows an unknown field as it is, or leaves it to the file.
+//! One benchmark on the page: verdict, numbers, metrics with their definitions, curves.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::block::Block;
-use super::metric_row::{COLUMNS, MetricRow, metric, scalar, title};
+use super::metric_row::{COLUMNS, MetricRow, scalar, title};
 use super::plot::Plot;
 use super::sections;
 use super::server::{self, ServerSection};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
-use crate::harness::RunIdentity;
-use crate::interop::{identity_of, verdict_text};
+use crate::harness::{Counts, Reason, RunIdentity, RunResult, TimeSlice};
+use crate::interop::MeasuredResult;
 
 /// One benchmark, ready for the template.
 #[derive(Debug, Serialize)]
@@ -46,35 +45,45 @@ pub(super) struct BenchSection {
     pub server: Option<ServerSection>,
 }
 
-pub(super) fn read(task: &TaskId, result: &Value) -> BenchSection {
-    let verdict = verdict_of(result);
-    let identity = identity_of(result);
-    let tone = match verdict {
+/// `search`: what a search found, whose best probe this is.
+pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&Value>) -> BenchSection {
+    let identity = result.identity();
+    let tone = match result.verdict() {
         Some(Verdict::Valid) => "good",
         Some(Verdict::ValidWithWarnings) => "odd",
         Some(_) => "bad",
         None => "none",
     };
-    let mut metrics = Vec::new();
-    let mut facts = Vec::new();
-    walk(result, &mut Vec::new(), &mut metrics, &mut facts);
-    let mut plots = distributions(result, &metrics);
-    plots.extend(series(result));
+    let own = result.own();
+    let mut metrics = metrics(result);
+    let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
+    plots.extend(own.map(series).unwrap_or_default());
     BenchSection {
         task: task.to_string(),
-        verdict: verdict.map(|_| verdict_text(result)),
-        simulated: identity.as_ref().is_some_and(|identity| identity.simulated),
-        identity: identity.as_ref().map(RunIdentity::line),
-        identity_entries: identity.as_ref().map(RunIdentity::entries).unwrap_or_default(),
+        verdict: own.map(RunResult::verdict_text),
+        simulated: identity.is_some_and(|identity| identity.simulated),
+        identity: identity.map(RunIdentity::line),
+        identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
-        reasons: reasons(result),
+        reasons: own.map(|own| own.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
         shared: shared(&mut metrics),
         numbers: first(result),
-        facts,
+        facts: facts(result),
         metrics,
         plots,
-        blocks: sections::read(result),
-        server: server::read(result),
+        blocks: own.map(|own| sections::read(own, search)).unwrap_or_default(),
+        server: own.and_then(|own| own.server_metrics.as_ref()).map(server::read),
+    }
+}
+
+fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
+    match result {
+        MeasuredResult::Regatta(result) => {
+            result.latency.each().into_iter().filter_map(|(key, metric)| MetricRow::of(key, metric)).collect()
+        }
+        MeasuredResult::Imported(result) => {
+            result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()
+        }
     }
 }
 
@@ -100,51 +109,51 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     said
 }
 
-fn verdict_of(result: &Value) -> Option<Verdict> {
-    serde_json::from_value(result.get("verdict")?.clone()).ok()
-}
-
-fn reasons(result: &Value) -> Vec<String> {
-    let text = |reason: &Value| match reason {
-        Value::String(text) => Some(text.clone()),
-        Value::Object(fields) => {
-            let texts: Vec<&str> = ["check", "text"].into_iter().filter_map(|key| fields.get(key)?.as_str()).collect();
-            (!texts.is_empty()).then(|| texts.join(": "))
-        }
-        _ => None,
+/// Name, value, and what was counted.
+fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
+    let own = result.own();
+    let imported = result.imported();
+    let count = |of: fn(&Counts) -> u64| own.map(|own| of(&own.counts) as f64);
+    let window = own.map(|own| own.rates.window_s).or_else(|| imported?.rates.get("window_s").copied());
+    let failed = count(|counts| counts.failed).or_else(|| imported?.counts.failed);
+    let tokens = match result.token_source() {
+        "" => String::new(),
+        source => format!("; tokens from {source}"),
     };
-    let found = result.get("reasons").and_then(Value::as_array);
-    found.map(|reasons| reasons.iter().filter_map(text).collect()).unwrap_or_default()
+    let all: [(&str, Option<f64>, String); 9] = [
+        (
+            "output tokens per second",
+            result.rate("output_tokens"),
+            format!("of successful requests, over the window{tokens}"),
+        ),
+        ("requests per second", result.rate("requests_full"), "successful requests over the window".to_owned()),
+        (
+            "offered per second",
+            own.and_then(|own| own.rates.offered),
+            "N − 1 over the time from first to last intended arrival".to_owned(),
+        ),
+        ("window, seconds", window, "schedule start to the end of the last successful request".to_owned()),
+        ("requests scheduled", count(|counts| counts.scheduled), "whether or not they were sent".to_owned()),
+        ("ok", result.ok(), "successful requests".to_owned()),
+        ("failed", failed, "sent, and ended with an error".to_owned()),
+        ("not sent", count(|counts| counts.lost), "because the run was stopped".to_owned()),
+        ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
+    ];
+    all.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()
 }
 
-/// Path in the file, the usual name, and what was counted.
-const FIRST: [(&str, &str, &str); 9] = [
-    ("/rates/output_tokens", "output tokens per second", "of successful requests, over the window"),
-    ("/rates/requests_full", "requests per second", "successful requests over the window"),
-    ("/rates/offered", "offered per second", "N − 1 over the time from first to last intended arrival"),
-    ("/rates/window_s", "window, seconds", "schedule start to the end of the last successful request"),
-    ("/counts/scheduled", "requests scheduled", "whether or not they were sent"),
-    ("/counts/ok", "ok", "successful requests"),
-    ("/counts/failed", "failed", "sent, and ended with an error"),
-    ("/counts/lost", "not sent", "because the run was stopped"),
-    ("/tokens/output", "output tokens", "of successful requests"),
-];
-
-fn first(result: &Value) -> Vec<(String, String, String)> {
-    let source = result.pointer("/tokens/source").and_then(Value::as_str);
-    let shown = |(path, name, counted): &(&str, &str, &str)| {
-        let value = result.pointer(path).and_then(Value::as_f64)?;
-        let source = source.filter(|_| path.ends_with("tokens") || path.starts_with("/tokens"));
-        let source = source.map(|source| format!("; tokens from {source}")).unwrap_or_default();
-        Some(((*name).to_owned(), number(value), format!("{counted}{source}")))
-    };
-    FIRST.iter().filter_map(shown).collect()
+/// Every single value of the file that no other part of the page shows, under its place. It reads the file's own form, because a
+/// value needs no more to be shown; that includes what this version does not know.
+fn facts(result: &MeasuredResult) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    walk(&serde_json::to_value(result).unwrap_or_default(), &mut Vec::new(), &mut facts);
+    facts
 }
 
-fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<MetricRow>, facts: &mut Vec<(String, String)>) {
+fn walk(value: &Value, path: &mut Vec<String>, facts: &mut Vec<(String, String)>) {
     let Value::Object(fields) = value else { return };
+    // A metric has a row of its own.
     if fields.contains_key("percentile_rule") {
-        metrics.push(metric(&path.join(" "), fields));
         return;
     }
     for (key, value) in fields {
@@ -158,7 +167,7 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<MetricRow>, fac
             path.push(key.clone());
         }
         match value {
-            Value::Object(_) => walk(value, path, metrics, facts),
+            Value::Object(_) => walk(value, path, facts),
             Value::Number(_) | Value::String(_) | Value::Bool(_) => {
                 let name = path.join(" ").replace('_', " ");
                 facts.push((name, scalar(value)));
@@ -171,18 +180,13 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<MetricRow>, fac
     }
 }
 
-/// The distribution of each latency that has one: an array of `[ms, share]` under its name in `curves`.
-fn distributions(result: &Value, metrics: &[MetricRow]) -> Vec<String> {
-    let Some(Value::Object(curves)) = result.get("curves") else {
-        return Vec::new();
-    };
+/// The distribution of each latency that has one: points of (ms, share) under its name.
+fn distributions(curves: &BTreeMap<String, Vec<(f64, f64)>>, metrics: &[MetricRow]) -> Vec<String> {
     let mut plots = Vec::new();
-    for (name, curve) in curves {
+    for (name, points) in curves {
         let name = title(name);
         let metric = metrics.iter().find(|metric| metric.name == name);
         let unit = metric.map_or("ms", |metric| metric.unit.as_str());
-        let points: Vec<(f64, f64)> =
-            curve.as_array().map(|points| points.iter().filter_map(pair).collect()).unwrap_or_default();
         let marks: Vec<(f64, String)> = metric
             .map(|metric| {
                 let mark = |column: &str| {
@@ -203,28 +207,24 @@ fn distributions(result: &Value, metrics: &[MetricRow]) -> Vec<String> {
     plots
 }
 
-fn pair(point: &Value) -> Option<(f64, f64)> {
-    let pair = point.as_array()?;
-    Some((pair.first()?.as_f64()?, pair.get(1)?.as_f64()?))
-}
-
 /// What happened in each second of the run.
-fn series(result: &Value) -> Vec<String> {
-    let Some(slices) = result.get("slices").and_then(Value::as_array) else { return Vec::new() };
-    let column = |key: &str| -> Vec<(f64, f64)> {
-        slices.iter().filter_map(|slice| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?))).collect()
+fn series(result: &RunResult) -> Vec<String> {
+    let column = |of: fn(&TimeSlice) -> Option<f64>| -> Vec<(f64, f64)> {
+        result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
     };
-    let is_of_chunks = result.pointer("/tokens/chunk_source").is_some();
+    let is_of_chunks = result.tokens.chunk_source.is_some();
     let wanted = [
-        (if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" }, "tokens"),
-        ("Requests in flight", "in_flight"),
-        ("Mean TTFT of each second's first tokens, ms", "ttft_ms"),
+        (
+            if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
+            column(|slice| Some(slice.tokens as f64)),
+        ),
+        ("Requests in flight", column(|slice| Some(slice.in_flight as f64))),
+        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms)),
     ];
+    let across = "seconds from the start";
     wanted
         .into_iter()
-        .filter_map(|(title, key)| {
-            let points = column(key);
-            let across = "seconds from the start";
+        .filter_map(|(title, points)| {
             Plot { title, across, points: &points, top: None, marks: &[], filled: true }.draw()
         })
         .collect()

@@ -1,7 +1,6 @@
-//! A section of the page, and how its parts read a result.
+//! A section of the page.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::metric_row::MetricRow;
 use super::svg::number;
@@ -28,25 +27,14 @@ impl Block {
         self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
     }
 
+    /// Nothing where there is no value.
     pub(super) fn fact(&mut self, name: &str, value: Option<String>, what: impl Into<String>) {
         self.facts.extend(value.map(|value| [name.to_owned(), value, what.into()]));
     }
-}
 
-pub(super) fn at(value: &Value, path: &str) -> Option<f64> {
-    value.pointer(path)?.as_f64()
-}
-
-pub(super) fn shown(value: &Value, path: &str) -> Option<String> {
-    at(value, path).map(number)
-}
-
-pub(super) fn text<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
-    value.pointer(path)?.as_str().filter(|text| !text.is_empty())
-}
-
-pub(super) fn object<'a>(value: &'a Value, key: &str) -> Option<&'a Map<String, Value>> {
-    value.get(key)?.as_object()
+    pub(super) fn count(&mut self, name: &str, count: u64, what: impl Into<String>) {
+        self.fact(name, Some(number(count as f64)), what);
+    }
 }
 
 pub(super) fn percent(share: f64) -> String {

@@ -1,12 +1,13 @@
 //! What the GPUs did meanwhile: a row for each, energy, and curves over time.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
-use super::block::{Block, at, percent, shown, text};
+use super::block::{Block, percent};
+use super::metric_row::cell;
 use super::plot::Plot;
 use super::svg::number;
+use crate::harness::gpu::{GpuUsage, GpusUsage};
 
 /// The beginning of a series' key, and its picture's title.
 const CURVES: [(&str, &str); 5] = [
@@ -19,11 +20,10 @@ const CURVES: [(&str, &str); 5] = [
 /// Of each kind.
 const PICTURES: usize = 8;
 
-pub(super) fn read(result: &Value) -> Option<Block> {
-    let told = result.get("gpu").filter(|told| told.is_object())?;
+pub(super) fn read(gpus: &GpusUsage) -> Block {
     let mut block = Block {
         title: "GPUs",
-        about: about(told),
+        about: about(gpus),
         head: vec![
             "GPU",
             "mean W",
@@ -38,90 +38,78 @@ pub(super) fn read(result: &Value) -> Option<Block> {
             "mean SM MHz",
             "clocks held down by",
         ],
-        plots: plots(told),
+        plots: plots(&gpus.series),
         ..Block::default()
     };
-    let window = text(told, "/window").unwrap_or("the run");
-    block.fact("energy, J", shown(told, "/energy_j"), format!("of these GPUs; window: {window}"));
-    block.fact("mean power, W", shown(told, "/mean_power_w"), "sum over these GPUs, the same window");
-    let what = text(told, "/tokens_per_joule_is").unwrap_or_default();
-    block.fact("tokens per joule", Some(shown(told, "/tokens_per_joule").unwrap_or_else(|| "n/a".to_owned())), what);
-    for gpu in told.get("devices").and_then(Value::as_array).into_iter().flatten() {
-        let cell = |path: &str| shown(gpu, path).unwrap_or_else(|| "n/a".to_owned());
-        let name = [shown(gpu, "/index"), text(gpu, "/name").or_else(|| text(gpu, "/uuid")).map(str::to_owned)];
-        let mut row = vec![name.into_iter().flatten().collect::<Vec<_>>().join(" ")];
-        row.extend(
-            [
-                "/mean_power_w",
-                "/max_power_w",
-                "/energy_j",
-                "/covered_s",
-                "/mean_utilization_percent",
-                "/max_utilization_percent",
-                "/max_memory_used_mib",
-                "/memory_total_mib",
-                "/max_temperature_c",
-                "/mean_sm_clock_mhz",
-            ]
-            .map(cell),
-        );
-        row.push(reasons(gpu));
-        block.rows.push(row);
-    }
-    Some(block)
+    block.fact("energy, J", gpus.energy_j.map(number), format!("of these GPUs; window: {}", gpus.window));
+    block.fact("mean power, W", gpus.mean_power_w.map(number), "sum over these GPUs, the same window");
+    block.fact("tokens per joule", Some(cell(gpus.tokens_per_joule)), gpus.tokens_per_joule_is.as_str());
+    block.rows = gpus.devices.iter().map(row).collect();
+    block
+}
+
+fn row(gpu: &GpuUsage) -> Vec<String> {
+    let index = gpu.index.map(|index| number(f64::from(index)));
+    let name = gpu.name.as_ref().unwrap_or(&gpu.uuid);
+    let name: Vec<String> = index.into_iter().chain(Some(name.clone()).filter(|name| !name.is_empty())).collect();
+    let mut row = vec![name.join(" ")];
+    row.extend(
+        [
+            gpu.mean_power_w,
+            gpu.max_power_w,
+            gpu.energy_j,
+            Some(gpu.covered_s),
+            gpu.mean_utilization_percent,
+            gpu.max_utilization_percent,
+            gpu.max_memory_used_mib,
+            gpu.memory_total_mib,
+            gpu.max_temperature_c,
+            gpu.mean_sm_clock_mhz,
+        ]
+        .map(cell),
+    );
+    row.push(reasons(gpu));
+    row
 }
 
 /// The source, the devices it covers, and what went wrong.
-fn about(told: &Value) -> String {
+fn about(gpus: &GpusUsage) -> String {
     let mut about = format!(
         "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They explain the measurement and are no part of it.",
-        text(told, "/source").unwrap_or("an unknown source"),
-        shown(told, "/interval_s").unwrap_or_default(),
-        text(told, "/population").unwrap_or_default(),
+        gpus.source,
+        number(gpus.interval_s),
+        gpus.population,
     );
-    let drivers: Vec<&str> = {
-        let devices = told.get("devices").and_then(Value::as_array);
-        let mut all: Vec<&str> = devices.into_iter().flatten().filter_map(|gpu| text(gpu, "/driver")).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
+    let mut drivers: Vec<&str> = gpus.devices.iter().filter_map(|gpu| gpu.driver.as_deref()).collect();
+    drivers.sort_unstable();
+    drivers.dedup();
     if !drivers.is_empty() {
         let _ = write!(about, " Driver {}.", drivers.join(", "));
     }
-    if let Some(malformed) = at(told, "/malformed").filter(|malformed| *malformed > 0.0) {
-        let first = text(told, "/first_malformed").unwrap_or_default();
-        let _ = write!(about, " {} lines were not understood; the first: {first}.", number(malformed));
+    if gpus.malformed > 0 {
+        let first = gpus.first_malformed.as_deref().unwrap_or_default();
+        let _ = write!(about, " {} lines were not understood; the first: {first}.", number(gpus.malformed as f64));
     }
-    for note in told.get("notes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+    for note in &gpus.notes {
         let _ = write!(about, " {note}.");
     }
     about
 }
 
-fn reasons(gpu: &Value) -> String {
-    let Some(reasons) = gpu.get("throttle_reasons").and_then(Value::as_object) else { return "n/a".to_owned() };
-    let seen: Vec<String> = reasons
-        .iter()
-        .filter_map(|(name, share)| Some(format!("{} {}", name.replace('_', " "), percent(share.as_f64()?))))
-        .collect();
+fn reasons(gpu: &GpuUsage) -> String {
+    let Some(reasons) = &gpu.throttle_reasons else { return "n/a".to_owned() };
+    let seen: Vec<String> =
+        reasons.iter().map(|(name, share)| format!("{} {}", name.replace('_', " "), percent(*share))).collect();
     if seen.is_empty() { "nothing".to_owned() } else { format!("{} of readings", seen.join(", ")) }
 }
 
-fn plots(told: &Value) -> Vec<String> {
-    let Some(series) = told.get("series").and_then(Value::as_object) else { return Vec::new() };
+fn plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
     let mut plots = Vec::new();
     for (key, title) in CURVES {
         let of = series.iter().filter_map(|(name, line)| Some((name.strip_prefix(key)?, line)));
         for (gpu, line) in of.take(PICTURES) {
-            let points: Vec<(f64, f64)> = line
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|point| Some((point.get(0)?.as_f64()?, point.get(1)?.as_f64()?)))
-                // The picture begins with the run.
-                .filter(|(at, _)| *at >= 0.0)
-                .collect();
+            // The picture begins with the run.
+            let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
             let title = format!("{title}{gpu}");
             let top = key.starts_with("utilization").then_some(100.0);
             let across = "seconds from the start";
@@ -139,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_gpu_has_a_row_and_what_it_does_not_tell_is_not_made_up() {
-        let block = read(&json!({ "gpu": {
+        let gpus = json!({
             "source": "nvidia-smi", "population": "the GPUs leased to the servers under test", "window": "full", "interval_s": 0.5,
             "malformed": 2, "first_malformed": "oops", "notes": ["nvidia-smi ended early"],
             "energy_j": 1050.0, "mean_power_w": 262.5, "tokens_per_joule": 1.9, "tokens_per_joule_is": "tokens / energy",
@@ -149,8 +137,8 @@ mod tests {
                 { "index": 1, "uuid": "GPU-b", "driver": "570.86", "covered_s": 0.0, "throttle_reasons": {} },
             ],
             "series": { "power W of 0": [[-1.0, 90.0], [0.5, 100.0], [1.0, 300.0]], "power W of 1": [[0.0, 1.0]] },
-        }}))
-        .expect("a block");
+        });
+        let block = read(&serde_json::from_value(gpus).unwrap());
         for said in [
             "From nvidia-smi, every 0.5 s",
             "Driver 570.86.",
@@ -165,6 +153,5 @@ mod tests {
         assert_eq!(block.rows[1].last().map(String::as_str), Some("nothing"));
         assert_eq!(block.facts[2], ["tokens per joule", "1.9", "tokens / energy"]);
         assert!(block.plots.len() == 1 && block.plots[0].contains("Power in W, GPU 0"), "{}", block.plots.len());
-        assert!(read(&json!({})).is_none());
     }
 }

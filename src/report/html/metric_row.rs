@@ -1,9 +1,11 @@
 //! One metric of a result as a row of a table.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::svg::number;
+use crate::harness::{ConfidenceInterval, Metric};
+use crate::interop::ImportedMetric;
 
 /// A row of the table, numbers as they are shown.
 #[derive(Debug, Serialize)]
@@ -25,25 +27,55 @@ pub(super) struct MetricRow {
 /// The columns of [`MetricRow::cells`].
 pub(super) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min", "max"];
 
-pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> MetricRow {
-    let text = |key: &str| fields.get(key).map(scalar).unwrap_or_default();
-    let shown = |key: &str| fields.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
-    MetricRow {
-        name: title(name),
-        unit: text("unit"),
-        n: fields.get("n").and_then(Value::as_f64).map(number).unwrap_or_default(),
-        cells: COLUMNS.iter().map(|column| shown(column)).collect(),
-        interval: interval(fields),
-        population: match text("absent") {
-            why if why.is_empty() => text("population"),
-            why => format!("left out: {why}"),
-        },
-        zero_point: text("zero_point").replace("user_free", "when the user became idle").replace('_', " "),
-        token_source: text("token_source"),
-        window: text("window"),
-        rule: text("percentile_rule"),
-        excluded: fields.get("excluded").and_then(Value::as_f64).map(number).unwrap_or_default(),
+impl MetricRow {
+    /// `None`: the result does not have it.
+    pub(super) fn of(name: &str, metric: &Metric) -> Option<Self> {
+        let &Metric { mean, p50, p90, p95, p99, min, max, .. } = metric;
+        (!metric.percentile_rule.is_empty()).then(|| Self {
+            name: title(name),
+            unit: metric.unit.clone(),
+            n: number(metric.n as f64),
+            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: interval(metric),
+            population: match &metric.absent {
+                Some(why) => format!("left out: {why}"),
+                None => metric.population.clone(),
+            },
+            zero_point: zero_point_text(&metric.zero_point),
+            token_source: metric.token_source.clone(),
+            window: metric.window.clone(),
+            rule: metric.percentile_rule.clone(),
+            excluded: number(metric.excluded as f64),
+        })
     }
+
+    /// Of another tool.
+    pub(super) fn imported(name: &str, metric: &ImportedMetric) -> Self {
+        let &ImportedMetric { mean, p50, p90, p95, p99, min, max, .. } = metric;
+        Self {
+            name: title(name),
+            unit: metric.unit.clone(),
+            n: metric.n.map(|n| number(n as f64)).unwrap_or_default(),
+            cells: [mean, p50, p90, p95, p99, min, max].map(cell).to_vec(),
+            interval: None,
+            population: metric.population.clone(),
+            zero_point: zero_point_text(&metric.zero_point),
+            token_source: metric.token_source.clone(),
+            window: metric.window.clone(),
+            rule: metric.percentile_rule.clone(),
+            excluded: String::new(),
+        }
+    }
+}
+
+/// A number as tables show it.
+pub(super) fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), number)
+}
+
+/// `schedule`, `when the user became idle`, …
+pub(super) fn zero_point_text(zero_point: &str) -> String {
+    zero_point.replace("user_free", "when the user became idle").replace('_', " ")
 }
 
 /// `ttft` → `TTFT`, `max_stall` → `max stall`.
@@ -60,17 +92,23 @@ pub(super) fn title(name: &str) -> String {
 
 /// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what it
 /// claims, and none of the mean: theirs is not shown.
-fn interval(fields: &Map<String, Value>) -> Option<String> {
-    let of = |statistic: &str| {
-        let interval = fields.get(&format!("{statistic}_interval"))?;
-        let (low, high) = (interval.get("low")?.as_f64()?, interval.get("high")?.as_f64()?);
-        Some(format!("{statistic} {} … {}", number(low), number(high)))
-    };
-    let why = fields.get("no_interval").and_then(Value::as_str);
-    if fields.get("mean_interval").is_none_or(Value::is_null) {
+fn interval(metric: &Metric) -> Option<String> {
+    let why = metric.no_interval.as_deref();
+    if metric.mean_interval.is_none() {
         return why.map(|why| format!("no 95 % interval from this run alone: {why}"));
     }
-    let all: Vec<String> = ["mean", "p50", "p90", "p95", "p99"].into_iter().filter_map(of).collect();
+    let all = [
+        ("mean", metric.mean_interval),
+        ("p50", metric.p50_interval),
+        ("p90", metric.p90_interval),
+        ("p95", metric.p95_interval),
+        ("p99", metric.p99_interval),
+    ];
+    let text = |(statistic, interval): (&str, Option<ConfidenceInterval>)| {
+        let ConfidenceInterval { low, high } = interval?;
+        Some(format!("{statistic} {} … {}", number(low?), number(high?)))
+    };
+    let all: Vec<String> = all.into_iter().filter_map(text).collect();
     let rest = why.map_or_else(String::new, |why| format!("; no further one: {why}"));
     Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
 }

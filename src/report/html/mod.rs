@@ -20,5 +20,5 @@ mod svg;
 mod timeline;
 mod versus;
 
-pub use page::{RunOrigin, render};
+pub use page::{PageResult, RunOrigin, render};
 pub use versus::compare;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::metric_row::COLUMNS;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
+use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
@@ -62,17 +63,26 @@ struct Trouble {
     tail: String,
 }
 
-/// The whole page. `results` are the `result.json` of the benchmarks, in the order in which they are to be shown.
+/// The result of one benchmark of a run.
+#[derive(Clone, Debug)]
+pub struct PageResult {
+    pub task: TaskId,
+    pub result: MeasuredResult,
+    /// The `search.json` beside it, where it is the best probe of a search.
+    pub search: Option<Value>,
+}
+
+/// The whole page. `results` are those of the benchmarks, in the order in which they are to be shown.
 pub fn render(
     story: &RunState,
     about: &RunOrigin,
-    results: &[(TaskId, Value)],
+    results: &[PageResult],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("page.html", PAGE)?;
 
-    let benches: Vec<_> = results.iter().map(|(task, result)| bench::read(task, result)).collect();
+    let benches: Vec<_> = results.iter().map(|one| bench::read(&one.task, &one.result, one.search.as_ref())).collect();
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
     let total = plan.tasks.len().max(story.total);

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::block::{Block, at};
+use super::block::Block;
 use super::svg::{Anchor, Picture, number, steps};
 
 const SIZE: (f64, f64) = (470.0, 250.0);
@@ -17,9 +17,12 @@ const HIGHEST: f64 = 3.0;
 const LIMITS: [(&str, &str, &str); 2] =
     [("TTFT", "ttft_p99_ms", "/ttft_p99_limit_ms"), ("TPOT", "tpot_p99_ms", "/tpot_p99_limit_ms")];
 
-/// `search` of a result: the content of `search.json`.
-pub(super) fn read(result: &Value) -> Option<Block> {
-    let told = result.get("search").filter(|told| told.is_object())?;
+fn at(value: &Value, path: &str) -> Option<f64> {
+    value.pointer(path)?.as_f64()
+}
+
+/// The content of `search.json`, or of the one that a search by LoadGen's rules writes, which has other fields.
+pub(super) fn read(told: &Value) -> Option<Block> {
     let probes = told.get("probes")?.as_array()?;
     let (low, high) = (at(told, "/found/at_least")?, at(told, "/found/below"));
     let promised: Vec<String> = LIMITS

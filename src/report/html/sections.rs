@@ -3,10 +3,12 @@
 
 use serde_json::Value;
 
-use super::block::{Block, at, object, percent, shown, text};
-use super::metric_row::{MetricRow, metric};
+use super::block::{Block, percent};
+use super::metric_row::{MetricRow, cell};
 use super::svg::number;
 use super::{gpu, hosts, preflight, repeats, search};
+use crate::harness::{Adjusted, LoadSummary, Metric, Pause, RunResult};
+use crate::spec::CancelBy;
 
 /// Keys of a result that only these sections show.
 pub(super) const TOLD: [&str; 12] = [
@@ -25,9 +27,9 @@ pub(super) const TOLD: [&str; 12] = [
 ];
 
 /// The sections of this result, in reading order.
-pub(super) fn read(result: &Value) -> Vec<Block> {
+pub(super) fn read(result: &RunResult, search: Option<&Value>) -> Vec<Block> {
     let all = [
-        search::read(result),
+        search.and_then(search::read),
         repeats::read(result),
         hosts::read(result),
         goodput(result),
@@ -39,27 +41,40 @@ pub(super) fn read(result: &Value) -> Vec<Block> {
         tokens(result),
         outputs(result),
         load(result),
-        gpu::read(result),
-        preflight::read(result),
+        result.gpu.as_ref().map(gpu::read),
+        result.preflight.as_ref().map(preflight::read),
     ];
     all.into_iter().flatten().filter(|block| !block.is_empty()).collect()
 }
 
-/// The metrics of an object, under their own names.
-fn metrics(value: &Value, names: &[(&str, &str)]) -> Vec<MetricRow> {
-    names.iter().filter_map(|(key, name)| Some(metric(name, value.get(*key)?.as_object()?))).collect()
+/// Those that the result has.
+fn metrics(all: &[(&str, &Metric)]) -> Vec<MetricRow> {
+    all.iter().filter_map(|(name, metric)| MetricRow::of(name, metric)).collect()
 }
 
 /// From when this result counts waiting: `schedule`, or of a closed loop `user free`.
-fn zero_point(result: &Value) -> String {
-    text(result, "/latency/ttft/zero_point").unwrap_or("schedule").replace('_', " ")
+fn zero_point(result: &RunResult) -> String {
+    match result.latency.ttft.zero_point.as_str() {
+        "" => "schedule".to_owned(),
+        zero_point => zero_point.replace('_', " "),
+    }
 }
 
-fn goodput(result: &Value) -> Option<Block> {
-    let told = result.get("goodput").filter(|told| told.is_object())?;
-    let limits: Vec<String> = [("ttft_ms", "TTFT"), ("tpot_ms", "TPOT"), ("e2e_ms", "E2E")]
+fn token_source(result: &RunResult) -> &str {
+    or(&result.tokens.source, "the answers")
+}
+
+/// A text that an older result may not have.
+fn or<'a>(text: &'a str, missing: &'a str) -> &'a str {
+    if text.is_empty() { missing } else { text }
+}
+
+fn goodput(result: &RunResult) -> Option<Block> {
+    let goodput = result.goodput.as_ref()?;
+    let slo = goodput.slo;
+    let limits: Vec<String> = [(slo.ttft_ms, "TTFT"), (slo.tpot_ms, "TPOT"), (slo.e2e_ms, "E2E")]
         .into_iter()
-        .filter_map(|(key, name)| Some(format!("{name} ≤ {} ms", number(told.get("slo")?.get(key)?.as_f64()?))))
+        .filter_map(|(limit, name)| Some(format!("{name} ≤ {} ms", number(limit?))))
         .collect();
     let mut block = Block {
         title: "SLO attainment",
@@ -70,39 +85,34 @@ fn goodput(result: &Value) -> Option<Block> {
         ),
         ..Block::default()
     };
-    let of = shown(told, "/of").unwrap_or_default();
-    let good = shown(told, "/good").unwrap_or_default();
-    block.fact("SLO attainment", at(told, "/attainment").map(percent), format!("{good} of {of} scheduled requests"));
-    block.fact("goodput, requests per second", shown(told, "/requests"), "requests that met all, over the full window");
-    let source = text(result, "/tokens/source").unwrap_or("the answers");
+    let (good, of) = (number(goodput.good as f64), number(goodput.of as f64));
+    block.fact("SLO attainment", goodput.attainment.map(percent), format!("{good} of {of} scheduled requests"));
+    block.fact(
+        "goodput, requests per second",
+        goodput.requests.map(number),
+        "requests that met all, over the full window",
+    );
     block.fact(
         "goodput, output tokens per second",
-        shown(told, "/output_tokens"),
-        format!("of requests that met all, over the full window; tokens from {source}"),
+        goodput.output_tokens.map(number),
+        format!("of requests that met all, over the full window; tokens from {}", token_source(result)),
     );
     Some(block)
 }
 
-/// A percentile that falls among those without an answer is infinite, which JSON writes as null.
-fn adjusted(result: &Value) -> Option<Block> {
-    let latency = result.get("latency")?;
-    let row = |key: &str, name: &str| {
-        let told = latency.get(key)?;
-        let n = at(told, "/n").filter(|n| *n > 0.0)?;
-        let unanswered = shown(told, "/unanswered").unwrap_or_default();
-        let cell = |column| {
-            told.get(column).and_then(Value::as_f64).map_or_else(|| format!("∞, {unanswered} unanswered"), number)
-        };
-        let mut row = vec![name.to_owned(), number(n), unanswered.clone()];
-        row.extend(["p50", "p90", "p95", "p99"].map(cell));
-        Some(row)
-    };
-    let rows: Vec<_> =
-        [("ttft_adjusted", "TTFT ms"), ("e2e_adjusted", "E2E ms")].iter().filter_map(|(k, n)| row(k, n)).collect();
-    let lost = |row: &Vec<String>| row.get(2).is_some_and(|unanswered| unanswered != "0");
-    if !rows.iter().any(lost) {
+/// A percentile that falls among those without an answer is infinite, which the result writes as null.
+fn adjusted(result: &RunResult) -> Option<Block> {
+    let all = [("TTFT ms", &result.latency.ttft_adjusted), ("E2E ms", &result.latency.e2e_adjusted)];
+    if all.iter().all(|(_, adjusted)| adjusted.unanswered == 0) {
         return None;
     }
+    let row = |(name, adjusted): (&str, &Adjusted)| {
+        let unanswered = number(adjusted.unanswered as f64);
+        let cell = |value: Option<f64>| value.map_or_else(|| format!("∞, {unanswered} unanswered"), number);
+        let mut row = vec![name.to_owned(), number(adjusted.n as f64), unanswered.clone()];
+        row.extend([adjusted.p50, adjusted.p90, adjusted.p95, adjusted.p99].map(cell));
+        row
+    };
     Some(Block {
         title: "Percentiles with failures counted",
         about: format!(
@@ -110,162 +120,165 @@ fn adjusted(result: &Value) -> Option<Block> {
             zero_point(result)
         ),
         head: vec!["metric", "values", "unanswered", "p50", "p90", "p95", "p99"],
-        rows,
+        rows: all.into_iter().filter(|(_, adjusted)| adjusted.n > 0).map(row).collect(),
         ..Block::default()
     })
 }
 
 /// Beside the full window, so that the reader sees the effect of ramp and tail.
-fn steady(result: &Value) -> Option<Block> {
-    let told = result.get("steady").filter(|told| told.is_object())?;
+fn steady(result: &RunResult) -> Option<Block> {
+    let steady = result.steady.as_ref()?;
     let mut block = Block {
         title: "Steady part and full window",
         about: format!(
             "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from {}, TPOT from the first chunk; tokens from {}.",
-            shown(told, "/from_s").unwrap_or_default(),
-            shown(told, "/to_s").unwrap_or_default(),
-            shown(told, "/requests").unwrap_or_default(),
+            number(steady.from_s),
+            number(steady.to_s),
+            number(steady.requests as f64),
             zero_point(result),
-            text(result, "/tokens/source").unwrap_or("the answers")
+            token_source(result)
         ),
         head: vec!["metric", "full", "steady", "difference"],
         ..Block::default()
     };
-    let mut row = |name: &str, full: &str, steady: &str| {
-        let (full, steady) = (at(result, full), at(told, steady));
+    let mut row = |name: &str, full: Option<f64>, steady: Option<f64>| {
         if full.is_none() && steady.is_none() {
             return;
         }
-        let none = || "n/a".to_owned();
         let difference = full.zip(steady).filter(|(full, _)| *full > 0.0);
         let difference = difference.map(|(full, steady)| format!("{:+.1} %", (steady / full - 1.0) * 100.0));
         block.rows.push(vec![
             name.to_owned(),
-            full.map_or_else(none, number),
-            steady.map_or_else(none, number),
-            difference.unwrap_or_else(none),
+            cell(full),
+            cell(steady),
+            difference.unwrap_or_else(|| "n/a".to_owned()),
         ]);
     };
-    row("requests per second", "/rates/requests_full", "/requests_per_s");
-    row("output tokens per second", "/rates/output_tokens", "/output_tokens_per_s");
-    for (name, key) in [("TTFT", "ttft"), ("TPOT", "tpot"), ("E2E", "e2e")] {
-        for column in ["p50", "p99"] {
-            row(&format!("{name} {column}"), &format!("/latency/{key}/{column}"), &format!("/{key}/{column}"));
-        }
+    row("requests per second", result.rates.requests_full, Some(steady.requests_per_s));
+    row("output tokens per second", result.rates.output_tokens, steady.output_tokens_per_s);
+    let latency = &result.latency;
+    for (name, full, steady) in [
+        ("TTFT", &latency.ttft, &steady.ttft),
+        ("TPOT", &latency.tpot, &steady.tpot),
+        ("E2E", &latency.e2e, &steady.e2e),
+    ] {
+        row(&format!("{name} p50"), full.p50, steady.p50);
+        row(&format!("{name} p99"), full.p99, steady.p99);
     }
-    if let (Some(first), Some(second), Some(errors)) =
-        (at(told, "/drift/first_half_ms"), at(told, "/drift/second_half_ms"), at(told, "/drift/standard_errors"))
-    {
-        block.fact(
-            "drift of TTFT",
-            Some(format!("{} → {} ms", number(first), number(second))),
-            format!(
-                "mean of the first and the second half of the run; at equal load {} standard errors apart",
-                number(errors)
-            ),
-        );
-    }
+    let drift = steady.drift;
+    block.fact(
+        "drift of TTFT",
+        Some(format!("{} → {} ms", number(drift.first_half_ms), number(drift.second_half_ms))),
+        format!(
+            "mean of the first and the second half of the run; at equal load {} standard errors apart",
+            number(drift.standard_errors)
+        ),
+    );
     Some(block)
 }
 
-fn stamps(result: &Value) -> Option<Block> {
-    let told = result.get("server").filter(|told| told.is_object())?;
-    let names = [
-        ("queue", "queue in the server"),
-        ("ttft", "TTFT as the server stamps it"),
-        ("e2e", "E2E as the server stamps it"),
-        ("ttft_outside", "TTFT outside the server"),
-    ];
+fn stamps(result: &RunResult) -> Option<Block> {
+    let server = result.server.as_ref()?;
     let mut block = Block {
         title: "Server time stamps",
         about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
             .to_owned(),
-        metrics: metrics(told, &names),
+        metrics: metrics(&[
+            ("queue in the server", &server.queue),
+            ("TTFT as the server stamps it", &server.ttft),
+            ("E2E as the server stamps it", &server.e2e),
+            ("TTFT outside the server", &server.ttft_outside),
+        ]),
         ..Block::default()
     };
-    block.fact("without stamps", shown(told, "/without"), "successful requests");
-    for (key, name) in [
-        ("/kv_cache_reused_blocks", "KV cache blocks reused"),
-        ("/kv_cache_alloc_new_blocks", "KV cache blocks newly allocated"),
-        ("/kv_cache_alloc_total_blocks", "KV cache blocks allocated"),
+    block.count("without stamps", server.without, "successful requests");
+    for (blocks, name) in [
+        (server.kv_cache_reused_blocks, "KV cache blocks reused"),
+        (server.kv_cache_alloc_new_blocks, "KV cache blocks newly allocated"),
+        (server.kv_cache_alloc_total_blocks, "KV cache blocks allocated"),
     ] {
-        block.fact(name, shown(told, key), "sum over successful requests with stamps");
+        block.fact(name, Some(number(blocks as f64)), "sum over successful requests with stamps");
     }
     Some(block)
 }
 
-fn sessions(result: &Value) -> Option<Block> {
-    let told = result.pointer("/load/sessions").filter(|told| told.is_object())?;
+fn sessions(result: &RunResult) -> Option<Block> {
+    let sessions = result.load.sessions.as_ref()?;
     let mut block = Block {
         title: "Sessions",
         about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server delays later turns, and they are shown separately."
             .to_owned(),
-        metrics: metrics(told, &[("ttft_first", "TTFT of first turns"), ("ttft_later", "TTFT of later turns")]),
+        metrics: metrics(&[
+            ("TTFT of first turns", &sessions.ttft_first),
+            ("TTFT of later turns", &sessions.ttft_later),
+        ]),
         ..Block::default()
     };
-    block.fact("sessions", shown(told, "/count"), "with at least one request issued");
-    block.fact("turns of a session", shown(told, "/turns_mean"), "mean, of issued requests");
-    block.fact("turns of the longest", shown(told, "/turns_max"), "issued requests");
+    block.count("sessions", sessions.count, "with at least one request issued");
+    block.fact("turns of a session", Some(number(sessions.turns_mean)), "mean, of issued requests");
+    block.count("turns of the longest", u64::from(sessions.turns_max), "issued requests");
     Some(block)
 }
 
-fn withdrawals(result: &Value) -> Option<Block> {
-    let told = result.get("withdrawals").filter(|told| told.is_object())?;
+fn withdrawals(result: &RunResult) -> Option<Block> {
+    let cancelled = result.withdrawals.as_ref()?;
     let mut block = Block {
         title: "Cancelled requests",
         about: format!(
             "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok nor failed, and in no latency above.",
-            text(told, "/by").unwrap_or("a cancel").replace('_', " "),
-            shown(told, "/after_tokens").unwrap_or_default(),
-            at(told, "/share").map(percent).unwrap_or_default()
+            match cancelled.by {
+                CancelBy::Rpc => "rpc",
+                CancelBy::Stop => "stop",
+            },
+            number(f64::from(cancelled.after_tokens)),
+            percent(cancelled.share)
         ),
-        metrics: metrics(told, &[("end_after_cancel", "from the cancel to the end")]),
+        metrics: metrics(&[("from the cancel to the end", &cancelled.end_after_cancel)]),
         ..Block::default()
     };
-    block.fact("withdrawn", shown(told, "/requests"), "requests");
-    block.fact("tokens they had", shown(told, "/tokens"), "in all, those that came after the cancel included");
+    block.count("withdrawn", cancelled.requests, "requests");
+    block.count("tokens they had", cancelled.tokens, "in all, those that came after the cancel included");
     Some(block)
 }
 
 /// The server's counts beside Regatta's.
-fn tokens(result: &Value) -> Option<Block> {
-    let told = result.get("tokens").filter(|told| told.is_object())?;
+fn tokens(result: &RunResult) -> Option<Block> {
+    let tokens = &result.tokens;
+    if tokens.source.is_empty() {
+        return None;
+    }
     let mut block = Block {
         title: "Tokens",
         about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or its text retokenized, or chunks, as the source shows."
             .to_owned(),
         ..Block::default()
     };
-    let source = text(told, "/source").unwrap_or("unknown");
-    let input = text(told, "/input_source").unwrap_or("unknown");
-    block.fact("output tokens", shown(told, "/output"), format!("source: {source}"));
-    block.fact(
-        "tokens of single chunks",
-        text(told, "/chunk_source").map(|_| "not counted".to_owned()),
-        text(told, "/chunk_source")
-            .map(|how| format!("{how}, for inter-token latency and each second"))
-            .unwrap_or_default(),
-    );
-    block.fact("output tokens requested", shown(told, "/output_asked"), "by the schedule, of the same requests");
-    block.fact("input tokens", shown(told, "/input"), format!("source: {input}"));
-    block.fact("input tokens as the server counts", shown(told, "/input_server"), "its usage, for the same prompts");
-    block.fact("shorter than requested", shown(told, "/shorter"), "requests, ended by an end token");
-    block.fact("longer than requested", shown(told, "/longer"), "requests");
-    block.fact("tokens of a first chunk", shown(told, "/mean_first_chunk"), "mean, of first chunks that had any");
+    block.count("output tokens", tokens.output, format!("source: {}", tokens.source));
+    if let Some(how) = &tokens.chunk_source {
+        let what = format!("{how}, for inter-token latency and each second");
+        block.fact("tokens of single chunks", Some("not counted".to_owned()), what);
+    }
+    block.count("output tokens requested", tokens.output_asked, "by the schedule, of the same requests");
+    block.count("input tokens", tokens.input, format!("source: {}", or(&tokens.input_source, "unknown")));
+    let by_server = tokens.input_server.map(|tokens| number(tokens as f64));
+    block.fact("input tokens as the server counts", by_server, "its usage, for the same prompts");
+    block.count("shorter than requested", tokens.shorter, "requests, ended by an end token");
+    block.count("longer than requested", tokens.longer, "requests");
+    block.fact("tokens of a first chunk", tokens.mean_first_chunk.map(number), "mean, of first chunks that had any");
     block.fact(
         "coalesced chunks",
-        at(told, "/coalesced_share").map(percent),
+        tokens.coalesced_share.map(percent),
         "came in one socket read with the chunk before: their gap reads 0",
     );
-    block.fact("without a final marker", shown(told, "/without_final_marker"), "successful streams");
+    block.count("without a final marker", tokens.without_final_marker, "successful streams");
     Some(block)
 }
 
-fn outputs(result: &Value) -> Option<Block> {
-    let rows = object(result, "outputs")?.iter().map(|(name, told)| {
-        let number = |key| shown(told, key).unwrap_or_default();
-        let example = text(told, "/example").unwrap_or_default().to_owned();
-        vec![name.clone(), number("/responses"), number("/bytes"), number("/misshapen"), example]
+fn outputs(result: &RunResult) -> Option<Block> {
+    let count = |count: u64| number(count as f64);
+    let rows = result.outputs.iter().map(|(name, output)| {
+        let example = output.example.clone().unwrap_or_default();
+        vec![name.clone(), count(output.responses), count(output.bytes), count(output.misshapen), example]
     });
     Some(Block {
         title: "Other outputs",
@@ -277,44 +290,43 @@ fn outputs(result: &Value) -> Option<Block> {
     })
 }
 
-fn load(result: &Value) -> Option<Block> {
-    let told = result.get("load").filter(|told| told.is_object())?;
+fn load(result: &RunResult) -> Option<Block> {
+    let load = &result.load;
+    if *load == LoadSummary::default() {
+        return None;
+    }
     let mut block = Block { title: "Load delivery", ..Block::default() };
-    let zero = zero_point(result);
-    let from = text(told, "/zero_point").map(|when| format!("Waiting (from {zero}) counts from {when}."));
-    let lengths = text(told, "/input_lengths").map(|who| format!("Lengths of prompts: {who}."));
-    block.about = [from, lengths].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    block.fact("most in flight", shown(told, "/in_flight_max"), "requests at once, from their stamps");
-    let cap =
-        shown(told, "/max_in_flight").map(|cap| format!("arrivals that waited because {cap} requests were in flight"));
-    block.fact(
+    let stated = |text: &str, sentence: String| (!text.is_empty()).then_some(sentence);
+    let from = format!("Waiting (from {}) counts from {}.", zero_point(result), load.zero_point);
+    let lengths = format!("Lengths of prompts: {}.", load.input_lengths);
+    let about = [stated(&load.zero_point, from), stated(&load.input_lengths, lengths)];
+    block.about = about.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    block.count("most in flight", load.in_flight_max, "requests at once, from their stamps");
+    let cap = load
+        .max_in_flight
+        .map(|cap| format!("arrivals that waited because {} requests were in flight", number(f64::from(cap))));
+    block.count(
         "held back",
-        shown(told, "/held_back"),
+        load.held_back,
         cap.unwrap_or_else(|| "arrivals that waited; no limit on requests in flight was set".to_owned()),
     );
-    if let Some(think) = think(result) {
-        block.fact("think time of users", Some(think), "between an answer and the next request");
-    }
-    if let Some(data) = told.get("data").filter(|data| data.is_object()) {
-        let taken = shown(data, "/taken").unwrap_or_default();
-        let records = shown(data, "/records").unwrap_or_default();
-        let again =
-            if data.get("repeated").and_then(Value::as_bool) == Some(true) { ", some more than once" } else { "" };
-        let file = text(data, "/file").map(str::to_owned);
-        block.fact("data", file, format!("{taken} taken of {records} records{again}"));
-        let skipped = data.get("skipped").and_then(Value::as_array).map(Vec::len).filter(|skipped| *skipped > 0);
-        block.fact("records left out", skipped.map(|n| number(n as f64)), "result.json has why");
+    block.fact("think time of users", think(result.asked.think), "between an answer and the next request");
+    if let Some(data) = &load.data {
+        let again = if data.repeated { ", some more than once" } else { "" };
+        let (taken, records) = (number(data.taken as f64), number(data.records as f64));
+        block.fact("data", Some(data.file.clone()), format!("{taken} taken of {records} records{again}"));
+        let left_out = (!data.skipped.is_empty()).then(|| number(data.skipped.len() as f64));
+        block.fact("records left out", left_out, "result.json has why");
     }
     Some(block)
 }
 
 /// A pause as requested; a pause of zero is not shown.
-fn think(result: &Value) -> Option<String> {
-    let (law, value) = object(result.get("asked")?, "think")?.iter().next()?;
-    match (value.as_f64(), at(value, "/min"), at(value, "/max")) {
-        (Some(ms), ..) => (ms > 0.0).then(|| format!("{law}, {} ms", number(ms))),
-        (None, Some(min), Some(max)) => Some(format!("{law}, {} to {} ms", number(min), number(max))),
-        _ => None,
+fn think(pause: Pause) -> Option<String> {
+    match pause {
+        Pause::Fixed(ms) => (ms > 0.0).then(|| format!("fixed, {} ms", number(ms))),
+        Pause::Exponential(ms) => (ms > 0.0).then(|| format!("exponential, {} ms", number(ms))),
+        Pause::Uniform { min, max } => Some(format!("uniform, {} to {} ms", number(min), number(max))),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::plot::Plot;
 use super::svg::number;
+use crate::triton::{ServerMetric, ServerMetrics};
 
 /// `server_metrics` of a result, ready for the template.
 #[derive(Debug, Default, Serialize)]
@@ -38,78 +38,62 @@ const CURVES: [(&str, &str); 9] = [
     ("rate of nv_inference_request_success", "Requests per second that the server calls successes"),
 ];
 
-pub(super) fn read(result: &Value) -> Option<ServerSection> {
-    let told = result.get("server_metrics")?;
-    let count = |key: &str| told.get(key).and_then(Value::as_f64).unwrap_or_default();
-    let list = |key: &str| told.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let servers: Vec<&str> = list("servers").iter().filter_map(Value::as_str).collect();
+pub(super) fn read(told: &ServerMetrics) -> ServerSection {
     let mut about = format!(
         "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of its own.",
-        servers.join(", "),
-        number(count("interval_s")),
-        number(count("scrapes")),
-        number(count("missed")),
-        number(count("cpu_ms")),
+        told.servers.join(", "),
+        number(told.interval_s),
+        number(told.scrapes as f64),
+        number(told.missed as f64),
+        number(told.cpu_ms),
     );
-    if let Some(why) = told.get("first_miss").and_then(Value::as_str) {
+    if let Some(why) = &told.first_miss {
         let _ = write!(about, " The first miss: {why}.");
     }
-    if let (Some(from), Some(to)) =
-        (told.get("from_s").and_then(Value::as_f64), told.get("to_s").and_then(Value::as_f64))
-    {
+    if let (Some(from), Some(to)) = (told.from_s, told.to_s) {
         let _ = write!(
             about,
             " Counters grew from {from:.1} s to {to:.1} s of the run, so warm-up requests may be among them."
         );
     }
-    let derived = list("derived").iter().map(|one| {
-        let value =
-            format!("{} {}", number(one.get("value").and_then(Value::as_f64).unwrap_or_default()), text(one, "unit"));
-        [text(one, "model"), text(one, "name"), value, text(one, "definition")]
+    let derived = told.derived.iter().map(|one| {
+        let value = format!("{} {}", number(one.value), one.unit);
+        [one.model.clone(), one.name.clone(), value, one.definition.clone()]
     });
-    let rows = list("metrics").iter().take(ROWS).map(|one| {
-        let shown = |key: &str| one.get(key).and_then(Value::as_f64).map(number);
-        let labels: Vec<String> = one
-            .get("labels")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .filter(|(name, _)| *name != "version")
-            .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
-            .collect();
-        let (what, more) = if text(one, "kind") == "counter" {
-            (
-                shown("increase").map(|grown| format!("+{grown}")),
-                shown("per_second").map(|rate| format!("{rate} per second")),
-            )
-        } else {
-            let range = shown("min").zip(shown("max")).map(|(min, max)| format!("{min} … {max}"));
-            (shown("mean").map(|mean| format!("mean {mean}")), range)
-        };
-        [
-            format!("{} {}", text(one, "name"), labels.join(" ")),
-            what.unwrap_or_else(|| "n/a".to_owned()),
-            more.unwrap_or_default(),
-            shown("last").unwrap_or_default(),
-        ]
-    });
-    Some(ServerSection { about, derived: derived.collect(), rows: rows.collect(), plots: plots(told) })
+    ServerSection {
+        about,
+        derived: derived.collect(),
+        rows: told.metrics.iter().take(ROWS).map(row).collect(),
+        plots: plots(told),
+    }
 }
 
-fn plots(told: &Value) -> Vec<String> {
-    let Some(series) = told.get("series").and_then(Value::as_object) else { return Vec::new() };
+fn row(one: &ServerMetric) -> [String; 4] {
+    let labels = one.labels.iter().filter(|(name, _)| *name != "version");
+    let labels: Vec<String> = labels.map(|(name, value)| format!("{name}={value}")).collect();
+    let (what, more) = if one.kind == "counter" {
+        (
+            one.increase.map(|grown| format!("+{}", number(grown))),
+            one.per_second.map(|rate| format!("{} per second", number(rate))),
+        )
+    } else {
+        let range = one.min.zip(one.max).map(|(min, max)| format!("{} … {}", number(min), number(max)));
+        (one.mean.map(|mean| format!("mean {}", number(mean))), range)
+    };
+    [
+        format!("{} {}", one.name, labels.join(" ")),
+        what.unwrap_or_else(|| "n/a".to_owned()),
+        more.unwrap_or_default(),
+        number(one.last),
+    ]
+}
+
+fn plots(told: &ServerMetrics) -> Vec<String> {
     let mut plots = Vec::new();
     for (part, title) in CURVES {
-        for (key, line) in series.iter().filter(|(key, _)| key.contains(part)) {
-            let points: Vec<(f64, f64)> = line
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|point| Some((point.get(0)?.as_f64()?, point.get(1)?.as_f64()?)))
-                // The picture begins with the run.
-                .filter(|(at, _)| *at >= 0.0)
-                .collect();
+        for (key, line) in told.series.iter().filter(|(key, _)| key.contains(part)) {
+            // The picture begins with the run.
+            let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
             let model = key.split("model=\"").nth(1).and_then(|rest| rest.split('"').next());
             let title = model.map_or_else(|| title.to_owned(), |model| format!("{title}: {model}"));
             let across = "seconds from the start, as the server counts";
@@ -127,7 +111,7 @@ mod tests {
 
     #[test]
     fn counters_are_growth_and_gauges_are_ranges() {
-        let result = json!({ "server_metrics": {
+        let metrics = json!({
             "servers": ["h:8002"], "interval_s": 1.0, "scrapes": 12, "missed": 1, "first_miss": "no connection",
             "cpu_ms": 3.25, "from_s": -0.5, "to_s": 10.5, "silent": 3,
             "metrics": [
@@ -138,13 +122,12 @@ mod tests {
             ],
             "derived": [{ "model": "m", "name": "mean batch size", "value": 2.0, "unit": "requests", "definition": "a / b" }],
             "series": { "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"}": [[-0.5, 1.0], [0.5, 10.0], [1.5, 90.0]] },
-        }});
-        let told = read(&result).expect("metrics");
+        });
+        let told = read(&serde_json::from_value(metrics).unwrap());
         assert!(told.about.contains("12 answers, 1 missed") && told.about.contains("no connection"), "{}", told.about);
         assert_eq!(told.rows[0], ["nv_inference_count model=m", "+40", "4 per second", "140"]);
         assert_eq!(told.rows[1][1..3], ["mean 50", "10 … 90"]);
         assert_eq!(told.derived[0], ["m", "mean batch size", "2 requests", "a / b"]);
         assert!(told.plots.len() == 1 && told.plots[0].contains("KV cache blocks in use"));
-        assert!(read(&json!({})).is_none());
     }
 }

@@ -4,12 +4,12 @@
 use minijinja::value::Serde;
 use minijinja::{Value as Safe, context};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::overlay::{self, OverlayCurve, colour};
 use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
+use crate::harness::TimeSlice;
 use crate::harness::{IdentityDifference, RunIdentity};
 use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judged, letter, method};
@@ -76,7 +76,7 @@ pub fn compare(told: &[MeasuredRun], sets: &[RunSet], comparisons: &[Comparison]
                 identity => sheet.identity.as_ref().map(RunIdentity::line),
                 tone => tone_of(sheet.verdict),
                 tool => sheet.tool.title(),
-                started => told.get(place).and_then(|told| Some(to_the_second(told.result.get("started")?.as_str()?))),
+                started => told.get(place).and_then(|told| Some(to_the_second(&told.result.own()?.started))),
             }
         })
         .collect();
@@ -240,23 +240,22 @@ fn courses(told: &[MeasuredRun]) -> Vec<String> {
     let series = |of: &dyn Fn(&MeasuredRun) -> Vec<(f64, f64)>| -> Vec<OverlayCurve> {
         told.iter().enumerate().map(|(place, told)| OverlayCurve { place, points: of(told) }).collect()
     };
-    let slices = |key: &'static str| {
+    let slices = |of: fn(&TimeSlice) -> Option<f64>| {
         move |told: &MeasuredRun| -> Vec<(f64, f64)> {
-            let slices = told.result.get("slices").and_then(Value::as_array);
-            let pair = |slice: &Value| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?));
-            slices.into_iter().flatten().filter_map(pair).collect()
+            told.result.slices().iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
         }
     };
     let across = "seconds from the start";
-    let is_of_chunks = told.iter().any(|told| told.result.pointer("/tokens/chunk_source").is_some());
+    let is_of_chunks =
+        told.iter().filter_map(|told| told.result.own()).any(|result| result.tokens.chunk_source.is_some());
     [
         ("Requests sent in each second", series(&sent)),
-        ("Requests in flight", series(&slices("in_flight"))),
+        ("Requests in flight", series(&slices(|slice| Some(slice.in_flight as f64)))),
         (
             if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
-            series(&slices("tokens")),
+            series(&slices(|slice| Some(slice.tokens as f64))),
         ),
-        ("Mean TTFT of each second's first tokens, ms", series(&slices("ttft_ms"))),
+        ("Mean TTFT of each second's first tokens, ms", series(&slices(|slice| slice.ttft_ms))),
     ]
     .into_iter()
     .filter_map(|(title, all)| overlay::course(title, across, &all))

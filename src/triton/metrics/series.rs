@@ -17,6 +17,7 @@ const POINTS: usize = 300;
 
 /// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ServerMetrics {
     /// `host:port` of each metrics endpoint.
     pub servers: Vec<String>,
@@ -44,6 +45,7 @@ pub struct ServerMetrics {
 
 /// One series over the run, of all servers together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ServerMetric {
     pub name: String,
     pub labels: BTreeMap<String, String>,
@@ -77,7 +79,8 @@ const fn is_zero(n: &u64) -> bool {
 }
 
 /// A number made of two counters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Derived {
     pub name: String,
     pub model: String,

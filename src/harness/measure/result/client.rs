@@ -8,6 +8,7 @@ use crate::spec::StreamMode;
 /// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from the client's own
 /// stamps, so that they agree by construction and are no check of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LittlesLaw {
     pub in_flight_mean: f64,
     pub rate: f64,
@@ -17,6 +18,7 @@ pub struct LittlesLaw {
 
 /// The load generator itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ClientUsage {
     pub workers: u64,
     pub cores: u64,
@@ -37,6 +39,7 @@ pub struct ClientUsage {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Connections {
     pub count: u64,
     /// The smallest limit on concurrent streams that a server told; null without one.
@@ -60,6 +63,7 @@ pub struct Connections {
 
 /// One second of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct TimeSlice {
     pub second: u64,
     /// Output tokens that came in it, from all requests; as `tokens.chunk_source` counts them, where that is there.

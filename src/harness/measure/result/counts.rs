@@ -9,6 +9,7 @@ use crate::harness::{CachedInput, FailureClass, FinishReason, Violation};
 
 /// `scheduled = ok + failed + cancelled + withdrawn + in_flight_at_end + lost`, exactly, or the run is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Counts {
     pub scheduled: u64,
     pub issued: u64,
@@ -52,6 +53,7 @@ pub struct FailureCounts {
 
 /// Tokens of successful requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct TokenCounts {
     /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was asked for.
     pub source: String,
@@ -89,6 +91,7 @@ pub struct TokenCounts {
 
 /// What came of one output beside tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ExtraOutput {
     pub responses: u64,
     pub bytes: u64,

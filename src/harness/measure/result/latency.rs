@@ -8,6 +8,7 @@ use crate::spec::{CancelBy, LimitedMetric};
 
 /// Per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Rates {
     /// From the schedule's start to the end of the last successful request.
     pub window_s: f64,
@@ -24,7 +25,8 @@ pub struct Rates {
 }
 
 /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct LatencyMetrics {
     /// First token − intended arrival.
     pub ttft: Metric,
@@ -52,6 +54,21 @@ pub struct LatencyMetrics {
 }
 
 impl LatencyMetrics {
+    /// Each metric with its key, in the order of the file. The adjusted ones are statistics of other metrics.
+    pub const fn each(&self) -> [(&'static str, &Metric); 9] {
+        [
+            ("ttft", &self.ttft),
+            ("ttft_sent", &self.ttft_sent),
+            ("tpot", &self.tpot),
+            ("itl_token", &self.itl_token),
+            ("icl", &self.icl),
+            ("e2e", &self.e2e),
+            ("e2e_sent", &self.e2e_sent),
+            ("max_stall", &self.max_stall),
+            ("queue_client", &self.queue_client),
+        ]
+    }
+
     /// The metric that a limit is about.
     pub(in crate::harness) const fn of(&self, metric: LimitedMetric) -> &Metric {
         match metric {
@@ -66,7 +83,8 @@ impl LatencyMetrics {
 }
 
 /// What the server stamps of successful requests, beside what we see. Its clock is its own: only differences are used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ServerSide {
     /// first_scheduled_time_ns − arrival_time_ns.
     pub queue: Metric,

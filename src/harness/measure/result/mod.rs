@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::event::Verdict;
 use crate::harness::gpu::{GpuTrace, GpusUsage};
@@ -60,7 +61,7 @@ impl Measured {
     }
 }
 
-/// The result of one benchmark run.
+/// The result of one benchmark run. Fields that another version of this program did not write have their default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// The version of this format. Always 1.
@@ -74,23 +75,30 @@ pub struct RunResult {
     pub identity: Option<RunIdentity>,
     pub asked: Requested,
     /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
+    #[serde(default)]
     pub schedule_digest: String,
     /// How random numbers are drawn from the seed.
+    #[serde(default)]
     pub generator: String,
     /// Start of set-up, RFC 3339, UTC.
+    #[serde(default)]
     pub started: String,
     /// What was planned to be sent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub load: LoadSummary,
+    #[serde(default)]
     pub counts: Counts,
+    #[serde(default)]
     pub tokens: TokenCounts,
+    #[serde(default)]
     pub rates: Rates,
+    #[serde(default)]
     pub latency: LatencyMetrics,
     /// Null when no promise was made.
     pub goodput: Option<Goodput>,
     pub steady: Option<Steady>,
     /// Whether the run measured one state of the server.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub stability: Stability,
     /// With `return_perf_metrics`: the server's own view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,16 +109,22 @@ pub struct RunResult {
     /// Outputs asked for beside tokens.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, ExtraOutput>,
+    #[serde(default)]
     pub little: LittlesLaw,
     /// Whether the numbers of this result agree with each other.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub self_check: SelfCheck,
+    #[serde(default)]
     pub client: ClientUsage,
+    #[serde(default)]
     pub connections: Connections,
     /// One for each second from the start.
+    #[serde(default)]
     pub slices: Vec<TimeSlice>,
     /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
+    #[serde(default)]
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
+    #[serde(default)]
     pub versions: Versions,
     /// Of a run that MLPerf's LoadGen drove: what it said, beside what we saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +144,10 @@ pub struct RunResult {
     /// Of a measurement that was made several times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
+    /// What another version of this program wrote and this one does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub extra: BTreeMap<String, Value>,
 }
 
 impl RunResult {
@@ -155,6 +173,7 @@ impl RunResult {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Versions {
     pub regatta: String,
     pub os: String,

@@ -10,6 +10,7 @@ use crate::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Requested {
     /// `host:port` of each server.
     pub endpoints: Vec<String>,
@@ -50,6 +51,39 @@ pub struct Requested {
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
+}
+
+/// What a file of another version leaves out.
+impl Default for Requested {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            model: String::new(),
+            scenario: Scenario::Offline,
+            arrivals: Arrivals::default(),
+            stop_requests: None,
+            stop_duration_ms: None,
+            input_len: Length::default(),
+            output_len: Length::default(),
+            seed: 0,
+            warmup: 0,
+            warmup_ms: None,
+            think: Pause::default(),
+            frontends: 0,
+            clients: 0,
+            stall_timeout_ms: 0.0,
+            ttft_p99_limit_ms: None,
+            tpot_p99_limit_ms: None,
+            further_limits: FurtherLimits::default(),
+            slo: Slo::default(),
+            vocab_size: 0,
+            end_id: 0,
+            protocol: Protocol::default(),
+            stream: StreamMode::default(),
+            retries: None,
+            request: Request::default(),
+        }
+    }
 }
 
 impl Requested {

@@ -30,6 +30,7 @@ use crate::stats::Growth;
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Stability {
     /// Arrivals against completions, while requests arrived at a constant rate. Its population is all issued requests.
     pub growth: Option<Growth>,

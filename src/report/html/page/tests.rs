@@ -30,13 +30,12 @@ fn curve(scale: f64) -> Value {
     Value::Array(points.collect())
 }
 
-fn result() -> Value {
+fn result() -> PageResult {
     let slices = (0..62).map(|n| {
         let wave = (f64::from(n) / 6.0).sin();
-        json!({ "second": n, "tokens": 1204.0 + 90.0 * wave, "in_flight": 14.0 + 6.0 * wave, "ttft_ms": 80.0 + 20.0 * wave })
+        json!({ "second": n, "tokens": (1204.0 + 90.0 * wave) as u64, "in_flight": (14.0 + 6.0 * wave) as u64, "ttft_ms": 80.0 + 20.0 * wave })
     });
-    json!({
-        "schema": 1,
+    let result = sample::result_of(json!({
         "verdict": "valid_with_warnings",
         "reasons": [
             { "check": "drift", "severity": "warning", "text": "the second half is 3.1 % slower than the first" },
@@ -48,7 +47,8 @@ fn result() -> Value {
         "latency": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
         "slices": slices.collect::<Vec<_>>(),
         "curves": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
-    })
+    }));
+    PageResult { task: TaskId::new("load/server"), result, search: None }
 }
 
 fn about() -> RunOrigin {
@@ -64,7 +64,7 @@ fn about() -> RunOrigin {
     }
 }
 
-fn page(name: &str, events: &[crate::event::Event], results: &[(TaskId, Value)]) -> String {
+fn page(name: &str, events: &[crate::event::Event], results: &[PageResult]) -> String {
     let seconds = [0.0, 0.0, 0.0, 0.01, 0.02, 0.03, 1.28, 1.3, 30.0, 63.7, 66.0, 66.1, 66.5, 66.9];
     let page = render(&told(events, &seconds), &about(), results, &sample::plan()).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
@@ -76,7 +76,7 @@ fn page(name: &str, events: &[crate::event::Event], results: &[(TaskId, Value)])
 
 #[test]
 fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
-    let page = page("valid.html", &sample::valid(), &[(TaskId::new("load/server"), result())]);
+    let page = page("valid.html", &sample::valid(), &[result()]);
     for wanted in [
         "VALID WITH WARNINGS",
         "drift: the second half",
@@ -110,7 +110,7 @@ fn a_page_of_a_failed_run_says_what_to_do() {
 
 #[test]
 fn a_page_loads_nothing_and_runs_nothing() {
-    let page = page("plain.html", &sample::valid(), &[(TaskId::new("load/server"), result())]);
+    let page = page("plain.html", &sample::valid(), &[result()]);
     let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
     for unwanted in ["<script", "http://", "https://", "<img", "<link", "@import", "url("] {
         assert!(!without_namespace.contains(unwanted), "{unwanted}");
@@ -142,15 +142,22 @@ fn nothing_from_outside_becomes_markup() {
             seconds: 1.0,
         },
     ];
-    let result = json!({ evil: 1, "reasons": [evil], "latency": { evil: { "percentile_rule": evil, "unit": evil } },
-        "curves": { evil: [[0, 0], [1, 1]] }, "verdict": evil });
+    let metric = json!({ "percentile_rule": evil, "unit": evil, "population": evil, "no_interval": evil });
+    let reason = json!({ "check": evil, "severity": "warning", "text": evil });
+    let own = sample::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
+        "curves": { evil: [[0, 0], [1, 1]] }, "tokens": { "source": evil } }));
+    let other =
+        sample::result_of(json!({ "imported": { "tool": evil }, "verdict": "not_judged", "asked": { evil: evil },
+        "latency": { evil: { "percentile_rule": evil, "unit": evil } } }));
+    let results =
+        [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(json!({ evil: evil })) });
     let about = RunOrigin {
         manifest_path: evil.to_owned(),
         manifest: evil.to_owned(),
         versions: vec![(evil.to_owned(), evil.to_owned())],
         ..RunOrigin::default()
     };
-    let page = render(&told(&events, &[0.0, 0.1, 1.0]), &about, &[(id, result)], &plan).expect("a page");
+    let page = render(&told(&events, &[0.0, 0.1, 1.0]), &about, &results, &plan).expect("a page");
     assert!(!page.contains("<script"), "markup got through");
     assert!(!page.contains('\u{1b}'));
 }

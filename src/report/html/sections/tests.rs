@@ -3,9 +3,14 @@
 use serde_json::json;
 
 use super::*;
+use crate::report::sample;
+
+fn blocks(result: Value) -> Vec<Block> {
+    read(sample::result_of(result).own().expect("Regatta's own"), None)
+}
 
 fn block(result: &Value, title: &str) -> Block {
-    read(result).into_iter().find(|block| block.title == title).unwrap_or_else(|| panic!("no `{title}`"))
+    blocks(result.clone()).into_iter().find(|block| block.title == title).unwrap_or_else(|| panic!("no `{title}`"))
 }
 
 #[test]
@@ -14,7 +19,7 @@ fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
     let told = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "Percentiles with failures counted");
     assert_eq!(told.rows, [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]);
     let all = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
-    assert!(read(&json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
+    assert!(blocks(json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
 }
 
 #[test]
@@ -45,15 +50,15 @@ fn a_search_is_an_interval_with_all_its_probes() {
         "tpot_p99_limit_ms": null, "found": { "at_least": 40.0, "below": 44.0 }, "probes": [
             { "rate": 40.0, "met": true, "ttft_p99_ms": 25.0, "tpot_p99_ms": 5.0, "output_tokens_per_s": 160.0 },
             { "rate": 44.0, "met": false, "ttft_p99_ms": 9000.0, "tpot_p99_ms": 5.0, "why": "limits: TTFT p99" } ] });
-    let told = block(&json!({ "search": search }), "The search for the highest rate");
+    let told = read(&sample::result(), Some(&search)).remove(0);
+    assert_eq!(told.title, "The search for the highest rate");
     assert_eq!(told.facts[0][1], "40 – 44");
     assert_eq!(told.rows[1], ["2", "44", "9,000", "5", "n/a", "missed: limits: TTFT p99"]);
     let [picture] = told.plots.as_slice() else { panic!("one limit, one picture") };
     for wanted in ["limit 400 ms", "found: 40 – 44 req/s", "▲ 9,000", "40 req/s: TTFT p99 25 ms"] {
         assert!(picture.contains(wanted), "{wanted}");
     }
-    let none: Value = json!({ "search": { "probes": [] } });
-    assert!(read(&none).is_empty());
+    assert!(search::read(&json!({ "probes": [] })).is_none());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Pages of comparisons made from made-up results. With `REGATTA_PAGES` set to a folder they are written there.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::interop::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 use crate::report::compare::CompareRules;
+use crate::report::sample;
 
 /// 300 requests at 20 a second, TTFT `by` ms.
 fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {
@@ -42,7 +43,7 @@ fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) ->
         "rates": { "requests_full": 19.5, "output_tokens": 58.5 }, "slices": slices,
     });
     change(&mut result);
-    MeasuredRun { name: name.to_owned(), result, seen }
+    MeasuredRun { name: name.to_owned(), result: sample::result_of(result), seen }
 }
 
 fn noise(index: u64) -> f64 {
