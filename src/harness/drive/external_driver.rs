@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::harness::clock::BenchClock;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule};
+use crate::harness::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
 
 /// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must not wait.
 pub trait ExternalObserver: Send + Sync {
@@ -82,8 +82,7 @@ impl SampleCache {
 
     fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {
         let (Some(manner), Some(planned)) = (self.manner.get(), self.sample(sample)) else {
-            let why = format!("sample {sample} was called for, and there are {}", self.bodies.len());
-            return Err(HarnessError::Spec(why));
+            return Err(ScheduleError::UnknownSample { sample, samples: self.bodies.len() }.into());
         };
         manner.unaddressed(&self.samples, u64::from(sample), planned)
     }

@@ -28,7 +28,7 @@ pub(in crate::harness) enum HandshakeError {
     ModelNotReady,
     /// Of an ensemble.
     #[error("its step `{step}`: {error}")]
-    Step { step: String, error: Box<HandshakeError> },
+    Step { step: String, error: Box<Self> },
     #[error("/v1/models: HTTP status {status}; the key is named with `api_key_env`")]
     Key { status: u16 },
     #[error("/v1/models (HTTP status {status}) names no model, so one must be given")]

@@ -1,6 +1,6 @@
 //! The child process: one job, then its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::clock::Moment;
@@ -10,7 +10,7 @@ use super::own_percentiles;
 use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, race};
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
-use crate::mlperf::log::{DETAIL_FILE, Detail};
+use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
 use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
 
 /// The most errors of LoadGen in a result.
@@ -19,35 +19,58 @@ const SHOWN: usize = 5;
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// The request does not fit.
-    #[error("{0}")]
-    Refused(String),
+    #[error("no round is called {0}")]
+    NoRound(String),
+    #[error("{round} has no benchmark {benchmark}")]
+    NoBenchmark { round: String, benchmark: String },
+    /// The library or the settings are not those of the round.
+    #[error("{}", .0.join("; "))]
+    Mismatches(Vec<String>),
     #[error(transparent)]
     Loadgen(#[from] LoadgenError),
     #[error(transparent)]
     Harness(#[from] HarnessError),
     #[error(transparent)]
     Samples(#[from] SamplesError),
-    #[error("{0}")]
-    System(String),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Job { path: PathBuf, source: serde_json::Error },
+    #[error("{}: {error}", path.display())]
+    Log { path: PathBuf, error: DetailError },
+    #[error("no runtime: {0}")]
+    Runtime(#[source] std::io::Error),
+    #[error("no thread for {name}: {source}")]
+    Spawn { name: String, source: std::io::Error },
+    #[error("LoadGen's thread ended before its test")]
+    LoadgenThread,
+    #[error("the reporter's thread ended before the test")]
+    ReporterThread,
 }
 
 impl ChildError {
+    /// The request does not fit.
     pub const fn is_refused(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Harness(HarnessError::Spec(_) | HarnessError::Data { .. }))
+        matches!(
+            self,
+            Self::NoRound(_)
+                | Self::NoBenchmark { .. }
+                | Self::Mismatches(_)
+                | Self::Harness(HarnessError::Spec(_) | HarnessError::Schedule(_) | HarnessError::Data { .. })
+        )
     }
 }
 
 /// Runs the job file. `say` gets each line for the process that started this one.
 pub fn perform(job: &Path, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let text = std::fs::read(job).map_err(|error| ChildError::System(format!("{}: {error}", job.display())))?;
+    let text = std::fs::read(job).map_err(|source| ChildError::File { path: job.to_owned(), source })?;
     match serde_json::from_slice(&text) {
         Ok(ChildJob::Probe(probe)) => {
             say(&ChildMessage::Probed(probed(&probe)?));
             Ok(())
         }
         Ok(ChildJob::Test(test)) => test_once(&test, say),
-        Err(error) => Err(ChildError::System(format!("{}: {error}", job.display()))),
+        Err(source) => Err(ChildError::Job { path: job.to_owned(), source }),
     }
 }
 
@@ -58,11 +81,10 @@ fn probed(probe: &LibraryProbe) -> Result<LibraryFacts, ChildError> {
 }
 
 fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let round =
-        Round::named(&test.round).ok_or_else(|| ChildError::Refused(format!("no round is called {}", test.round)))?;
+    let round = Round::named(&test.round).ok_or_else(|| ChildError::NoRound(test.round.clone()))?;
     let benchmark = round.benchmarks.get(&test.benchmark);
-    let benchmark =
-        benchmark.ok_or_else(|| ChildError::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
+    let missing = || ChildError::NoBenchmark { round: round.name.clone(), benchmark: test.benchmark.clone() };
+    let benchmark = benchmark.ok_or_else(missing)?;
     say(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
     let samples = samples::read(&test.samples, most, test.dataset.synthetic)?;
@@ -74,7 +96,7 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
     let mut faults = probed.mismatches(&round);
     faults.extend(unheeded(&settings, test, benchmark)?);
     if !faults.is_empty() {
-        return Err(ChildError::Refused(faults.join("; ")));
+        return Err(ChildError::Mismatches(faults));
     }
     say(&ChildMessage::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
@@ -107,8 +129,8 @@ impl About<'_> {
         say: &(dyn Fn(&ChildMessage) + Sync),
     ) -> Result<(), ChildError> {
         let test = self.test;
-        let said = Detail::of(&test.out)
-            .map_err(|error| ChildError::System(format!("{}: {error}", test.out.join(DETAIL_FILE).display())))?;
+        let said =
+            Detail::of(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
             _ => own_percentiles::numbers(&said, test.scenario, &measured, &reported),
@@ -126,7 +148,7 @@ impl About<'_> {
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
-        std::fs::write(&path, text).map_err(|error| ChildError::System(format!("{}: {error}", path.display())))?;
+        std::fs::write(&path, text).map_err(|source| ChildError::File { path, source })?;
         say(&ChildMessage::Done);
         Ok(())
     }

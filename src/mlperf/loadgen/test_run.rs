@@ -98,7 +98,7 @@ pub(super) fn race(
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| ChildError::System(format!("no runtime: {error}")))?;
+    let runtime = runtime.map_err(ChildError::Runtime)?;
     let stop = Stop::new();
     let measured = runtime.block_on(async {
         let asked = signal(SignalKind::terminate());
@@ -127,11 +127,11 @@ pub(super) fn race(
     match issued {
         Some(Ok(Ok(()))) => {}
         Some(Ok(Err(fault))) => return Err(fault.into()),
-        Some(Err(_)) | None => return Err(ChildError::System("LoadGen's thread ended before its test".to_owned())),
+        Some(Err(_)) | None => return Err(ChildError::LoadgenThread),
     }
     match reported {
         Ok(Some(reported)) => Ok(TestOutcome::Whole(TestParts { measured, reported })),
-        _ => Err(ChildError::System("the reporter's thread ended before the test".to_owned())),
+        _ => Err(ChildError::ReporterThread),
     }
 }
 
@@ -140,5 +140,5 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, ChildError> {
     let builder = thread::Builder::new().name(name.to_owned());
-    builder.spawn(work).map_err(|error| ChildError::System(format!("no thread for {name}: {error}")))
+    builder.spawn(work).map_err(|source| ChildError::Spawn { name: name.to_owned(), source })
 }

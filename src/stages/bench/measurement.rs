@@ -135,6 +135,7 @@ pub(super) fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_)
+        | HarnessError::Schedule(_)
         | HarnessError::Data { .. }
         | HarnessError::Model { .. }
         | HarnessError::Request { .. } => FailureKind::Refused,

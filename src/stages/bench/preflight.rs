@@ -82,7 +82,7 @@ async fn attempt(
     let mut server = start(context, &trial, program)?;
     let endpoint = endpoint(context, &mut server).await?;
     let told = run(context, &trial, &endpoint).await?;
-    let told = if told.outcome == "good" { told } else { told.better(run(context, &trial, &endpoint).await?) };
+    let told = if told.reasons().is_empty() { told } else { told.better(run(context, &trial, &endpoint).await?) };
     // Gone before the measurement begins.
     server.stop(context, GRACE).await;
     Ok(Some(told))

@@ -61,7 +61,7 @@ pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
     let words = words.join(" ");
     let script = format!(
         "d={folder} p={program}; \
-         [ -d \"$d\" ] || {{ echo \"there is no folder $d\" >&2; exit {NO_FOLDER}; }}; \
+         [ -d \"$d\" ] || {{ echo \"{NO_FOLDER_TEXT} $d\" >&2; exit {NO_FOLDER}; }}; \
          [ -x \"$p\" ] || {{ echo \"there is no program $p\" >&2; exit {NO_PROGRAM}; }}; \
          exec \"$p\" {words}"
     );
@@ -70,6 +70,8 @@ pub fn remote(folder: &Path, program: &Path, words: &[&str]) -> String {
 
 /// Exit codes of [`remote`].
 pub const NO_FOLDER: i32 = 125;
+/// What it prints with [`NO_FOLDER`], which other programs on the way also exit with.
+pub const NO_FOLDER_TEXT: &str = "there is no folder";
 pub const NO_PROGRAM: i32 = 127;
 
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.

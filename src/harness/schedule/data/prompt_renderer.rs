@@ -8,7 +8,7 @@ use super::prompt::{PreviousAnswers, Prompt, PromptPart};
 use super::tokenizer::PromptTokenizer;
 use crate::harness::schedule::draws;
 use crate::harness::schedule::draws::generator;
-use crate::harness::{BenchSpec, HarnessError, PromptSource};
+use crate::harness::{BenchSpec, HarnessError, PromptSource, ScheduleError};
 
 /// Everything that drawn parts are drawn from. A pure function of it and the parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,10 +103,7 @@ impl PromptRenderer {
     }
 
     fn speech(&self) -> Result<&PromptTokenizer, HarnessError> {
-        self.speech.as_deref().ok_or_else(|| {
-            let what = "text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json";
-            HarnessError::Spec(what.to_owned())
-        })
+        Ok(self.speech.as_deref().ok_or(ScheduleError::NoTokenizer)?)
     }
 }
 

@@ -8,8 +8,8 @@ use tokenizers::Tokenizer;
 
 use super::errors::fault;
 use crate::event::{Digest, Hasher};
-use crate::harness::HarnessError;
 use crate::harness::schedule::draws::generator;
+use crate::harness::{HarnessError, ScheduleError};
 
 /// Fewer words than these would make prompts too similar.
 const FEWEST_WORDS: usize = 32;
@@ -54,9 +54,7 @@ impl PromptTokenizer {
     /// Without the special tokens that a server may add.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>, HarnessError> {
         let encoding = self.tokenizer.encode_fast(text, false);
-        let encoding =
-            encoding.map_err(|error| HarnessError::Spec(format!("the tokenizer cannot read a prompt: {error}")))?;
-        Ok(encoding.get_ids().iter().map(|id| *id as i32).collect())
+        Ok(encoding.map_err(ScheduleError::Encode)?.get_ids().iter().map(|id| *id as i32).collect())
     }
 
     pub fn count(&self, text: &str) -> Result<u32, HarnessError> {
@@ -66,7 +64,7 @@ impl PromptTokenizer {
     pub fn decode(&self, ids: &[i32]) -> Result<String, HarnessError> {
         let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
         let text = self.tokenizer.decode(&ids, false);
-        text.map_err(|error| HarnessError::Spec(format!("the tokenizer cannot spell a prompt: {error}")))
+        Ok(text.map_err(ScheduleError::Decode)?)
     }
 
     /// Refuses a tokenizer that cannot make texts of exact length.

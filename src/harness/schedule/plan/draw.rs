@@ -9,7 +9,7 @@ use crate::harness::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
 };
 use crate::harness::schedule::draws::{self, generator};
-use crate::harness::{BenchSpec, DataKind, HarnessError, PromptFile, Scenario};
+use crate::harness::{BenchSpec, DataKind, HarnessError, PromptFile, Scenario, ScheduleError};
 use crate::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
@@ -63,9 +63,7 @@ impl SessionDrawer {
                 // The rate is that of requests: messages of several arrive so much more rarely.
                 let rate = rate.scaled(1.0 / spec.request.batch() as f64);
                 let times = ArrivalTimes::new(rate, spec.arrivals, spec.seed);
-                Starts::Drawn(
-                    times.ok_or_else(|| HarnessError::Spec("the law of arrivals has impossible numbers".to_owned()))?,
-                )
+                Starts::Drawn(times.ok_or(ScheduleError::Arrivals)?)
             }
             Scenario::Trace { speed } => {
                 let first = records.as_ref().and_then(|(corpus, _)| corpus.entries.first()?.at_ns);
@@ -189,7 +187,7 @@ impl SessionDrawer {
         tokens.ok_or_else(|| self.lacks("an output length", "output_tokens"))
     }
 
-    fn lacks(&self, what: &str, key: &str) -> HarnessError {
+    fn lacks(&self, what: &'static str, key: &'static str) -> HarnessError {
         let number = self.session + 1;
         match &self.spec.content.data {
             Some(data) => fault(
@@ -199,7 +197,7 @@ impl SessionDrawer {
                     what.trim_start_matches("an ")
                 ),
             ),
-            None => HarnessError::Spec(format!("{what} is needed: `{key}`")),
+            None => ScheduleError::Missing { what, key }.into(),
         }
     }
 }
@@ -280,7 +278,7 @@ fn tokens_of(part: &PromptPart) -> u32 {
 /// Brings a trace into the order of its time stamps. Every record needs one.
 fn in_time(corpus: &mut Corpus, data: &PromptFile) -> Result<(), HarnessError> {
     if data.order != RecordOrder::Given || data.repeat {
-        return Err(HarnessError::Spec("a trace is taken in the order of its time stamps, once".to_owned()));
+        return Err(ScheduleError::TraceOrder.into());
     }
     if let Some(record) = corpus.entries.iter().position(|entry| entry.at_ns.is_none()) {
         let why = format!("record {} has no `timestamp`, and a trace needs one for each", record + 1);

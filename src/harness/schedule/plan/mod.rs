@@ -15,7 +15,7 @@ use self::draw::{Ended, SessionDrawer};
 use self::samples::sampled;
 use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError, Scenario};
+use crate::harness::{BenchSpec, DataKind, HarnessError, Scenario, ScheduleError};
 pub(in crate::harness) use file::{PLAN, write};
 pub(in crate::harness) use queue::PlanQueue;
 pub use samples::ExternalSample;
@@ -45,12 +45,12 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
         }
         requests.extend(session);
         if requests.len() > MOST {
-            return Err(HarnessError::Spec(format!("the plan has more than {MOST} requests")));
+            return Err(ScheduleError::TooLong { most: MOST }.into());
         }
     };
     end.hold(ended, requests.len() as u64, spec)?;
     if requests.is_empty() {
-        return Err(HarnessError::Spec("no request arrives before the duration ends".to_owned()));
+        return Err(ScheduleError::NoArrival.into());
     }
     let data = drawer.told();
     let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, ink };
@@ -65,7 +65,7 @@ pub(in crate::harness) fn outside(
 ) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     if samples.is_empty() {
-        return Err(HarnessError::Spec("there is no sample to call for".to_owned()));
+        return Err(ScheduleError::NoSamples.into());
     }
     let ink = Arc::new(PromptRenderer::of(spec)?);
     Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
@@ -100,18 +100,14 @@ impl End {
     }
 
     /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
-    fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), HarnessError> {
+    fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), ScheduleError> {
         let Some(ended) = ended else { return Ok(()) };
         let asked = spec.stop.requests.unwrap_or(0);
         let is_short = drawn < asked || (self.is_timed && spec.stop.duration.is_some());
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, Scenario::Trace { .. }) => Ok(()),
-            Ended::Data if is_short => Err(HarnessError::Spec(format!(
-                "the data end after {drawn} requests, before `stop` is reached: repeat them with `repeat: true`, or request less"
-            ))),
-            Ended::Rate if drawn < asked => Err(HarnessError::Spec(format!(
-                "the rate falls to 0 after {drawn} requests, and `stop` requires {asked}"
-            ))),
+            Ended::Data if is_short => Err(ScheduleError::DataEnd { drawn }),
+            Ended::Rate if drawn < asked => Err(ScheduleError::RateEnd { drawn, required: asked }),
             Ended::Data | Ended::Rate => Ok(()),
         }
     }

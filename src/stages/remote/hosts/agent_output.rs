@@ -7,7 +7,7 @@ use super::host_place::HostPlace;
 use super::spec::HostProblem;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{self, How};
-use crate::stages::remote::ssh::{NO_FOLDER, NO_PROGRAM, complaint};
+use crate::stages::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, complaint};
 
 /// How many of the last lines of a host's log are shown.
 const TAIL: usize = 15;
@@ -34,8 +34,7 @@ pub fn unusable(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Fail
 pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     let said = lost.words.join("\n");
     let last = lost.words.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
-    // This text comes from our own line for its shell.
-    if lost.how == Some(How::Code(NO_FOLDER)) && said.contains("there is no folder") {
+    if lost.how == Some(How::Code(NO_FOLDER)) && said.contains(NO_FOLDER_TEXT) {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
         return HostProblem::new(
             what,
