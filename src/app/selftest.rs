@@ -135,9 +135,8 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandEr
         let what = format!("{rate} req/s");
         tell(&format!("{what} against a server with known write times, {:?}", effort.duration));
         let race = Race { scenario: Scenario::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
-        if let Some(measured) =
-            race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons).await
-        {
+        let run = race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
+        if let Some(measured) = Box::pin(run).await {
             scripted.push(compare(*rate, &measured, &server.truths()));
         }
     }
@@ -146,7 +145,8 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandEr
         let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
         tell(&format!("{what}, {:?}", effort.flood));
         let race = Race { scenario: Scenario::Concurrency { users: USERS.into() }, tokens, clients: 2 };
-        if let Some(measured) = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons).await {
+        let run = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
+        if let Some(measured) = Box::pin(run).await {
             let result = measured.result;
             ceilings.push(Ceiling {
                 tokens_per_answer: tokens,
@@ -374,7 +374,7 @@ mod tests {
             let race = Race { scenario: Scenario::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();
             let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
-            assert!(measured.await.is_none(), "nothing was answered");
+            assert!(Box::pin(measured).await.is_none(), "nothing was answered");
             assert!(reasons.iter().any(|reason| reason.text.contains("not done within 1s, and ended")), "{reasons:?}");
         });
     }

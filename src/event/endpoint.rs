@@ -49,12 +49,6 @@ pub enum EndpointError {
     Twice(Endpoint),
 }
 
-impl From<EndpointError> for String {
-    fn from(error: EndpointError) -> Self {
-        error.to_string()
-    }
-}
-
 /// The list that a piece is from, where that is more than the piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InList(Option<String>);

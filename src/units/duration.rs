@@ -7,12 +7,6 @@ use std::time::Duration;
 #[error("`{0}` is not a duration")]
 pub struct DurationError(pub String);
 
-impl From<DurationError> for String {
-    fn from(error: DurationError) -> Self {
-        error.to_string()
-    }
-}
-
 /// Reads a duration. Units: `ms, s, m, h, d`, largest first, each at most once; a fraction is allowed (`1.5h`).
 /// The error is a fragment that fits after the text in a message.
 pub fn duration(text: &str) -> Result<Duration, DurationError> {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ssh::SshHost;
+use crate::units::{DurationError, duration};
 
 /// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
 /// `{ ssh: [HOST, …] }`. No part of the key.
@@ -197,18 +198,17 @@ impl Slurm {
     ];
 
     /// Its time limit as `sbatch` wants it: minutes, rounded up, or what was written if that is Slurm's own notation.
-    pub fn limit(&self) -> Option<Result<String, String>> {
+    pub fn limit(&self) -> Option<Result<String, DurationError>> {
         let text = self.time.as_deref()?;
         let slurms = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':' || byte == b'-');
         if slurms && text.contains([':', '-']) {
             return Some(Ok(text.to_owned()));
         }
-        let limit = crate::units::duration(text);
+        let limit = duration(text);
         Some(
             limit
                 .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))
-                .map(|minutes| format!("{}", minutes.max(1.0)))
-                .map_err(|error| error.to_string()),
+                .map(|minutes| format!("{}", minutes.max(1.0))),
         )
     }
 }

@@ -103,9 +103,9 @@ impl Look<'_> {
     fn slurm(&mut self, slurm: &Slurm) {
         const AT: [&str; 2] = ["host", "slurm"];
         let at = |key: &'static str| [AT[0], AT[1], key];
-        if let Some(Err(why)) = slurm.limit() {
+        if let Some(Err(error)) = slurm.limit() {
             let hint = Some("for example `90m`, `2h`, or as Slurm writes it, `1-12:00:00`".to_owned());
-            self.say(&at("time"), "must be a time limit", &why, hint);
+            self.say(&at("time"), "must be a time limit", &error.to_string(), hint);
         }
         self.duration(&at("warn"), &slurm.warn);
         self.duration(&at("poll"), &slurm.poll);

@@ -50,7 +50,7 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };
-    let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let limit = duration(&ready.timeout).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     let send_ready = context.lease.ready.take();
     let _copies = lowered::Copies(&context.lease.out);
     let planned = plan::plan(&context, serve, program)?;
