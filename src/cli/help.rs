@@ -110,7 +110,7 @@ pub(super) const DOCTOR: &str = concat!(
     examples![
         "regatta doctor                           GPUs, containers, tools, disk, limits of this machine",
         "regatta doctor quickstart                what is missing for it",
-        "regatta doctor quickstart --json | jq '.findings[] | select(.standing == \"missing\")'",
+        "regatta doctor quickstart --json | jq '.findings[] | select(.level == \"missing\")'",
     ],
     "\n",
     "Exit codes:\n",

@@ -126,7 +126,8 @@ pub enum RequestEnd {
     /// We were asked to stop.
     Cancelled,
     /// We ended it early, as `cancel` asks.
-    Withdrawn,
+    #[serde(alias = "withdrawn")]
+    CancelledEarly,
 }
 
 /// Why a request failed.

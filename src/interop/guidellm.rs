@@ -22,18 +22,18 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         let ms = |name: &str| at(metrics, &format!("{metric}/successful/{name}")).map(|number| number * factor);
         ImportedStats { min: ms("min"), max: ms("max"), ..StatsLayout { factor, ..layout }.read(metric) }
     };
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     let spec = value.pointer("/config/spec");
-    put(&mut asked, "model", spec.and_then(|it| it.pointer("/backend/model")).cloned());
-    put(&mut asked, "endpoints", spec.and_then(|it| it.pointer("/backend/target")).map(|url| json!([url])));
-    put(&mut asked, "strategy", first.pointer("/config/strategy/type_").cloned());
-    put(&mut asked, "concurrency", first.pointer("/config/strategy/streams").cloned());
-    put(&mut asked, "request_rate", first.pointer("/config/strategy/rate").cloned());
+    put(&mut requested, "model", spec.and_then(|it| it.pointer("/backend/model")).cloned());
+    put(&mut requested, "endpoints", spec.and_then(|it| it.pointer("/backend/target")).map(|url| json!([url])));
+    put(&mut requested, "strategy", first.pointer("/config/strategy/type_").cloned());
+    put(&mut requested, "concurrency", first.pointer("/config/strategy/streams").cloned());
+    put(&mut requested, "request_rate", first.pointer("/config/strategy/rate").cloned());
     ImportedNumbers {
         tool: Some(Tool::GuideLlm),
         format: "GuideLLM benchmarks.json",
         version: text_at(value, "/metadata/guidellm_version"),
-        asked,
+        requested,
         ok: at(metrics, "/request_totals/successful"),
         failed: at(metrics, "/request_totals/errored"),
         input_tokens: at(metrics, "/prompt_token_count/successful/total_sum"),
@@ -92,7 +92,7 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
         tool: Tool::GuideLlm,
         format: "GuideLLM benchmarks.json",
         version: text_at(value, "/metadata/guidellm_version"),
-        asked: Map::new(),
+        requested: Map::new(),
         counted: None,
         seen,
     })

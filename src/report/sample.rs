@@ -15,7 +15,7 @@ pub(super) fn result() -> RunResult {
 
 /// A result of these fields alone, with the least that makes it one.
 pub(super) fn result_of(fields: serde_json::Value) -> MeasuredResult {
-    let mut all = serde_json::json!({ "schema": 1, "verdict": "valid", "reasons": [], "asked": {} });
+    let mut all = serde_json::json!({ "schema": 1, "verdict": "valid", "reasons": [], "requested": {} });
     if let (Some(all), serde_json::Value::Object(fields)) = (all.as_object_mut(), fields) {
         all.extend(fields);
     }

@@ -107,7 +107,7 @@ pub fn run_status(story: &RunState, alive: bool, paint: Styler) -> String {
 }
 
 pub fn run_status_json(story: &RunState, alive: bool) -> String {
-    format!("{:#}\n", json!({ "state": state(story, alive).1, "story": story }))
+    format!("{:#}\n", json!({ "state": state(story, alive).1, "run_state": story }))
 }
 
 fn state(story: &RunState, alive: bool) -> (TextRole, &'static str) {

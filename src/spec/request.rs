@@ -117,7 +117,7 @@ pub enum Words {
     Texts(Vec<String>),
 }
 
-/// Cancels some requests before they are finished. They count as withdrawn: neither ok nor failed. Needs streaming.
+/// Cancels some requests before they are finished. They count as cancelled early: neither ok nor failed. Needs streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Cancel {

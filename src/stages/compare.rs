@@ -111,7 +111,7 @@ fn scenario(result: Option<&RunResult>, index: usize) -> String {
     match result {
         None => format!("row {}", index + 1),
         Some(RunResult { loadgen: Some(loadgen), .. }) => loadgen.scenario.to_lowercase(),
-        Some(result) => match result.asked.scenario {
+        Some(result) => match result.requested.scenario {
             Scenario::Offline => "offline",
             Scenario::Server { .. } => "server",
             Scenario::Trace { .. } => "trace",
@@ -130,12 +130,12 @@ mod tests {
     fn a_row_is_called_by_the_scenario_that_was_measured() {
         let named = |text: &str| scenario(Some(&serde_json::from_str(text).unwrap()), 0);
         assert_eq!(
-            named(r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": "offline" } }"#),
+            named(r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": "offline" } }"#),
             "offline"
         );
-        let server = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": { "server": { "rate": 1 } } } }"#;
+        let server = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": { "server": { "rate": 1 } } } }"#;
         assert_eq!(named(server), "server");
-        let loadgen = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "asked": { "scenario": { "outside": "at_times" } },
+        let loadgen = r#"{ "schema": 1, "verdict": "valid", "reasons": [], "requested": { "scenario": { "outside": "at_times" } },
             "loadgen": { "scenario": "Interactive" } }"#;
         assert_eq!((named(loadgen), scenario(None, 0)), ("interactive".to_owned(), "row 1".to_owned()));
     }

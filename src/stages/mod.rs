@@ -32,7 +32,7 @@ use crate::stages::bench::identity;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::{EngineCommandError, engine_commands};
 pub use image::image_program;
-pub use output_identity::became;
+pub use output_identity::resolved;
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, guard};
 use remote::slurm::{self, SlurmContext};

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// - weights: `repository`, `commit`, `bytes`, `files` (name → digest)
 /// - engine: `tensorrt_llm`, the version that built it
 /// - LoadGen: `version`, `revision`, `sdist_sha256`, `compiler`
-pub fn became(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
+pub fn resolved(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
     let Ok(action) = serde_json::from_str::<Action>(&task.action) else { return BTreeMap::new() };
     match action {
         Action::Git(clone) => revision(&clone, folder),
@@ -92,7 +92,7 @@ mod tests {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let task = Task { action: action.to_string(), ..Task::bare(TaskId::new("t"), "t".to_owned(), kind) };
-        json!(became(&task, folder.path()))
+        json!(resolved(&task, folder.path()))
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) ->
     });
     let result = json!({
         "schema": 1, "verdict": "valid", "reasons": [], "schedule_digest": seed.to_string(), "latency": {}, "rates": {},
-        "asked": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
+        "requested": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
     });
     let result = MeasuredResult::read(&result.to_string()).expect("a result");
     MeasuredRun { name: name.to_owned(), result, seen: seen.collect() }

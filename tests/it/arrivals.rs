@@ -72,7 +72,7 @@ fn a_closed_loop_holds_its_users_in_flight() {
     let load = &measured.result.load;
     assert_eq!(load.in_flight_max, 5);
     assert!(load.zero_point.contains("closed loop"), "{}", load.zero_point);
-    assert_eq!(measured.result.latency.ttft.zero_point, "user_free");
+    assert_eq!(measured.result.latency.ttft.zero_point, "user_idle");
     // Each request but the first five was issued by a user whose last one had ended, and at once all five are at work.
     let mut ends: Vec<u64> = measured.requests.iter().map(|record| record.t_end).collect();
     ends.sort_unstable();

@@ -90,7 +90,7 @@ fn every_interface_of_a_server_is_one_line() {
         assert_eq!(result["counts"]["ok"], 10, "{target}: {result:#}");
         assert_eq!(result["tokens"]["output"], 40, "{target}");
         assert!(result["tokens"]["source"].as_str().unwrap().starts_with(source), "{target}: {}", result["tokens"]);
-        let asked = &result["asked"]["protocol"];
+        let asked = &result["requested"]["protocol"];
         let found = asked.as_str().or_else(|| asked["http"]["api"].as_str()).unwrap();
         assert_eq!(found, protocol, "{target}");
     }
@@ -105,7 +105,7 @@ fn one_stream_for_all_requests_of_a_connection_is_one_word() {
     let ended = world.regatta(&["bench", &target].into_iter().chain(words).collect::<Vec<_>>());
     measured(&ended);
     let result = json(&ended);
-    assert_eq!((&result["counts"]["ok"], &result["asked"]["stream"]), (&10.into(), &"shared".into()), "{result:#}");
+    assert_eq!((&result["counts"]["ok"], &result["requested"]["stream"]), (&10.into(), &"shared".into()), "{result:#}");
     let connections = &result["connections"];
     assert_eq!((&connections["stream"], &connections["shared_streams"]), (&"shared".into(), &1.into()));
     let http = world.regatta(&["bench", &format!("http://127.0.0.1:{}/v1", server.http), "--stream", "shared"]);
@@ -125,8 +125,8 @@ fn genai_perfs_words_mean_what_they_mean_there() {
     let ended = world.regatta(&words.split_whitespace().chain([url.as_str()]).collect::<Vec<_>>());
     measured(&ended);
     let result = json(&ended);
-    assert_eq!((&result["counts"]["ok"], &result["asked"]["seed"]), (&12.into(), &123.into()));
-    assert_eq!(result["asked"]["protocol"]["http"]["extra"]["ignore_eos"], true);
+    assert_eq!((&result["counts"]["ok"], &result["requested"]["seed"]), (&12.into(), &123.into()));
+    assert_eq!(result["requested"]["protocol"]["http"]["extra"]["ignore_eos"], true);
     ended.says("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
     assert_eq!(world.read("my_export.json").lines().count(), 12);
     for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {

@@ -91,7 +91,7 @@ fn golden(name: &str, text: &str) {
     assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "`UPDATE=1` writes it anew");
 }
 
-/// One line each: standing, what, found, needed, what helps.
+/// One line each: level, what, found, needed, what helps.
 fn lines(findings: &[Value]) -> String {
     let text = |one: &Value, key: &str| one[key].as_str().unwrap_or("-").to_owned();
     let by = |one: &Value| {
@@ -103,8 +103,8 @@ fn lines(findings: &[Value]) -> String {
         text(one, "fix").replace("sudo apt-get install ", "install ").replace("sudo dnf install ", "install ")
     };
     let line = |one: &Value| {
-        let [standing, about, found, needed] = ["standing", "about", "found", "needed"].map(|key| text(one, key));
-        format!("{standing} | {about} | {found} | {needed} | {} | {}\n", by(one), fix(one))
+        let [level, about, found, needed] = ["level", "about", "found", "needed"].map(|key| text(one, key));
+        format!("{level} | {about} | {found} | {needed} | {} | {}\n", by(one), fix(one))
     };
     findings.iter().map(line).collect()
 }
@@ -140,7 +140,7 @@ fn on_a_bare_machine_everything_is_missing_and_everything_has_a_remedy() {
     assert_eq!(ended.code, 1, "{ended:?}");
     let found = findings(&ended.stdout);
     golden("bare.txt", &lines(&found));
-    for one in found.iter().filter(|one| one["standing"] == "missing") {
+    for one in found.iter().filter(|one| one["level"] == "missing") {
         assert!(one["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{one}");
     }
 }

@@ -217,7 +217,7 @@ fn perf_analyzers_raw_export_is_computed_again() {
     assert_eq!(result["latency"]["itl"]["token_source"], "responses, each counted as one token");
     close(number(&result, "/latency/e2e/mean"), 85.0);
     close(number(&result, "/rates/requests_full"), 2.0 / 0.120);
-    assert_eq!(result["asked"]["concurrency"], 2);
+    assert_eq!(result["requested"]["concurrency"], 2);
 }
 
 /// Recorded from AIPerf 0.13 with `--use-server-token-count`; and without it, by changing what it counted.

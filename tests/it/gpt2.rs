@@ -56,7 +56,7 @@ fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
             "{service}: {}",
             result["tokens"]
         );
-        let asked = &result["asked"];
+        let asked = &result["requested"];
         assert_eq!((&asked["warmup"], &asked["seed"]), (&json!(10), &json!(0)), "{service}");
         // The tutorial's completions come in one piece.
         assert_eq!(asked["request"]["streaming"], json!(service != "openai-completions"), "{service}");
@@ -85,7 +85,7 @@ fn the_quick_start_of_the_backend_runs_on_four_simulated_gpus() {
     assert_eq!(answered(&result(&world, &ended, "core_model_token_norm_dist")).0, 20);
     let dataset = result(&world, &ended, "core_model_dataset");
     assert_eq!(dataset["counts"]["ok"], json!(64), "every prompt once");
-    assert_eq!(dataset["tokens"]["output"], dataset["tokens"]["output_asked"]);
+    assert_eq!(dataset["tokens"]["output"], dataset["tokens"]["output_requested"]);
     let config = world.read("latest/generate_triton_config/triton_model_repo_0/tensorrt_llm/config.pbtxt");
     for line in
         ["max_batch_size: 4", "max_queue_delay_microseconds: 10000", "string_value: \"inflight_fused_batching\""]

@@ -62,7 +62,7 @@ fn may_move<F: Future + Send>(future: F) -> F {
 pub fn adds_up(measured: &Measured) {
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
-    assert_eq!(counts.scheduled, counts.ok + counts.failed + counts.cancelled + counts.lost);
+    assert_eq!(counts.scheduled, counts.ok + counts.failed + counts.cancelled + counts.not_sent);
     assert_eq!(measured.requests.len() as u64, counts.issued);
     assert!(measured.requests.is_sorted_by(|a, b| a.index < b.index));
     for RequestRecord { t_sched, t_issue, t_first, t_last, t_end, tokens, .. } in &measured.requests {
@@ -105,7 +105,7 @@ fn tokens_are_counted_and_stamped_in_order() {
         assert!(last - record.t_issue >= GAP.as_nanos() as u64 * u64::from(record.chunks));
     }
     let tokens = &measured.result.tokens;
-    assert_eq!((tokens.output, tokens.shorter, tokens.longer), (tokens.output_asked, 0, 0));
+    assert_eq!((tokens.output, tokens.shorter, tokens.longer), (tokens.output_requested, 0, 0));
     let by_slice: u64 = measured.result.slices.iter().map(|slice| slice.tokens).sum();
     assert_eq!(by_slice, tokens.output);
     assert_eq!(measured.result.client.call, "stream");
@@ -192,7 +192,7 @@ fn a_server_that_goes_away_invalidates_the_run_and_loses_no_request() {
     adds_up(&measured);
     let result = &measured.result;
     assert_eq!(result.verdict(), Verdict::InvalidServer);
-    assert_eq!((result.counts.issued, result.counts.lost, result.counts.cancelled), (60, 0, 0));
+    assert_eq!((result.counts.issued, result.counts.not_sent, result.counts.cancelled), (60, 0, 0));
     assert!(result.counts.failed >= 40, "{:?}", result.counts);
     assert!(
         result.counts.failed_by_class.keys().all(|class| matches!(class, FailureClass::Connect | FailureClass::Stream))
@@ -259,8 +259,8 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
     watcher.join().unwrap();
     adds_up(&measured);
     let counts = &measured.result.counts;
-    assert_eq!((counts.ok, counts.failed, counts.cancelled + counts.lost), (0, 0, 9));
-    assert!(counts.cancelled >= 1 && counts.lost >= 1);
+    assert_eq!((counts.ok, counts.failed, counts.cancelled + counts.not_sent), (0, 0, 9));
+    assert!(counts.cancelled >= 1 && counts.not_sent >= 1);
     let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
     assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
     assert!(!measured.result.verdict().is_valid());
@@ -336,7 +336,7 @@ fn a_stop_request_that_the_server_refuses_fails_its_request() {
     let request = Request { cancel: Some(cancel), ..Request::default() };
     let measured = measure(&BenchSpec { request, output_len: Length::Fixed(8), ..spec(&server, 1) });
     let counts = &measured.result.counts;
-    assert_eq!((counts.withdrawn, counts.failed), (0, 1));
+    assert_eq!((counts.cancelled_early, counts.failed), (0, 1));
     assert_eq!(counts.failures[0].why, "the stop request failed: the model is on fire");
 }
 

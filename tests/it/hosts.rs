@@ -392,7 +392,7 @@ fn each_host_starts_the_tritonservers_that_one_would() {
     HOST2 CUDA_VISIBLE_DEVICES=1 --model-repository=MODELS/triton_model_repo_1 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_MARK_
     ");
     let result = read_result(&world.path("latest/measure/result.json")).unwrap();
-    assert_eq!(result.asked.endpoints.len(), 4);
+    assert_eq!(result.requested.endpoints.len(), 4);
     let servers: Vec<usize> = result.hosts.iter().map(|one| one.servers.len()).collect();
     assert_eq!((servers, result.hosts.iter().map(|one| one.ok).sum::<u64>()), (vec![2, 2], 80));
     for host in [1, 2] {

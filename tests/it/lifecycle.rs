@@ -381,7 +381,7 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     world.good(&["logs", "a"]).says("first line\nlast line\n");
     world.good(&["status"]).says("done");
     let status: serde_json::Value = serde_json::from_str(&world.good(&["status", "--json"]).stdout).unwrap();
-    assert_eq!(status["story"]["finished"]["exit"], 0, "{status}");
+    assert_eq!(status["run_state"]["finished"]["exit"], 0, "{status}");
     let wrong = world.regatta(&["logs", "b"]);
     assert_eq!(wrong.code, 2);
     wrong.says("no run has a log of b");

@@ -91,15 +91,15 @@ fn a_good_run_writes_down_what_it_was_asked_for_and_what_became_of_it() {
     world.good(&["run", "m", "batch=16"]);
     let build = stage(&world, "m batch=16", "build");
     assert_eq!(build["kind"], "shell");
-    assert_eq!(build["asked"]["env"]["LEVEL"], "high");
-    assert_eq!(build["asked"]["needs"], serde_json::json!(["prepare"]));
-    assert!(build["asked"]["action"]["shell"][2].as_str().unwrap().contains("echo 16"), "{build}");
-    assert_eq!(build["became"]["output"].as_str().unwrap().len(), 64);
-    assert_eq!(build["became"]["key"].as_str().unwrap().len(), 64);
+    assert_eq!(build["requested"]["env"]["LEVEL"], "high");
+    assert_eq!(build["requested"]["needs"], serde_json::json!(["prepare"]));
+    assert!(build["requested"]["action"]["shell"][2].as_str().unwrap().contains("echo 16"), "{build}");
+    assert_eq!(build["resolved"]["output"].as_str().unwrap().len(), 64);
+    assert_eq!(build["resolved"]["key"].as_str().unwrap().len(), 64);
     let whole = lock(&world);
     assert_eq!(whole["runs"]["m batch=16"]["params"]["batch"], "16");
     assert_eq!(whole["runs"]["m batch=16"]["machine"]["arch"], std::env::consts::ARCH);
-    assert!(stage(&world, "m batch=16", "prepare")["asked"]["inputs"]["model"].is_string());
+    assert!(stage(&world, "m batch=16", "prepare")["requested"]["inputs"]["model"].is_string());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
     let world = origin.cloned("");
     world.good(&["run", "m"]);
     let first = origin.git(&["rev-parse", "HEAD"]);
-    assert_eq!(stage(&world, "m", "clone")["became"]["commit"], Value::from(first.clone()));
+    assert_eq!(stage(&world, "m", "clone")["resolved"]["commit"], Value::from(first.clone()));
     let second = origin.commit("two");
 
     let other = elsewhere(&world);
@@ -269,7 +269,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
     // Without the lock it is the branch of today, and the two files say so.
     let today = elsewhere(&world);
     today.good(&["run", "m"]);
-    assert_eq!(stage(&today, "m", "clone")["became"]["commit"], Value::from(second.clone()));
+    assert_eq!(stage(&today, "m", "clone")["resolved"]["commit"], Value::from(second.clone()));
     today.file("old.lock", &world.read(FILE));
     let ended = today.regatta(&["lock", "diff", "old.lock", FILE]);
     assert_eq!(ended.code, 1);
@@ -309,9 +309,9 @@ fn what_only_the_run_shows_stops_it_there() {
     let world = origin.cloned(&format!(", cherry_picks: ['{pick}']"));
     world.good(&["run", "m"]);
     let clone = stage(&world, "m", "clone");
-    let head = clone["became"]["head"].as_str().unwrap();
-    assert_eq!(clone["became"]["commit"], Value::from(origin.git(&["rev-parse", "main"])));
-    assert_ne!(clone["became"]["head"], clone["became"]["commit"]);
+    let head = clone["resolved"]["head"].as_str().unwrap();
+    assert_eq!(clone["resolved"]["commit"], Value::from(origin.git(&["rev-parse", "main"])));
+    assert_ne!(clone["resolved"]["head"], clone["resolved"]["commit"]);
 
     let other = elsewhere(&world);
     other.good(&["run", "m", "--locked"]);

@@ -127,7 +127,7 @@ fn a_benchmark_keeps_what_its_servers_said() {
         });
     // The warm-up of each connection may be among them, and nothing else is.
     let grown = success.expect("successes")["increase"].as_f64().unwrap();
-    let most = requests + 2.0 * result["asked"]["warmup"].as_f64().unwrap();
+    let most = requests + 2.0 * result["requested"]["warmup"].as_f64().unwrap();
     assert!(grown <= most, "{requests} requests, {grown} counted");
     // A poll just after the servers were ready may have come before the metrics port.
     assert!(grown >= requests || told["missed"].as_u64().unwrap() > 0, "{requests} requests, {grown} counted");

@@ -104,7 +104,11 @@ fn every_interface_of_the_simulator_is_counted_token_by_token() {
             let measured = measure(&spec);
             all_ok(&measured);
             let tokens = &measured.result.tokens;
-            assert_eq!((tokens.output, tokens.shorter, tokens.longer), (tokens.output_asked, 0, 0), "{api:?} {model}");
+            assert_eq!(
+                (tokens.output, tokens.shorter, tokens.longer),
+                (tokens.output_requested, 0, 0),
+                "{api:?} {model}"
+            );
             let source = match (api, model, streaming) {
                 (Api::OpenaiChat | Api::OpenaiCompletions, ..) => "usage.completion_tokens",
                 (_, "tensorrt_llm", _) => "output_ids",
@@ -215,7 +219,7 @@ fn a_stop_of_a_closed_loop_is_an_interruption_and_every_request_is_counted() {
     .unwrap();
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
-    assert_eq!((counts.ok, counts.cancelled, counts.lost), (2, 1, 47));
+    assert_eq!((counts.ok, counts.cancelled, counts.not_sent), (2, 1, 47));
     assert_eq!(measured.result.verdict().as_str(), "INVALID(load)");
     let reasons = measured.result.reasons();
     let stopped = reasons.iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();

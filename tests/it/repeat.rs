@@ -26,7 +26,7 @@ fn runs_have_seeds_of_their_own_and_are_summed_up() {
     ended.says("SIMULATED  3 runs").says("95 % interval over runs");
     let whole = read(&world, &format!("{folder}/result.json"));
     let runs: Vec<Value> = (1..=3).map(|run| read(&world, &format!("{folder}/repeats/0{run}/result.json"))).collect();
-    let seeds: Vec<&Value> = runs.iter().map(|run| &run["asked"]["seed"]).collect();
+    let seeds: Vec<&Value> = runs.iter().map(|run| &run["requested"]["seed"]).collect();
     assert_eq!(seeds, [&json!(7), &json!(8), &json!(9)]);
     assert!(runs[0]["schedule_digest"] != runs[1]["schedule_digest"], "other seeds are other arrivals");
     for run in 1..=3 {
@@ -76,7 +76,7 @@ fn variants_take_turns_and_more_runs_are_added_to_those_that_are_there() {
     let turns = ["a@1", "b@1", "a@2", "b@2"].map(|run| started(run).as_str().unwrap().to_owned());
     assert!(turns.is_sorted(), "{turns:?}");
     let seeds: Vec<Value> = ["a@1", "b@1", "a@2", "b@2"]
-        .map(|run| read(&world, &format!("latest/measure/{run}/result.json"))["asked"]["seed"].clone())
+        .map(|run| read(&world, &format!("latest/measure/{run}/result.json"))["requested"]["seed"].clone())
         .into();
     assert_eq!(seeds, [json!(7), json!(7), json!(8), json!(8)], "variants have the same arrivals");
     let planned = world.decisions(&["--repeat", "3"]);
@@ -89,7 +89,7 @@ fn variants_take_turns_and_more_runs_are_added_to_those_that_are_there() {
         let whole = read(&world, &format!("{folder}/result.json"));
         let runs = whole["repeats"]["runs"].as_array().unwrap();
         assert_eq!(runs.iter().map(|run| run["seed"].as_u64().unwrap()).collect::<Vec<_>>(), [7, 8, 9]);
-        assert_eq!(read(&world, &format!("{folder}/repeats/02/result.json"))["asked"]["seed"], 8);
+        assert_eq!(read(&world, &format!("{folder}/repeats/02/result.json"))["requested"]["seed"], 8);
     }
     nobody_left(&world);
 }

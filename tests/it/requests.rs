@@ -143,8 +143,8 @@ fn one_stream_carries_batches_and_stops_of_the_engine() {
         ..shared(Request { cancel, ..Request::default() })
     };
     let stopped = measured(&long).result;
-    assert_eq!((stopped.counts.withdrawn, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
-    assert!(stopped.withdrawals.unwrap().tokens < 12 * 1500);
+    assert_eq!((stopped.counts.cancelled_early, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
+    assert!(stopped.cancellations.unwrap().tokens < 12 * 1500);
     assert_eq!(stopped.connections.shared_streams, Some(2));
 }
 
@@ -222,12 +222,12 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
         let measured = measured(&spec);
         let result = &measured.result;
         let counts = &result.counts;
-        assert_eq!((counts.withdrawn, counts.ok, counts.failed, counts.cancelled), (4, 0, 0, 0), "{counts:?}");
-        let withdrawals = result.withdrawals.as_ref().unwrap();
+        assert_eq!((counts.cancelled_early, counts.ok, counts.failed, counts.cancelled), (4, 0, 0, 0), "{counts:?}");
+        let withdrawals = result.cancellations.as_ref().unwrap();
         assert_eq!((withdrawals.requests, withdrawals.end_after_cancel.n), (4, 4));
         assert!((8..4 * 2000).contains(&withdrawals.tokens), "{withdrawals:?}");
         for record in &measured.requests {
-            assert_eq!(record.ended, RequestEnd::Withdrawn);
+            assert_eq!(record.ended, RequestEnd::CancelledEarly);
             assert!(record.tokens >= 2 && record.t_cancel.unwrap() <= record.t_end);
             assert_eq!(record.final_marker, by == CancelBy::Stop);
         }
@@ -246,8 +246,8 @@ fn only_a_share_is_cancelled_and_the_same_in_every_run() {
     };
     let withdrawn = || -> Vec<u64> {
         let measured = measured(&spec);
-        assert_eq!(measured.result.counts.ok + measured.result.counts.withdrawn, 40);
-        measured.requests.iter().filter(|r| r.ended == RequestEnd::Withdrawn).map(|record| record.index).collect()
+        assert_eq!(measured.result.counts.ok + measured.result.counts.cancelled_early, 40);
+        measured.requests.iter().filter(|r| r.ended == RequestEnd::CancelledEarly).map(|record| record.index).collect()
     };
     let first = withdrawn();
     assert!((8..=32).contains(&first.len()), "{first:?}");

@@ -68,7 +68,7 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
         assert!(world.regatta(&["run", "m"]).ran().is_empty(), "what was found is not looked for again");
         // The rate that was found can be asked for again, request by request.
         let result: Value = serde_json::from_str(&world.read("latest/find/result.json")).unwrap();
-        assert_eq!(result["asked"]["scenario"]["server"]["rate"].as_f64(), Some(low));
+        assert_eq!(result["requested"]["scenario"]["server"]["rate"].as_f64(), Some(low));
         let again = SLOW
             .replace(
                 "search: { low: 20, high: 160, precision: 0.25 }",

@@ -48,7 +48,7 @@ fn a_server_of_a_known_authority_is_measured() {
     let measured = ask(server.address, folder.trusting(&authority.pem())).unwrap();
     all_ok(&measured);
     assert!(measured.result.connections.reconnects == 0, "connections are kept: {:?}", measured.result.connections);
-    let told = serde_json::to_string(&measured.result.asked).unwrap();
+    let told = serde_json::to_string(&measured.result.requested).unwrap();
     assert!(told.contains(r#""tls":{"insecure":false}"#) && !told.contains("ca.pem"), "{told}");
 }
 

@@ -28,8 +28,8 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
         let result: serde_json::Value =
             serde_json::from_str(&world.read("latest/run_harness/offline/result.json")).unwrap();
         let counts = &result["counts"];
-        assert_eq!((&counts["ok"], &counts["failed"], &counts["lost"]), (&json!(40), &json!(0), &json!(0)));
-        assert_eq!(result["tokens"]["output"], result["tokens"]["output_asked"]);
+        assert_eq!((&counts["ok"], &counts["failed"], &counts["not_sent"]), (&json!(40), &json!(0), &json!(0)));
+        assert_eq!(result["tokens"]["output"], result["tokens"]["output_requested"]);
         let identity = &result["identity"];
         let server = &identity["servers"][0];
         assert_eq!((&identity["simulated"], &server["kind"]), (&json!(false), &json!("triton")), "{identity:#}");

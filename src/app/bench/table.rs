@@ -10,7 +10,7 @@ const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
 pub fn text(result: &RunResult) -> String {
     let latency = &result.latency;
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
-    let rows: Vec<(&str, &Metric)> = match result.asked.scenario {
+    let rows: Vec<(&str, &Metric)> = match result.requested.scenario {
         // All requests are due at once: times from the schedule measure the queue, not the server.
         Scenario::Offline => vec![
             (ttft, &latency.ttft_sent),
@@ -78,7 +78,11 @@ fn totals(result: &RunResult, text: &mut String) {
         &format!("over {:.2} s: schedule start to the last answer", rates.window_s),
     );
     line("Output token throughput", per_s(rates.output_tokens), "tokens/s of successful requests, same window");
-    line("Output tokens", tokens.output.to_string(), &format!("{}; {} requested", tokens.source, tokens.output_asked));
+    line(
+        "Output tokens",
+        tokens.output.to_string(),
+        &format!("{}; {} requested", tokens.source, tokens.output_requested),
+    );
     let server = tokens.input_server.map_or_else(String::new, |server| format!("; the server counts {server}"));
     let cached = tokens.input_cached.map_or_else(String::new, |cached| {
         format!("; {} of {} from its prefix cache, in {} answers", cached.tokens, cached.prompt_tokens, cached.requests)
@@ -160,9 +164,9 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         line("Server's queue p99 (ms)", number(server.queue.p99), &format!("its own stamps, of {}", server.queue.n));
         line("Server's TTFT p99 (ms)", number(server.ttft.p99), &format!("its own stamps, of {}", server.ttft.n));
     }
-    if let Some(withdrawn) = &result.withdrawals {
-        let about = format!("cancelled as configured, after {} tokens; in no latency", withdrawn.after_tokens);
-        line("Cancelled requests", withdrawn.requests.to_string(), &about);
+    if let Some(cancelled) = &result.cancellations {
+        let about = format!("cancelled as configured, after {} tokens; in no latency", cancelled.after_tokens);
+        line("Cancelled requests", cancelled.requests.to_string(), &about);
     }
     for (name, output) in &result.outputs {
         let about = format!("bytes in {} responses; {} misshapen", output.responses, output.misshapen);

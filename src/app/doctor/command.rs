@@ -26,6 +26,6 @@ pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError
     } else {
         report::doctor_text(&findings, Styler::chosen(global.color.choice()))
     });
-    let is_missing = findings.iter().any(|finding| finding.standing == FindingLevel::Missing);
+    let is_missing = findings.iter().any(|finding| finding.level == FindingLevel::Missing);
     Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
 }

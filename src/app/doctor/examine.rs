@@ -62,10 +62,10 @@ fn slurm(needs: &Needs) -> Option<DoctorFinding> {
     }
     let job = std::env::var("SLURM_JOB_ID").ok();
     let found = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
-    let standing = FindingLevel::of(job.is_some());
+    let level = FindingLevel::of(job.is_some());
     Some(
         DoctorFinding::fact("Slurm", found)
-            .needed("an allocation", &needs.slurm, standing)
+            .needed("an allocation", &needs.slurm, level)
             .fix(format!("salloc --gpus={} --exclusive regatta run …", needs.gpus.max(1))),
     )
 }

@@ -72,19 +72,19 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFindin
         let least = gpus.list.iter().map(|gpu| gpu.memory).min().unwrap_or(0);
         // A tenth is less than the distance between two kinds of GPU, and more than what ECC and the driver keep.
         let is_small = memory.is_some_and(|(gigabytes, _)| (least as f64) < 0.9 * gigabytes * 1e9);
-        let standing = match count < needs.gpus {
+        let level = match count < needs.gpus {
             true => FindingLevel::Missing,
             false if is_small => FindingLevel::Doubtful,
             false => FindingLevel::Good,
         };
         let fix = if count == 0 {
             "install NVIDIA's driver (Debian `sudo apt-get install nvidia-driver`, Ubuntu `sudo ubuntu-drivers install`), or choose a simulated system: `system=sim-…`"
-        } else if standing == FindingLevel::Missing {
+        } else if level == FindingLevel::Missing {
             "choose a smaller system, or fewer tensor × pipeline ranks"
         } else {
             "these are not the GPUs that the manifest's numbers are for: choose the system that this machine is"
         };
-        first = first.needed(what, &needs.gpus_by, standing).fix(fix);
+        first = first.needed(what, &needs.gpus_by, level).fix(fix);
     }
     let mut all = vec![first];
     all.extend(weights(gpus, needs));
@@ -92,9 +92,9 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFindin
         let major = driver.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let mut finding = DoctorFinding::fact("driver", driver.clone());
         if needs.gpus > 0 {
-            let standing = FindingLevel::of(major.is_none_or(|major| major >= OLDEST));
+            let level = FindingLevel::of(major.is_none_or(|major| major >= OLDEST));
             finding = finding
-                .needed(format!("{OLDEST} or newer"), &needs.gpus_by, standing)
+                .needed(format!("{OLDEST} or newer"), &needs.gpus_by, level)
                 .fix("install a newer driver of NVIDIA's");
         }
         all.push(finding);
@@ -112,7 +112,7 @@ fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let by: Vec<String> =
         needs.gpu_weights.iter().filter(|(_, bytes)| *bytes == most).map(|(task, _)| task.clone()).collect();
     // The driver and the CUDA context need memory, too.
-    let standing = match most as f64 / least as f64 {
+    let level = match most as f64 / least as f64 {
         share if share > 0.95 => FindingLevel::Missing,
         share if share > 0.85 => FindingLevel::Doubtful,
         _ => FindingLevel::Good,
@@ -120,7 +120,7 @@ fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let finding = DoctorFinding::fact("GPU memory", format!("{} on the smallest", units::size(least)));
     Some(
         finding
-            .needed(format!("{} of weights on each", units::size(most)), &by, standing)
+            .needed(format!("{} of weights on each", units::size(most)), &by, level)
             .fix("more tensor or pipeline parallelism, or a smaller `precision`"),
     )
 }
@@ -190,19 +190,19 @@ mod tests {
         );
         assert_eq!(cuda("CUDA Version: N/A"), None);
         let told = tell(&gpus, None, &wants(2, 141.0));
-        assert_eq!((told[0].standing, told[1].standing), (FindingLevel::Good, FindingLevel::Good));
+        assert_eq!((told[0].level, told[1].level), (FindingLevel::Good, FindingLevel::Good));
     }
 
     #[test]
     fn too_few_are_missing_and_too_small_ones_are_doubtful() {
         let gpus = read(TWO);
-        assert_eq!(tell(&gpus, None, &wants(8, 141.0))[0].standing, FindingLevel::Missing);
+        assert_eq!(tell(&gpus, None, &wants(8, 141.0))[0].level, FindingLevel::Missing);
         let small = tell(&gpus, None, &wants(2, 192.0));
-        assert_eq!(small[0].standing, FindingLevel::Doubtful);
+        assert_eq!(small[0].level, FindingLevel::Doubtful);
         assert!(small[0].fix.as_ref().unwrap().contains("choose the system"));
         let none = tell(&Gpus::default(), Some("no nvidia-smi".to_owned()), &wants(1, 80.0));
-        assert!(none[0].standing == FindingLevel::Missing && none[0].fix.as_ref().unwrap().contains("sim-"));
+        assert!(none[0].level == FindingLevel::Missing && none[0].fix.as_ref().unwrap().contains("sim-"));
         let old = Gpus { driver: Some("470.1".to_owned()), ..gpus };
-        assert_eq!(tell(&old, None, &wants(1, 80.0))[1].standing, FindingLevel::Missing);
+        assert_eq!(tell(&old, None, &wants(1, 80.0))[1].level, FindingLevel::Missing);
     }
 }

@@ -49,9 +49,9 @@ fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
         n if n == needs.disk.len() => "weights",
         _ => "engines and weights",
     };
-    let standing = FindingLevel::of(free.is_none_or(|free| free >= wanted));
+    let level = FindingLevel::of(free.is_none_or(|free| free >= wanted));
     finding
-        .needed(format!("{} for {what}, at most", units::size(wanted)), &by, standing)
+        .needed(format!("{} for {what}, at most", units::size(wanted)), &by, level)
         .fix("regatta gc --yes; or `--home DIR` on a larger disk")
 }
 
@@ -62,9 +62,9 @@ fn shared(needs: &Needs) -> DoctorFinding {
     if needs.shared_memory.is_empty() {
         return finding;
     }
-    let standing = if free >= SHARED { FindingLevel::Good } else { FindingLevel::Doubtful };
+    let level = if free >= SHARED { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
-        .needed(format!("{} for Python models and NCCL", units::size(SHARED)), &needs.shared_memory, standing)
+        .needed(format!("{} for Python models and NCCL", units::size(SHARED)), &needs.shared_memory, level)
         .fix("sudo mount -o remount,size=2G /dev/shm; in a container `--shm-size=2g`")
 }
 
@@ -74,9 +74,9 @@ fn pinned(needs: &Needs) -> DoctorFinding {
     if needs.pinned.is_empty() {
         return finding;
     }
-    let standing = if limit.is_none() { FindingLevel::Good } else { FindingLevel::Doubtful };
+    let level = if limit.is_none() { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
-        .needed("unlimited, for several GPUs", &needs.pinned, standing)
+        .needed("unlimited, for several GPUs", &needs.pinned, level)
         .fix("`ulimit -l unlimited`, or for good `* - memlock unlimited` in /etc/security/limits.conf")
 }
 
@@ -87,8 +87,8 @@ fn files(needs: &Needs) -> DoctorFinding {
     if needs.benchmarks.is_empty() {
         return finding;
     }
-    let standing = if limit.is_none_or(|limit| limit >= FILES) { FindingLevel::Good } else { FindingLevel::Doubtful };
-    finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, standing).fix("ulimit -n 65536")
+    let level = if limit.is_none_or(|limit| limit >= FILES) { FindingLevel::Good } else { FindingLevel::Doubtful };
+    finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, level).fix("ulimit -n 65536")
 }
 
 /// Bytes that this process may still write.

@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn a_program_that_nobody_needs_is_a_fact() {
         let finding = find("no-such-program-here", &[], "");
-        assert_eq!((finding.standing, finding.fix), (FindingLevel::Fact, None));
+        assert_eq!((finding.level, finding.fix), (FindingLevel::Fact, None));
         let finding = find("no-such-program-here", &["build".to_owned()], "");
-        assert_eq!(finding.standing, FindingLevel::Missing);
+        assert_eq!(finding.level, FindingLevel::Missing);
     }
 }

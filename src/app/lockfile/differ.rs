@@ -12,7 +12,7 @@ use crate::plan::ActionKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LockDifference {
     pub part: LockPart,
-    /// The task of `asked` and `became`.
+    /// The task of `requested` and `resolved`.
     pub task: Option<String>,
     pub field: String,
     /// `None`: it was not there.
@@ -32,9 +32,9 @@ pub enum LockPart {
     Machine,
     Tool,
     /// A stage's request.
-    Asked,
+    Requested,
     /// The stage's outcome.
-    Became,
+    Resolved,
 }
 
 /// How much it matters.
@@ -75,7 +75,7 @@ impl Strictness {
 pub struct LockExtent {
     /// `now` has some of the stages: the others are not missing.
     pub is_part: bool,
-    /// `now` has run: `became` is compared, too.
+    /// `now` has run: `resolved` is compared, too.
     pub has_run: bool,
 }
 
@@ -88,13 +88,13 @@ impl LockDifference {
             LockPart::Parameter => "give the parameter as it was",
             LockPart::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
             LockPart::Tool => "install that version, or give the stage a `container` that has it",
-            LockPart::Asked if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
-            LockPart::Asked if self.field.starts_with("inputs") => "restore the locked version of the file",
-            LockPart::Asked => "undo the change in the manifest",
-            LockPart::Became if self.weight == DifferenceWeight::Told => {
+            LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
+            LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
+            LockPart::Requested => "undo the change in the manifest",
+            LockPart::Resolved if self.weight == DifferenceWeight::Told => {
                 "take the output from a shared store instead of making it again"
             }
-            LockPart::Became => "make it again with `--force STAGE`; the locked version may no longer be available",
+            LockPart::Resolved => "make it again with `--force STAGE`; the locked version may no longer be available",
         }
     }
 }
@@ -148,7 +148,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
 
 /// The outcome of one task, checked against the lock; `now` without the digest of the output is compared without it.
 pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
-    let [before, mut after] = [&locked.became, now].map(|became| flat("", became.iter()));
+    let [before, mut after] = [&locked.resolved, now].map(|resolved| flat("", resolved.iter()));
     let mut before = before;
     for map in [&mut before, &mut after] {
         map.remove("key");
@@ -156,32 +156,32 @@ pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) ->
     if !now.contains_key("output") {
         before.remove("output");
     }
-    let is_built = locked.asked.get("action").is_some_and(|action| action.pointer("/image/build").is_some());
+    let is_built = locked.requested.get("action").is_some_and(|action| action.pointer("/image/build").is_some());
     let weight = |field: &str| {
         let is_bytes = field == "output" || (locked.kind == ActionKind::Image && is_built);
         // The same image has another name in each registry that it went to.
         if is_bytes || field.starts_with("digests") { DifferenceWeight::Told } else { DifferenceWeight::Stops }
     };
-    different(LockPart::Became, task, &before, &after, weight)
+    different(LockPart::Resolved, task, &before, &after, weight)
 }
 
 fn stage(task: &str, locked: &LockEntry, now: &LockEntry, extent: LockExtent, found: &mut Vec<LockDifference>) {
     let first = found.len();
     let flat_of = |entry: &LockEntry| {
-        let mut all = flat("", entry.asked.iter().filter(|(name, _)| *name != "action"));
-        all.extend(entry.asked.get("action").map(|action| flat_value("", action)).unwrap_or_default());
+        let mut all = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
+        all.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
         all.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
         all
     };
-    found.extend(different(LockPart::Asked, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
+    found.extend(different(LockPart::Requested, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
     if !extent.has_run {
         return;
     }
-    found.extend(outcome(task, locked, &now.became));
-    let keys = [locked, now].map(|entry| entry.became.get("key").and_then(Value::as_str).map(str::to_owned));
+    found.extend(outcome(task, locked, &now.resolved));
+    let keys = [locked, now].map(|entry| entry.resolved.get("key").and_then(Value::as_str).map(str::to_owned));
     let [before, after] = keys;
     if found.len() == first && before != after {
-        let (part, task, field) = (LockPart::Became, Some(task.to_owned()), "key".to_owned());
+        let (part, task, field) = (LockPart::Resolved, Some(task.to_owned()), "key".to_owned());
         found.push(LockDifference { part, task, field, locked: before, now: after, weight: DifferenceWeight::Follows });
     }
 }
@@ -193,7 +193,7 @@ fn whole(task: &str, locked: Option<&LockEntry>, now: Option<&LockEntry>) -> Loc
     let (locked, now) = (told(locked), told(now));
     let field = "stage".to_owned();
     LockDifference {
-        part: LockPart::Asked,
+        part: LockPart::Requested,
         task: Some(task.to_owned()),
         field,
         locked,
@@ -265,11 +265,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entry(kind: ActionKind, asked: &Value, became: &Value) -> LockEntry {
+    fn entry(kind: ActionKind, requested: &Value, resolved: &Value) -> LockEntry {
         let fields = |value: &Value| {
             value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        LockEntry { kind, asked: fields(asked), became: fields(became) }
+        LockEntry { kind, requested: fields(requested), resolved: fields(resolved) }
     }
 
     fn section(stages: &[(&str, LockEntry)]) -> LockSection {
@@ -291,8 +291,8 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_path() {
         let engine = |batch: u32, image: &str| {
-            let asked = json!({"action": {"engine": {"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]}}, "facts": {"image": image}});
-            entry(ActionKind::Engine, &asked, &json!({"key": "k", "output": "o"}))
+            let requested = json!({"action": {"engine": {"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]}}, "facts": {"image": image}});
+            entry(ActionKind::Engine, &requested, &json!({"key": "k", "output": "o"}))
         };
         let mut locked = section(&[("engine", engine(2048, "sha256:1")), ("old", engine(1, ""))]);
         let mut now = section(&[("engine", engine(1024, "sha256:2")), ("new", engine(1, ""))]);
@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn what_cannot_be_repeated_is_told_and_what_was_named_stops() {
         let git = |commit: &str, output: &str, key: &str| {
-            let became = json!({"commit": commit, "output": output, "key": key});
-            section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &became))])
+            let resolved = json!({"commit": commit, "output": output, "key": key});
+            section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &resolved))])
         };
         let run = LockExtent { is_part: false, has_run: true };
         let all = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn a_built_image_has_another_id_each_time() {
         let image = |action: &Value, id: &str| {
-            let became = json!({"id": id, "digests": [format!("r@{id}")]});
-            section(&[("image", entry(ActionKind::Image, &json!({"action": {"image": action}}), &became))])
+            let resolved = json!({"id": id, "digests": [format!("r@{id}")]});
+            section(&[("image", entry(ActionKind::Image, &json!({"action": {"image": action}}), &resolved))])
         };
         let run = LockExtent { is_part: false, has_run: true };
         let of = |action: &Value| told(&compare(&image(action, "1"), &image(action, "2"), run));

@@ -52,19 +52,20 @@ pub struct LockSection {
 pub struct LockEntry {
     pub kind: ActionKind,
     /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what its needs made.
-    pub asked: BTreeMap<String, Value>,
+    #[serde(alias = "asked")]
+    pub requested: BTreeMap<String, Value>,
     /// `key`, `output`, and what the output reports: commits, image ids, weights, versions.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub became: BTreeMap<String, Value>,
+    #[serde(default, alias = "became", skip_serializing_if = "BTreeMap::is_empty")]
+    pub resolved: BTreeMap<String, Value>,
 }
 
 impl LockEntry {
     /// The request of a task.
     pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &Private) -> Self {
-        let mut asked: BTreeMap<String, Value> = BTreeMap::new();
+        let mut requested: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
-                asked.insert(name.to_owned(), private.value(Value::Object(fields)));
+                requested.insert(name.to_owned(), private.value(Value::Object(fields)));
             }
         };
         let texts = |map: &BTreeMap<String, String>, leave: &dyn Fn(&str) -> bool| {
@@ -82,21 +83,21 @@ impl LockEntry {
         for (name, mut list) in [("needs", needs), ("outputs", key.outputs.clone()), ("secrets", key.secrets.clone())] {
             list.sort();
             if !list.is_empty() {
-                asked.insert(name.to_owned(), list.into());
+                requested.insert(name.to_owned(), list.into());
             }
         }
-        Self { kind: task.kind, asked, became: BTreeMap::new() }
+        Self { kind: task.kind, requested, resolved: BTreeMap::new() }
     }
 
     /// With the outcome. `output`: only where making it again can give the same bytes.
     #[must_use]
     pub fn with(mut self, told: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
         let lowered = key.facts.iter().filter(|(name, _)| name.starts_with(LOWERED));
-        self.became = told;
-        self.became.extend(lowered.map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
-        self.became.insert("key".to_owned(), key.digest().to_string().into());
+        self.resolved = told;
+        self.resolved.extend(lowered.map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+        self.resolved.insert("key".to_owned(), key.digest().to_string().into());
         if let Some(output) = output {
-            self.became.insert("output".to_owned(), output.to_string().into());
+            self.resolved.insert("output".to_owned(), output.to_string().into());
         }
         self
     }

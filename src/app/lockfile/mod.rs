@@ -2,12 +2,12 @@
 //! two such differ.
 //!
 //! ```text
-//!  Plan, keys ─→ asked  ┐
-//!                       ├─→ Entry, Entry, … ─→ Section ─→ LockFile ─write→ text ─read→ LockFile
-//!  outputs    ─→ became ┘                         └─compare→ Difference, …
+//!  Plan, keys ─→ requested ┐
+//!                          ├─→ Entry, Entry, … ─→ Section ─→ LockFile ─write→ text ─read→ LockFile
+//!  outputs    ─→ resolved  ┘                         └─compare→ Difference, …
 //! ```
 //!
-//! `asked` is known before anything runs, `became` only afterwards. There are no times, no folders of the machine and no secrets in
+//! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine and no secrets in
 //! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
 //! and writes the file, and starts what is requested.
 

@@ -15,16 +15,16 @@ pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
         ActionKind::Image => ("/image/pull", "pull"),
         _ => return None,
     };
-    let asked = action.pointer_mut(field)?;
-    let name = asked.as_str()?.to_owned();
+    let requested = action.pointer_mut(field)?;
+    let name = requested.as_str()?.to_owned();
     let meant = match task.kind {
         ActionKind::Image => digest_of(&name, entry)?,
-        _ => entry.became.get("commit")?.as_str()?.to_owned(),
+        _ => entry.resolved.get("commit")?.as_str()?.to_owned(),
     };
     if meant == name || name.contains("@sha256:") {
         return None;
     }
-    *asked = Value::from(meant.as_str());
+    *requested = Value::from(meant.as_str());
     task.action = action.to_string();
     Some(format!(
         "`{word}: {name}` was {meant} when it was locked; the locked value is used, even if the name now means another"
@@ -35,7 +35,7 @@ pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
 fn digest_of(name: &str, entry: &LockEntry) -> Option<String> {
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let repository = name[last..].split_once(':').map_or(name, |(before, _)| &name[..last + before.len()]);
-    let digests = entry.became.get("digests")?.as_array()?;
+    let digests = entry.resolved.get("digests")?.as_array()?;
     let known = digests.iter().filter_map(Value::as_str);
     known
         .filter(|digest| {
@@ -53,13 +53,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pinned(kind: ActionKind, action: &Value, became: &Value) -> (Option<String>, Value) {
+    fn pinned(kind: ActionKind, action: &Value, resolved: &Value) -> (Option<String>, Value) {
         let mut task = crate::plan::Task {
             action: action.to_string(),
             ..crate::plan::Task::bare(crate::event::TaskId::new("t"), "t".to_owned(), kind)
         };
-        let became = became.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let entry = LockEntry { kind, asked: BTreeMap::new(), became };
+        let resolved =
+            resolved.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let entry = LockEntry { kind, requested: BTreeMap::new(), resolved };
         let said = pin(&mut task, &entry);
         (said, serde_json::from_str(&task.action).unwrap())
     }
@@ -88,15 +89,15 @@ mod tests {
     #[test]
     fn an_image_is_fetched_by_the_digest_of_its_own_registry() {
         let action = |name: &str| json!({"image": {"pull": name}});
-        let became = json!({"digests": ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"]});
+        let resolved = json!({"digests": ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"]});
         for (name, meant) in [
             ("r.io:5000/nvidia/x:24.12", "r.io:5000/nvidia/x@sha256:2"),
             ("r.io:5000/nvidia/x", "r.io:5000/nvidia/x@sha256:2"),
             ("y:1", "docker.example/library/y@sha256:3"),
         ] {
-            assert_eq!(pinned(ActionKind::Image, &action(name), &became).1, action(meant));
+            assert_eq!(pinned(ActionKind::Image, &action(name), &resolved).1, action(meant));
         }
-        assert_eq!(pinned(ActionKind::Image, &action("z:1"), &became).0, None);
-        assert_eq!(pinned(ActionKind::Image, &action("y@sha256:9"), &became).0, None);
+        assert_eq!(pinned(ActionKind::Image, &action("z:1"), &resolved).0, None);
+        assert_eq!(pinned(ActionKind::Image, &action("y@sha256:9"), &resolved).0, None);
     }
 }

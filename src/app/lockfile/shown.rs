@@ -98,7 +98,7 @@ pub fn show(file: &LockFile, paint: Styler) -> String {
                 vec![
                     (TextRole::Name, clean(task)),
                     (TextRole::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
-                    (TextRole::Plain, became(entry)),
+                    (TextRole::Plain, resolved(entry)),
                 ]
             })
             .collect();
@@ -112,9 +112,9 @@ pub fn show_json(file: &LockFile) -> String {
 }
 
 /// `commit 0123456789ab, output 89abcdef0123`: what was named first, digests after.
-fn became(entry: &LockEntry) -> String {
+fn resolved(entry: &LockEntry) -> String {
     let mut parts: Vec<String> = Vec::new();
-    for (name, value) in entry.became.iter().filter(|(name, _)| *name != "key" && *name != "output") {
+    for (name, value) in entry.resolved.iter().filter(|(name, _)| *name != "key" && *name != "output") {
         match value {
             Value::Object(fields) => parts.push(counted(fields.len(), name.strip_suffix('s').unwrap_or(name))),
             Value::Array(_) => {}
@@ -123,8 +123,8 @@ fn became(entry: &LockEntry) -> String {
         }
     }
     for name in ["output", "key"] {
-        let hex = entry.became.get(name).and_then(Value::as_str);
-        if let Some(hex) = hex.filter(|_| name == "output" || !entry.became.contains_key("output")) {
+        let hex = entry.resolved.get(name).and_then(Value::as_str);
+        if let Some(hex) = hex.filter(|_| name == "output" || !entry.resolved.contains_key("output")) {
             parts.push(format!("{name} {}", brief(hex)));
         }
     }
@@ -152,8 +152,8 @@ const fn word(part: LockPart) -> &'static str {
         LockPart::Parameter => "parameters",
         LockPart::Machine => "machine",
         LockPart::Tool => "tools",
-        LockPart::Asked => "asked",
-        LockPart::Became => "became",
+        LockPart::Requested => "requested",
+        LockPart::Resolved => "resolved",
     }
 }
 
@@ -202,16 +202,16 @@ mod tests {
     fn a_table_by_stage_says_what_to_do() {
         let found = [
             one(LockPart::Tool, None, "nvcc", Some("12.8"), Some("12.4")),
-            one(LockPart::Asked, Some("engine"), "engine.build_flags.max_batch_size", Some("2048"), Some("1024")),
-            one(LockPart::Asked, Some("engine"), "shell", Some("a\nb\n"), Some("a\nc\n")),
+            one(LockPart::Requested, Some("engine"), "engine.build_flags.max_batch_size", Some("2048"), Some("1024")),
+            one(LockPart::Requested, Some("engine"), "shell", Some("a\nb\n"), Some("a\nc\n")),
             one(
-                LockPart::Became,
+                LockPart::Resolved,
                 Some("clone"),
                 "commit",
                 Some("0123456789abcdef0123456789abcdef01234567"),
                 Some("fedcba9876543210fedcba9876543210fedcba98"),
             ),
-            one(LockPart::Asked, Some("new"), "stage", None, Some("a stage (git)")),
+            one(LockPart::Requested, Some("new"), "stage", None, Some("a stage (git)")),
         ];
         let told = differences(&found, ["locked", "now"], Styler::OFF) + &advice(&found, Styler::OFF);
         insta::assert_snapshot!(told, @r"

@@ -34,7 +34,7 @@ impl Default for LockFile {
 pub fn write(file: &LockFile) -> Result<String, Unreadable> {
     let mut file = file.clone();
     for entry in file.runs.values_mut().flat_map(|section| section.stages.values_mut()) {
-        entry.asked.values_mut().chain(entry.became.values_mut()).for_each(serde_json::Value::sort_all_objects);
+        entry.requested.values_mut().chain(entry.resolved.values_mut()).for_each(serde_json::Value::sort_all_objects);
     }
     let body = serde_yaml::to_string(&file).map_err(|error| Unreadable::Text(error.to_string()))?;
     Ok(format!("{HEAD}{body}"))
@@ -96,7 +96,8 @@ mod tests {
         let words = || prop::collection::btree_map("[a-zA-Z_. -]{1,12}", ".{0,20}", 0..3);
         let fields = || prop::collection::btree_map("[a-z ]{1,10}", values(), 0..4);
         let kind = prop_oneof![Just(ActionKind::Git), Just(ActionKind::TrtllmBench), Just(ActionKind::Engine)];
-        let entry = (kind, fields(), fields()).prop_map(|(kind, asked, became)| LockEntry { kind, asked, became });
+        let entry =
+            (kind, fields(), fields()).prop_map(|(kind, requested, resolved)| LockEntry { kind, requested, resolved });
         let stages = prop::collection::btree_map("[a-z_/0-9.]{1,16}", entry, 0..4);
         let section =
             ("[0-9.]{1,8}", words(), words(), words(), stages).prop_map(|(regatta, params, machine, tools, stages)| {
@@ -120,8 +121,8 @@ mod tests {
     fn a_person_can_read_it() {
         let entry = LockEntry {
             kind: ActionKind::Git,
-            asked: BTreeMap::from([("action".to_owned(), json!({"git": {"url": "https://h/x", "rev": "main"}}))]),
-            became: BTreeMap::from([("commit".to_owned(), json!("0123"))]),
+            requested: BTreeMap::from([("action".to_owned(), json!({"git": {"url": "https://h/x", "rev": "main"}}))]),
+            resolved: BTreeMap::from([("commit".to_owned(), json!("0123"))]),
         };
         let section = LockSection {
             regatta: "0.1.0".to_owned(),
@@ -144,12 +145,12 @@ mod tests {
             stages:
               clone:
                 kind: git
-                asked:
+                requested:
                   action:
                     git:
                       rev: main
                       url: https://h/x
-                became:
+                resolved:
                   commit: '0123'
         ");
     }
@@ -161,5 +162,12 @@ mod tests {
         assert!(matches!(read("regatta: 1\nstages: {}\n"), Err(Unreadable::Text(_))));
         assert!(matches!(read("lock: 1\nrunz: {}\n"), Err(Unreadable::Text(_))));
         assert_eq!(read("lock: 1\n"), Ok(LockFile::default()));
+    }
+
+    #[test]
+    fn the_keys_of_an_earlier_version_are_read() {
+        let text = "lock: 1\nruns:\n  m:\n    manifest: m.yaml\n    stages:\n      s:\n        kind: shell\n        requested:\n          needs: [a]\n        resolved:\n          key: k\n";
+        let (now, before) = (read(text), read(&text.replace("requested:", "asked:").replace("resolved:", "became:")));
+        assert_eq!(now, before);
     }
 }

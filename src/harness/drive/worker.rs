@@ -107,7 +107,7 @@ impl WorkerJob {
             .perform(&self.stop, &mut [RequestProgress::default()])
             .await;
             match answer.ended.into_iter().next() {
-                Some(RequestEnd::Ok | RequestEnd::Withdrawn) | None => {}
+                Some(RequestEnd::Ok | RequestEnd::CancelledEarly) | None => {}
                 Some(RequestEnd::Cancelled) => return Err(HarnessError::Stopped),
                 Some(RequestEnd::Failed { class, why }) => {
                     let why = format!("{}: {why}", class.as_str());

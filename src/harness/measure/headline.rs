@@ -1,5 +1,6 @@
 //! A result in one line, and a line for each host.
 
+use super::metric::zero_point_text;
 use crate::harness::{HostShare, LoadgenResult, Repeats, RunResult, Scenario, Slo};
 use crate::units::grouped;
 
@@ -66,7 +67,7 @@ impl RunResult {
                 |over| format!("{}{unit} [{} … {}]", shown(over.mean), shown(over.low), shown(over.high)),
             )
         };
-        let middle = match &self.asked.scenario {
+        let middle = match &self.requested.scenario {
             Scenario::Offline => over("requests_full", short, " req/s"),
             _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
         };
@@ -76,7 +77,7 @@ impl RunResult {
             repeats.runs.len(),
             over("output_tokens", |rate| grouped(rate, 0), " tok/s"),
             self.counts.ok,
-            self.asked.scenario.zero_point().replace("user_free", "when the user became idle").replace('_', " "),
+            zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
         )
     }
@@ -86,7 +87,7 @@ impl RunResult {
             return self.headline_over(repeats);
         }
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
-        let middle = match &self.asked.scenario {
+        let middle = match &self.requested.scenario {
             Scenario::Offline => {
                 format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
             }
@@ -99,14 +100,14 @@ impl RunResult {
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             self.counts.ok,
-            self.asked.scenario.zero_point().replace("user_free", "when the user became idle").replace('_', " "),
+            zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
         )
     }
 
     /// None where the limits of the verdict already cover the whole SLO.
     fn goodput_in_short(&self) -> Option<String> {
-        let (told, asked) = (self.goodput.as_ref()?, &self.asked);
+        let (told, asked) = (self.goodput.as_ref()?, &self.requested);
         let slo = &told.slo;
         let as_limits = Slo { ttft_ms: asked.ttft_p99_limit_ms, tpot_ms: asked.tpot_p99_limit_ms, e2e_ms: None };
         if *slo == as_limits {

@@ -1,7 +1,7 @@
 //! A printed number with everything that defines its meaning, and the percentile rule.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::histogram::ValueHistogram;
 use crate::spec::Statistic;
@@ -24,6 +24,7 @@ pub struct Metric {
     /// Successful requests that have no such value (one-token answers have no TPOT).
     pub excluded: u64,
     /// Where its clock starts: `schedule`, `issue`, `first_chunk`, `previous_chunk`.
+    #[serde(deserialize_with = "zero_point")]
     pub zero_point: String,
     pub token_source: String,
     pub window: String,
@@ -54,6 +55,21 @@ pub struct Metric {
     /// Which of the intervals is the first that is not there, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<String>,
+}
+
+/// By the name of this version: two had others before.
+fn zero_point<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Ok(match name.as_str() {
+        "user_free" => "user_idle".to_owned(),
+        "call_from_outside" => "external_call".to_owned(),
+        _ => name,
+    })
+}
+
+/// A zero point as a sentence has it: `schedule`, `when the user became idle`, `external call`.
+pub fn zero_point_text(name: &str) -> String {
+    name.replace("user_idle", "when the user became idle").replace('_', " ")
 }
 
 /// Ends of a confidence interval; an end may be null in results of earlier versions.

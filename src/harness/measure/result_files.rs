@@ -82,6 +82,33 @@ pub fn result_schema() -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use crate::event::Verdict;
+    use crate::harness::{RequestEnd, RunResult, VerdictCheck};
+
+    /// The golden result has the keys of the first version.
+    #[test]
+    fn keys_and_names_of_an_earlier_version_are_read_and_unknown_ones_are_kept() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut file: serde_json::Value = serde_json::from_str(text).unwrap();
+        file["counts"]["lost"] = json!(7);
+        file["counts"]["withdrawn"] = json!(8);
+        file["latency"]["ttft"]["zero_point"] = json!("user_free");
+        file["reasons"][0]["check"] = json!("moon");
+        file["of_another_version"] = json!({ "a": 1 });
+        let result: RunResult = serde_json::from_str(&file.to_string()).unwrap();
+        assert_eq!((result.requested.model.as_str(), result.tokens.output_requested), ("tensorrt_llm", 74));
+        assert_eq!((result.counts.not_sent, result.counts.cancelled_early), (7, 8));
+        assert_eq!(result.latency.ttft.zero_point, "user_idle");
+        assert_eq!(result.verdict(), Verdict::ValidWithWarnings);
+        assert_eq!(result.reasons()[0].check, VerdictCheck::Other("moon".to_owned()));
+        let written = serde_json::to_value(&result).unwrap();
+        assert_eq!(written["of_another_version"], json!({ "a": 1 }));
+        assert!(written["requested"].is_object() && written.get("asked").is_none());
+        assert_eq!(serde_json::from_str::<RequestEnd>("\"withdrawn\"").unwrap(), RequestEnd::CancelledEarly);
+    }
+
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
     fn the_schema_in_the_repository_is_that_of_the_types() {

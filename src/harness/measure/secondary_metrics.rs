@@ -1,8 +1,8 @@
-//! Secondary metrics from the records: the server's own stamps, withdrawn requests, other outputs.
+//! Secondary metrics from the records: the server's own stamps, requests cancelled early, other outputs.
 
 use super::metric::MetricLabel;
 use super::request_times::{FULL, ok};
-use super::result::{ExtraOutput, ServerSide, Withdrawals};
+use super::result::{Cancellations, ExtraOutput, ServerSide};
 use crate::harness::record::ServerStamps;
 use crate::harness::transport::kserve::extra_outputs::OutputTally;
 use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord};
@@ -41,18 +41,18 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &[RequestRecord]) ->
 }
 
 /// None unless `cancel` was requested.
-pub(in crate::harness) fn withdrawals(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Withdrawals> {
+pub(in crate::harness) fn cancellations(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Cancellations> {
     let cancel = spec.request.cancel?;
-    let withdrawn: Vec<&RequestRecord> =
-        records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).collect();
-    let label = MetricLabel { population: "withdrawn requests", zero_point: "cancel", window: FULL };
-    let ends = withdrawn.iter().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
-    Some(Withdrawals {
+    let cancelled: Vec<&RequestRecord> =
+        records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).collect();
+    let label = MetricLabel { population: "requests that were cancelled early", zero_point: "cancel", window: FULL };
+    let ends = cancelled.iter().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
+    Some(Cancellations {
         by: cancel.by,
         after_tokens: cancel.after_tokens,
         share: cancel.share,
-        requests: withdrawn.len() as u64,
-        tokens: withdrawn.iter().map(|record| u64::from(record.tokens)).sum(),
+        requests: cancelled.len() as u64,
+        tokens: cancelled.iter().map(|record| u64::from(record.tokens)).sum(),
         end_after_cancel: Metric::exact(&label, &mut ends.collect::<Vec<_>>(), 0),
     })
 }

@@ -73,8 +73,8 @@ pub(in crate::harness) fn summarise(
     let records = &all.records;
     let rates = rates(spec, schedule, records);
     // No task waits for the end of a request that the client cancelled.
-    let withdrawn = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).count() as u64;
-    let to_answer = schedule.requests.len() as u64 - withdrawn;
+    let cancelled_early = records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).count() as u64;
+    let to_answer = schedule.requests.len() as u64 - cancelled_early;
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
     let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
@@ -87,7 +87,7 @@ pub(in crate::harness) fn summarise(
         verdict: Verdict::Valid,
         reasons: Vec::new(),
         identity: None,
-        asked: Requested::of(spec),
+        requested: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
         generator: draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
@@ -103,7 +103,7 @@ pub(in crate::harness) fn summarise(
         stability,
         latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
         server: secondary_metrics::server(spec, records),
-        withdrawals: secondary_metrics::withdrawals(spec, records),
+        cancellations: secondary_metrics::cancellations(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
         little: little(little_area, wall_ns, records),
         client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
@@ -154,8 +154,8 @@ pub(in crate::harness) fn summarise(
     }
 }
 
-fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
-    let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
+fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
+    let mut counts = Counts { scheduled, issued, in_flight_at_end, not_sent, ..Counts::default() };
     for record in records {
         if let Some(reason) = record.finish_reason {
             *counts.finish_reasons.entry(reason).or_default() += 1;
@@ -167,7 +167,7 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
         match &record.ended {
             RequestEnd::Ok => counts.ok += 1,
             RequestEnd::Cancelled => counts.cancelled += 1,
-            RequestEnd::Withdrawn => counts.withdrawn += 1,
+            RequestEnd::CancelledEarly => counts.cancelled_early += 1,
             RequestEnd::Failed { class, why } => {
                 counts.failed += 1;
                 let so_far = counts.failed_by_class.entry(*class).or_default();
@@ -178,8 +178,8 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
             }
         }
     }
-    let ended = counts.ok + counts.failed + counts.cancelled + counts.withdrawn + in_flight_at_end;
-    counts.conserved = scheduled == ended + lost && issued == ended;
+    let ended = counts.ok + counts.failed + counts.cancelled + counts.cancelled_early + in_flight_at_end;
+    counts.conserved = scheduled == ended + not_sent && issued == ended;
     debug_assert!(counts.failed_by_class.keys().all(|class| FailureClass::ALL.contains(class)));
     counts
 }
@@ -198,7 +198,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
         first += u64::from(record.first_tokens);
         tokens.input += u64::from(record.input_tokens);
         tokens.output += u64::from(record.tokens);
-        tokens.output_asked += u64::from(record.asked_tokens);
+        tokens.output_requested += u64::from(record.asked_tokens);
         tokens.shorter += u64::from(record.tokens < record.asked_tokens);
         tokens.longer += u64::from(record.tokens > record.asked_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);

@@ -25,8 +25,8 @@ impl Scenario {
     pub(in crate::harness) const fn zero_point(&self) -> &'static str {
         match self {
             Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
-            Self::Concurrency { .. } => "user_free",
-            Self::Outside(_) => "call_from_outside",
+            Self::Concurrency { .. } => "user_idle",
+            Self::Outside(_) => "external_call",
         }
     }
 

@@ -182,7 +182,7 @@ fn a_stalled_server_cannot_hide() {
     for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
         assert_eq!((metric.n, metric.p50, metric.p99), (6_000, Some(20.0), Some(1440.0)));
     }
-    assert_eq!(result.counts.lost, 0);
+    assert_eq!(result.counts.not_sent, 0);
     let curve = &result.curves["e2e"];
     assert_eq!((curve.len(), curve[199]), (200, (2_040.0 - 10.0, 1.0)));
     assert_eq!(result.slices[31].in_flight, 102);

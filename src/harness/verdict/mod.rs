@@ -122,7 +122,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     }
     // No failure budget allows that.
     let is_budgeted = spec.limits.failures.is_some();
-    if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
+    if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.cancelled_early == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
         found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
     }
@@ -139,7 +139,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
     if !counts.conserved {
         let text = format!(
             "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} not sent",
-            counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
+            counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.not_sent
         );
         found.add(VerdictCheck::Conservation, ReasonSeverity::InvalidClient, text);
     }
@@ -158,7 +158,7 @@ fn violations(result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
         let example = counts.violation_examples.get(class).map_or("", String::as_str);
-        let severity = severity_of(*class, &result.asked.protocol);
+        let severity = severity_of(*class, &result.requested.protocol);
         found.add(VerdictCheck::Protocol, severity, format!("{count} × {}: {example}", class.as_str()));
     }
 }
@@ -174,10 +174,10 @@ fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
 
 fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
-    if counts.cancelled + counts.lost > 0 {
+    if counts.cancelled + counts.not_sent > 0 {
         let text = format!(
             "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
-            counts.cancelled, counts.lost, counts.scheduled
+            counts.cancelled, counts.not_sent, counts.scheduled
         );
         found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidLoad, text);
     }
@@ -362,7 +362,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
         let text = format!(
             "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
-            tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
+            tokens.shorter, tokens.longer, tokens.output, tokens.output_requested
         );
         found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
     }

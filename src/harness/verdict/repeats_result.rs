@@ -20,7 +20,7 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
     result.judged(judge(runs));
     let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
         folder: repeat_folder(number),
-        seed: run.asked.seed,
+        seed: run.requested.seed,
         verdict: run.verdict(),
         started: run.started.clone(),
     });

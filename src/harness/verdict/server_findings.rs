@@ -27,18 +27,18 @@ pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictFindings) {
 pub(super) fn other_load(result: &RunResult, found: &mut VerdictFindings) {
     let Some(told) = &result.server_metrics else { return };
     let of_model = told.metrics.iter().filter(|metric| {
-        metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.asked.model)
+        metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.requested.model)
     });
     let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();
     let sent = result.counts.issued + result.counts.retried;
-    let known = (sent + u64::from(result.asked.warmup)) as f64;
-    if result.asked.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
+    let known = (sent + u64::from(result.requested.warmup)) as f64;
+    if result.requested.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
         return;
     }
     let text = format!(
         "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client used the server, \
          and the result has its load in it",
-        result.asked.model
+        result.requested.model
     );
     found.add(VerdictCheck::OtherLoad, ReasonSeverity::Warning, text);
 }

@@ -31,7 +31,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
         all.insert((*tag).to_owned(), single(unit, *value));
     }
     let facts = facts(told);
-    let unanswered = facts.result.map_or(0, |result| result.counts.lost + result.counts.cancelled);
+    let unanswered = facts.result.map_or(0, |result| result.counts.not_sent + result.counts.cancelled);
     all.insert(
         "input_config".to_owned(),
         json!({

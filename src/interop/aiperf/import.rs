@@ -65,7 +65,7 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
         tool: Tool::AiPerf,
         format: "AIPerf profile_export.jsonl",
         version: None,
-        asked: Map::new(),
+        requested: Map::new(),
         counted: is_server_count.then_some(SERVER),
         seen,
     }

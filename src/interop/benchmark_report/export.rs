@@ -103,8 +103,8 @@ fn load(told: &MeasuredRun) -> Option<Value> {
         "tool": "regatta",
         "tool_version": result.versions.regatta,
         "source": "random",
-        "input_seq_len": length(&result.asked.input_len)?,
-        "output_seq_len": length(&result.asked.output_len)?,
+        "input_seq_len": length(&result.requested.input_len)?,
+        "output_seq_len": length(&result.requested.output_len)?,
     });
     if let Some(rate) = facts.rate() {
         load["rate_qps"] = json!(rate);

@@ -23,11 +23,11 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         let factor = if in_seconds { 1e3 } else { 1.0 };
         StatsLayout { value: aggregate, factor, n: "count", mean: "mean", percentile: "p#" }.read(&place)
     };
-    let mut asked = Map::new();
-    put(&mut asked, "request_rate", load.get("rate_qps").cloned());
-    put(&mut asked, "concurrency", load.get("concurrency").cloned());
-    put(&mut asked, "input_seq_len", load.get("input_seq_len").cloned());
-    put(&mut asked, "output_seq_len", load.get("output_seq_len").cloned());
+    let mut requested = Map::new();
+    put(&mut requested, "request_rate", load.get("rate_qps").cloned());
+    put(&mut requested, "concurrency", load.get("concurrency").cloned());
+    put(&mut requested, "input_seq_len", load.get("input_seq_len").cloned());
+    put(&mut requested, "output_seq_len", load.get("output_seq_len").cloned());
     let total = at(aggregate, "/requests/total");
     let failed = at(aggregate, "/requests/failures");
     let ok = total.map(|total| total - failed.unwrap_or(0.0));
@@ -35,7 +35,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         tool,
         format: "Benchmark Report",
         version: text_at(load, "/tool_version"),
-        asked,
+        requested,
         ok,
         failed,
         input_tokens: at(aggregate, "/requests/input_length/mean").zip(ok).map(|(mean, n)| mean * n),

@@ -14,16 +14,20 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         (Tool::GenAiPerf, "GenAI-Perf profile_export_genai_perf.json")
     };
     let layout = StatsLayout { value, factor: 1.0, n: "count", mean: "avg", percentile: "p#" };
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     let model =
         text_at(value, "/input_config/model_names/0").or_else(|| text_at(value, "/input_config/models/items/0/name"));
     let url = text_at(value, "/input_config/endpoint/url").or_else(|| text_at(value, "/input_config/endpoint/urls/0"));
     let stimulus = value.pointer("/input_config/perf_analyzer/stimulus");
     let phase = value.pointer("/input_config/phases").and_then(Value::as_array).and_then(|all| all.last());
-    put(&mut asked, "model", model.map(Value::from));
-    put(&mut asked, "endpoints", url.map(|url| json!([url])));
+    put(&mut requested, "model", model.map(Value::from));
+    put(&mut requested, "endpoints", url.map(|url| json!([url])));
     for key in ["concurrency", "request_rate"] {
-        put(&mut asked, key, stimulus.and_then(|it| it.get(key)).or_else(|| phase.and_then(|it| it.get(key))).cloned());
+        put(
+            &mut requested,
+            key,
+            stimulus.and_then(|it| it.get(key)).or_else(|| phase.and_then(|it| it.get(key))).cloned(),
+        );
     }
     let ok = at(value, "/request_count/avg");
     let requests_per_s = at(value, "/request_throughput/avg");
@@ -35,7 +39,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         tool: Some(tool),
         format,
         version: text_at(value, "/aiperf_version"),
-        asked,
+        requested,
         ok,
         failed: at(value, "/error_request_count/avg"),
         input_tokens,

@@ -15,8 +15,8 @@ pub struct ImportedResult {
     pub verdict: ImportedVerdict,
     pub imported: ImportOrigin,
     /// The tool's settings under its own names, so that they have no fixed shape.
-    #[serde(default)]
-    pub asked: Map<String, Value>,
+    #[serde(default, alias = "asked")]
+    pub requested: Map<String, Value>,
     #[serde(default)]
     pub counts: ImportedCounts,
     #[serde(default)]

@@ -117,9 +117,9 @@ impl MeasuredResult {
     /// the same form, so that results of all tools can be compared field by field.
     pub fn requested(&self) -> Map<String, Value> {
         match self {
-            Self::Imported(result) => result.asked.clone(),
-            Self::Regatta(result) => match serde_json::to_value(&result.asked) {
-                Ok(Value::Object(asked)) => asked,
+            Self::Imported(result) => result.requested.clone(),
+            Self::Regatta(result) => match serde_json::to_value(&result.requested) {
+                Ok(Value::Object(requested)) => requested,
                 _ => Map::new(),
             },
         }

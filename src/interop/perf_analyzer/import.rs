@@ -41,17 +41,17 @@ pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
             })
         })
         .collect();
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     if let (Some(mode), Some(value)) =
         (text_at(value, "/experiments/0/experiment/mode"), value.pointer("/experiments/0/experiment/value"))
     {
-        asked.insert(mode, value.clone());
+        requested.insert(mode, value.clone());
     }
     ImportedRequests {
         tool: Tool::GenAiPerf,
         format: "perf_analyzer profile_export.json",
         version: text_at(value, "/version").filter(|version| !version.is_empty()),
-        asked,
+        requested,
         counted: Some("responses, each counted as one token"),
         seen,
     }

@@ -48,15 +48,15 @@ pub(in crate::interop) struct RunFacts<'a> {
 
 impl RunFacts<'_> {
     pub(in crate::interop) fn model(&self) -> Option<&str> {
-        self.result.map(|result| result.asked.model.as_str()).filter(|model| !model.is_empty())
+        self.result.map(|result| result.requested.model.as_str()).filter(|model| !model.is_empty())
     }
 
     pub(in crate::interop) fn urls(&self) -> &[String] {
-        self.result.map(|result| result.asked.endpoints.as_slice()).unwrap_or_default()
+        self.result.map(|result| result.requested.endpoints.as_slice()).unwrap_or_default()
     }
 
     pub(in crate::interop) fn seed(&self) -> Option<u64> {
-        self.result.map(|result| result.asked.seed)
+        self.result.map(|result| result.requested.seed)
     }
 
     /// Start of set-up, RFC 3339.
@@ -66,7 +66,7 @@ impl RunFacts<'_> {
 
     /// The requested rate, in requests per second; `None` where there is no rate, or none that stays.
     pub(in crate::interop) fn rate(&self) -> Option<f64> {
-        match &self.result?.asked.scenario {
+        match &self.result?.requested.scenario {
             Scenario::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
             _ => None,
         }
@@ -74,7 +74,7 @@ impl RunFacts<'_> {
 
     /// Users of a closed loop.
     pub(in crate::interop) fn users(&self) -> Option<f64> {
-        match &self.result?.asked.scenario {
+        match &self.result?.requested.scenario {
             Scenario::Concurrency { users: LoadLevel::Fixed(users) } => Some(*users),
             _ => None,
         }

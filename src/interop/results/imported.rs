@@ -14,7 +14,7 @@ pub(in crate::interop) struct ImportedNumbers {
     pub tool: Option<Tool>,
     pub format: &'static str,
     pub version: Option<String>,
-    pub asked: Map<String, Value>,
+    pub requested: Map<String, Value>,
     pub ok: Option<f64>,
     pub failed: Option<f64>,
     pub input_tokens: Option<f64>,
@@ -47,7 +47,7 @@ pub(in crate::interop) struct ImportedRequests {
     pub tool: Tool,
     pub format: &'static str,
     pub version: Option<String>,
-    pub asked: Map<String, Value>,
+    pub requested: Map<String, Value>,
     /// The source of output token counts, where it is not this tool's usual one.
     pub counted: Option<&'static str>,
     pub seen: Vec<RequestTrace>,

@@ -60,7 +60,7 @@ const fn or_null(column: Column) -> Column {
 
 pub const COLUMNS: [Column; 17] = [
     number("index", "", "place on the schedule", |one| Some(one.index as i64)),
-    number("endpoint", "", "which of asked.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
+    number("endpoint", "", "which of requested.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
     number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
     number("asked_tokens", "tokens", "requested output", |one| Some(i64::from(one.asked_tokens))),
     number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),

@@ -188,7 +188,7 @@ fn known(value: &Value) -> Vec<Known> {
 
 /// A tool's numbers from its raw records, with its own definitions.
 fn computed(requests: ImportedRequests) -> ImportedNumbers {
-    let ImportedRequests { tool, format, version, asked, counted, seen } = requests;
+    let ImportedRequests { tool, format, version, requested, counted, seen } = requests;
     let stats = MetricConcept::ALL
         .into_iter()
         .filter_map(|concept| Some((concept, ImportedStats::from(&tool.spread(concept, &seen).ok()?))))
@@ -206,7 +206,7 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
         tool: Some(tool),
         format,
         version,
-        asked,
+        requested,
         ok: Some(ok().count() as f64),
         failed: Some((seen.len() - ok().count()) as f64),
         input_tokens: sum(|one| one.input),
@@ -267,7 +267,7 @@ fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedRe
             definitions: tool.title().to_owned(),
             requests_counted: None,
         },
-        asked: numbers.asked,
+        requested: numbers.requested,
         counts: ImportedCounts { ok: numbers.ok, failed: numbers.failed },
         tokens: ImportedTokens {
             input: numbers.input_tokens,

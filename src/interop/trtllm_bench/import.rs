@@ -23,7 +23,7 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
             max: get("maximum"),
         }
     };
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     for (key, place) in [
         ("model", "/engine/model"),
         ("backend", "/engine/backend"),
@@ -37,7 +37,7 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
         ("kv_cache_free_gpu_mem_fraction", "/world_info/kv_cache_percentage"),
     ] {
         if let Some(found) = value.pointer(place).filter(|found| !found.is_null()) {
-            asked.insert(key.to_owned(), found.clone());
+            requested.insert(key.to_owned(), found.clone());
         }
     }
     let n = at(value, "/request_info/num_requests");
@@ -47,7 +47,7 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
         tool: Some(Tool::TrtllmBench),
         format: "trtllm-bench report JSON",
         version: text_at(value, "/engine/version"),
-        asked,
+        requested,
         ok: n,
         failed: None,
         input_tokens: tokens("/request_info/avg_input_length"),
@@ -104,10 +104,10 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
             max: get("MAXIMUM"),
         }
     };
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     for (key, label) in [("model", "Model:"), ("quantization", "Quantization:")] {
         if let Some(text) = info(label) {
-            asked.insert(key.to_owned(), json!(text));
+            requested.insert(key.to_owned(), json!(text));
         }
     }
     for (key, label) in [
@@ -118,7 +118,7 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
         ("max_num_tokens", "Max Runtime Tokens:"),
     ] {
         if let Some(figure) = figure(label) {
-            asked.insert(key.to_owned(), json!(figure));
+            requested.insert(key.to_owned(), json!(figure));
         }
     }
     let tokens = |label: &str| figure(label).zip(n).map(|(mean, n)| (mean * n).round());
@@ -126,7 +126,7 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
         tool: Some(Tool::TrtllmBench),
         format: "trtllm-bench PERFORMANCE OVERVIEW",
         version: info("TensorRT LLM Version:").or_else(|| info("TensorRT-LLM Version:")),
-        asked,
+        requested,
         ok: n,
         failed: None,
         input_tokens: tokens("Average Input Length (tokens):"),
@@ -232,7 +232,7 @@ Per User Output Speed (tps/user):                 75.7500
         assert_eq!(numbers.window_s, Some(92.4855));
         assert_eq!(numbers.version.as_deref(), Some("1.0.0rc1"));
         assert_eq!(
-            Value::Object(numbers.asked),
+            Value::Object(numbers.requested),
             json!({"model": "Llama3.3-70B", "quantization": "NVFP4", "tp": 2.0, "max_batch_size": 640.0})
         );
         let more: Vec<f64> = numbers.more.iter().filter_map(|(_, value)| *value).collect();

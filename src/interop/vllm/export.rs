@@ -27,7 +27,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     put("model_id", json!(facts.model()));
     put("num_prompts", json!(told.seen.len()));
     put("request_rate", facts.rate().map_or_else(|| json!("inf"), |rate| json!(rate)));
-    match facts.result.map(|result| result.asked.arrivals) {
+    match facts.result.map(|result| result.requested.arrivals) {
         Some(Arrivals::Poisson) => drop(put("burstiness", json!(1.0))),
         _ => out.without("burstiness: the arrivals were not of the gamma family"),
     }

@@ -28,7 +28,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         min: None,
         max: None,
     };
-    let mut asked = Map::new();
+    let mut requested = Map::new();
     for (key, place) in [
         ("model", "/model_id"),
         ("request_rate", "/request_rate"),
@@ -36,13 +36,13 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         ("concurrency", "/max_concurrency"),
         ("requests", "/num_prompts"),
     ] {
-        put(&mut asked, key, value.pointer(place).cloned());
+        put(&mut requested, key, value.pointer(place).cloned());
     }
     ImportedNumbers {
         tool: Some(tool),
         format,
         version: None,
-        asked,
+        requested,
         ok: completed,
         failed: at(value, "/failed"),
         input_tokens: at(value, "/total_input_tokens"),
@@ -100,13 +100,13 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
             })
         })
         .collect();
-    let mut asked = Map::new();
-    asked.insert("requests".to_owned(), json!(first.len()));
+    let mut requested = Map::new();
+    requested.insert("requests".to_owned(), json!(first.len()));
     Some(ImportedRequests {
         tool: Tool::Vllm,
         format: "vLLM bench serve JSON, detailed",
         version: None,
-        asked,
+        requested,
         counted: None,
         seen,
     })

@@ -185,7 +185,7 @@ impl ComparedResult {
             settings,
             lengths: result.tokens().map(mean),
             requested_answer: mean(
-                result.own().map(|own| own.tokens.output_asked as f64).filter(|requested| *requested > 0.0),
+                result.own().map(|own| own.tokens.output_requested as f64).filter(|requested| *requested > 0.0),
             ),
             counted: counted(told),
             measures: Vec::new(),

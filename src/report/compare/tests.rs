@@ -30,7 +30,7 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
         .collect();
     let result = json!({
         "verdict": "valid", "schedule_digest": digest, "latency": {}, "rates": {},
-        "asked": { "scenario": { "server": { "rate": 100.0 } } },
+        "requested": { "scenario": { "server": { "rate": 100.0 } } },
         "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
     });
     MeasuredRun { name: name.to_owned(), result: sample::result_of(result), seen }
@@ -150,7 +150,7 @@ fn why_runs_are_not_paired_is_said() {
         let one = |(number, plan): (usize, &&str)| {
             let mut told = told(name, plan, move |index| 100.0 + noise(index, number as u64));
             change(&mut told, |file| {
-                file["asked"]["seed"] = json!(seeds + number as u64);
+                file["requested"]["seed"] = json!(seeds + number as u64);
                 edit(file);
             });
             told
@@ -170,7 +170,8 @@ fn why_runs_are_not_paired_is_said() {
         (side("b", &["1"], 0, as_it_is), "one run on a side"),
         (
             side("b", &["1", "2", "3"], 0, |result| {
-                result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 0.0 })
+                result["requested"]["retries"] =
+                    json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 0.0 })
             }),
             "the load differs",
         ),
@@ -191,7 +192,7 @@ fn runs_of_the_same_numbers_are_equivalent() {
 #[test]
 fn runs_of_different_loads_are_no_side() {
     let mut all = runs("a", 1, 1.0);
-    change(&mut all[2], |file| file["asked"]["scenario"]["server"]["rate"] = json!(50.0));
+    change(&mut all[2], |file| file["requested"]["scenario"]["server"]["rate"] = json!(50.0));
     let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err();
     assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
 }
@@ -260,7 +261,7 @@ fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
         let mut run = told("a", "d", |_| 50.0);
         change(&mut run, |file| {
-            file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested })
+            file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_requested": requested })
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
@@ -275,10 +276,10 @@ fn limits_of_the_verdict_are_no_load() {
         let mut run = told("a", "d", |_| 50.0);
         change(
             &mut run,
-            |file| file["asked"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
+            |file| file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
         );
         change(&mut run, |file| {
-            file["asked"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } })
+            file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } })
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };

@@ -20,7 +20,7 @@ pub enum FindingLevel {
 pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
     pub about: String,
-    pub standing: FindingLevel,
+    pub level: FindingLevel,
     /// What the machine has.
     pub found: String,
     /// What is needed.
@@ -38,7 +38,7 @@ impl DoctorFinding {
     pub fn fact(about: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             about: about.into(),
-            standing: FindingLevel::Fact,
+            level: FindingLevel::Fact,
             found: found.into(),
             needed: None,
             by: Vec::new(),
@@ -48,17 +48,17 @@ impl DoctorFinding {
 
     /// Needed by the tasks `by`.
     #[must_use]
-    pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: FindingLevel) -> Self {
+    pub fn needed(mut self, what: impl Into<String>, by: &[String], level: FindingLevel) -> Self {
         self.needed = Some(what.into());
         self.by = by.to_vec();
-        self.standing = standing;
+        self.level = level;
         self
     }
 
     /// What helps; kept only where something is missing or doubtful.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        if matches!(self.standing, FindingLevel::Missing | FindingLevel::Doubtful) {
+        if matches!(self.level, FindingLevel::Missing | FindingLevel::Doubtful) {
             self.fix = Some(fix.into());
         }
         self

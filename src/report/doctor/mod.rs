@@ -23,7 +23,7 @@ pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
             let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "try"), clean(fix));
         }
     }
-    let count = |standing: FindingLevel| findings.iter().filter(|finding| finding.standing == standing).count();
+    let count = |level: FindingLevel| findings.iter().filter(|finding| finding.level == level).count();
     let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
     let _ = match (missing, doubtful, count(FindingLevel::Good)) {
         (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` checks them against a manifest"),
@@ -39,7 +39,7 @@ pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
 }
 
 fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
-    let (tone, mark) = match finding.standing {
+    let (tone, mark) = match finding.level {
         FindingLevel::Good => (TextRole::Good, "✓"),
         FindingLevel::Missing => (TextRole::Bad, "✗"),
         FindingLevel::Doubtful => (TextRole::Odd, "!"),
@@ -61,6 +61,6 @@ fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
 
 /// All of it.
 pub fn doctor_json(findings: &[DoctorFinding]) -> String {
-    let missing = findings.iter().filter(|finding| finding.standing == FindingLevel::Missing).count();
+    let missing = findings.iter().filter(|finding| finding.level == FindingLevel::Missing).count();
     format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
 }

@@ -136,7 +136,7 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
         ("requests scheduled", count(|counts| counts.scheduled), "whether or not they were sent".to_owned()),
         ("ok", result.ok(), "successful requests".to_owned()),
         ("failed", failed, "sent, and ended with an error".to_owned()),
-        ("not sent", count(|counts| counts.lost), "because the run was stopped".to_owned()),
+        ("not sent", count(|counts| counts.not_sent), "because the run was stopped".to_owned()),
         ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
     ];
     all.into_iter().filter_map(|(name, value, what)| Some((name.to_owned(), number(value?), what))).collect()

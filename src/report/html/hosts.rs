@@ -1,9 +1,9 @@
 //! What each host did, of a run that was spread over several.
 
 use super::block::Block;
-use super::metric_row::{cell, zero_point_text};
+use super::metric_row::cell;
 use super::svg::number;
-use crate::harness::{HostShare, RunResult};
+use crate::harness::{HostShare, RunResult, zero_point_text};
 
 const HEAD: [&str; 10] = [
     "host",

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::svg::number;
-use crate::harness::{ConfidenceInterval, Metric};
+use crate::harness::{ConfidenceInterval, Metric, zero_point_text};
 use crate::interop::ImportedMetric;
 
 /// A row of the table, numbers as they are shown.
@@ -71,11 +71,6 @@ impl MetricRow {
 /// A number as tables show it.
 pub(super) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), number)
-}
-
-/// `schedule`, `when the user became idle`, …
-pub(super) fn zero_point_text(zero_point: &str) -> String {
-    zero_point.replace("user_free", "when the user became idle").replace('_', " ")
 }
 
 /// `ttft` → `TTFT`, `max_stall` → `max stall`.

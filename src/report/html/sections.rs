@@ -1,5 +1,5 @@
 //! Sections of a result that exist only when requested, each with its own heading: SLOs, failures counted, the steady
-//! part, the server's stamps, withdrawals, other outputs, sessions, tokens, GPUs, the preflight, and a search.
+//! part, the server's stamps, cancellations, other outputs, sessions, tokens, GPUs, the preflight, and a search.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) const TOLD: [&str; 12] = [
     "goodput",
     "steady",
     "server",
-    "withdrawals",
+    "cancellations",
     "outputs",
     "tokens",
     "load",
@@ -37,7 +37,7 @@ pub(super) fn read(result: &RunResult, search: Option<&Value>) -> Vec<Block> {
         steady(result),
         stamps(result),
         sessions(result),
-        withdrawals(result),
+        cancellations(result),
         tokens(result),
         outputs(result),
         load(result),
@@ -52,7 +52,7 @@ fn metrics(all: &[(&str, &Metric)]) -> Vec<MetricRow> {
     all.iter().filter_map(|(name, metric)| MetricRow::of(name, metric)).collect()
 }
 
-/// From when this result counts waiting: `schedule`, or of a closed loop `user free`.
+/// From when this result counts waiting: `schedule`, or of a closed loop `user idle`.
 fn zero_point(result: &RunResult) -> String {
     match result.latency.ttft.zero_point.as_str() {
         "" => "schedule".to_owned(),
@@ -220,8 +220,8 @@ fn sessions(result: &RunResult) -> Option<Block> {
     Some(block)
 }
 
-fn withdrawals(result: &RunResult) -> Option<Block> {
-    let cancelled = result.withdrawals.as_ref()?;
+fn cancellations(result: &RunResult) -> Option<Block> {
+    let cancelled = result.cancellations.as_ref()?;
     let mut block = Block {
         title: "Cancelled requests",
         about: format!(
@@ -236,7 +236,7 @@ fn withdrawals(result: &RunResult) -> Option<Block> {
         metrics: metrics(&[("from the cancel to the end", &cancelled.end_after_cancel)]),
         ..Block::default()
     };
-    block.count("withdrawn", cancelled.requests, "requests");
+    block.count("cancelled early", cancelled.requests, "requests");
     block.count("tokens they had", cancelled.tokens, "in all, those that came after the cancel included");
     Some(block)
 }
@@ -258,7 +258,7 @@ fn tokens(result: &RunResult) -> Option<Block> {
         let what = format!("{how}, for inter-token latency and each second");
         block.fact("tokens of single chunks", Some("not counted".to_owned()), what);
     }
-    block.count("output tokens requested", tokens.output_asked, "by the schedule, of the same requests");
+    block.count("output tokens requested", tokens.output_requested, "by the schedule, of the same requests");
     block.count("input tokens", tokens.input, format!("source: {}", or(&tokens.input_source, "unknown")));
     let by_server = tokens.input_server.map(|tokens| number(tokens as f64));
     block.fact("input tokens as the server counts", by_server, "its usage, for the same prompts");
@@ -310,7 +310,7 @@ fn load(result: &RunResult) -> Option<Block> {
         load.held_back,
         cap.unwrap_or_else(|| "arrivals that waited; no limit on requests in flight was set".to_owned()),
     );
-    block.fact("think time of users", think(result.asked.think), "between an answer and the next request");
+    block.fact("think time of users", think(result.requested.think), "between an answer and the next request");
     if let Some(data) = &load.data {
         let again = if data.repeated { ", some more than once" } else { "" };
         let (taken, records) = (number(data.taken as f64), number(data.records as f64));

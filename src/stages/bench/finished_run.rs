@@ -15,7 +15,7 @@ pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
     let same = result.schedule_digest == planned.digest.to_string()
-        && result.asked.scenario == spec.scenario
+        && result.requested.scenario == spec.scenario
         && servers.are_those_of(&result);
     (same && result.verdict() != Verdict::InvalidClient).then_some(result)
 }

@@ -28,7 +28,12 @@ fn run(workload: &str, system: &str, servers: [usize; 2]) {
         assert!(busy || result.verdict().is_valid(), "{workload} {scenario}: {ended:?}");
         assert!(result.counts.ok >= 12, "{workload} {scenario}: {:?}", result.counts);
         assert_eq!(result.counts.ok, result.counts.scheduled, "{workload} {scenario}: {:?}", result.counts);
-        assert_eq!(result.asked.endpoints.len(), servers, "{workload} {scenario}: {:?}", result.asked.endpoints);
+        assert_eq!(
+            result.requested.endpoints.len(),
+            servers,
+            "{workload} {scenario}: {:?}",
+            result.requested.endpoints
+        );
     }
     assert!(!ended.stdout.contains("✓ clone_trt_llm"), "nothing is cloned: {}", ended.stdout);
     if is_believed {

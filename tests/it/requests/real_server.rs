@@ -65,20 +65,20 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
         let long =
             BenchSpec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
         let cancelled = measured(&long).result;
-        assert_eq!((cancelled.counts.withdrawn, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
-        assert!(cancelled.withdrawals.unwrap().tokens < 12 * 30_000);
+        assert_eq!((cancelled.counts.cancelled_early, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
+        assert!(cancelled.cancellations.unwrap().tokens < 12 * 30_000);
     }
     let cancel = Some(Cancel { after_tokens: 2, share: 0.5, by: CancelBy::Stop });
     let request = Request { cancel, ..Request::default() };
     let half = BenchSpec { output_len: Length::Fixed(200), pace: SHARED, ..spec_of(&server, "tensorrt_llm", request) };
     let half = measured(&half).result;
     assert_eq!(
-        (half.counts.ok + half.counts.withdrawn, half.connections.shared_streams),
+        (half.counts.ok + half.counts.cancelled_early, half.connections.shared_streams),
         (12, Some(2)),
         "{:?}",
         half.counts
     );
-    assert!(half.counts.ok > 0 && half.counts.withdrawn > 0);
+    assert!(half.counts.ok > 0 && half.counts.cancelled_early > 0);
     let whole = Request { streaming: Some(false), ..Request::default() };
     all_ok(&measured(&spec_of(&server, "tensorrt_llm", whole)));
 }

@@ -233,7 +233,7 @@ pub fn server_over_two_nodes() -> Row {
     let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
     let result = read_result(&world.path(folder).join("result.json")).unwrap();
     assert_eq!((result.counts.scheduled, result.counts.ok), (12, 12));
-    let endpoint = &result.asked.endpoints[0];
+    let endpoint = &result.requested.endpoints[0];
     assert!(
         endpoint.starts_with("10."),
         "{endpoint}: over the bridge, at the address that the controller has for the node"

@@ -166,7 +166,7 @@ def write_run(folder, visits, seed):
     rate = len(visits) / (last - visits[0][0])
     result = {
         "schema": 1, "verdict": "valid", "reasons": [],
-        "asked": {"endpoints": ["queue:1"], "model": "queue", "scenario": {"server": {"rate": 3.2}}, "seed": seed},
+        "requested": {"endpoints": ["queue:1"], "model": "queue", "scenario": {"server": {"rate": 3.2}}, "seed": seed},
         "schedule_digest": f"seed {seed}", "counts": {"ok": len(visits)},
         "tokens": {"input": 8 * len(visits), "output": 16 * len(visits), "source": "usage"},
         "rates": {"requests_full": rate, "output_tokens": 16 * rate}, "latency": latency,

@@ -104,7 +104,7 @@ pub fn foreseen(
     for (task, key) in plan.tasks.iter().zip(keys) {
         if let Some(Err(failure)) = key {
             wrong.push(LockDifference {
-                part: LockPart::Asked,
+                part: LockPart::Requested,
                 task: Some(task.id.to_string()),
                 field: "inputs".to_owned(),
                 locked: Some("all there".to_owned()),

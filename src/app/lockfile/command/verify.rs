@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::report::Styler;
 use crate::runner::store::{Lookup, OutputCache};
 use crate::runner::{OutputGate, RunOptions, TaskRole};
-use crate::stages::became;
+use crate::stages::resolved;
 
 /// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ fn pins(
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
         if let Lookup::Hit(record) = shelf.look(&key.digest())
-            && outcome(task.id.as_str(), entry, &became(task, &shelf.folder(&record))).is_empty()
+            && outcome(task.id.as_str(), entry, &resolved(task, &shelf.folder(&record))).is_empty()
         {
             continue;
         }
@@ -101,8 +101,8 @@ fn pins(
 fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGate {
     OutputGate::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
-        let mut now = became(task, folder);
-        if entry.became.contains_key("output") {
+        let mut now = resolved(task, folder);
+        if entry.resolved.contains_key("output") {
             now.insert("output".to_owned(), output.to_string().into());
         }
         let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =

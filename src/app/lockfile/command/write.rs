@@ -10,7 +10,7 @@ use crate::cli::{self, GivenSetting, Locking};
 use crate::plan::{ActionKind, Plan};
 use crate::runner::store::replace;
 use crate::runner::{SettledTask, TaskRole};
-use crate::stages::became;
+use crate::stages::resolved;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
 /// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
@@ -61,7 +61,7 @@ fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[Settle
     for one in settled {
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
-        let told = one.output.as_ref().map(|(_, folder)| became(task, folder)).unwrap_or_default();
+        let told = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).unwrap_or_default();
         // The file beside an image's id holds the requested name.
         let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
         let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);

@@ -145,7 +145,7 @@ impl RequestAttempt<'_> {
             Err(None) => vec![RequestEnd::Cancelled; parts.len()],
             // An error that a server reports for a request that we cancelled is caused by the cancellation.
             Ok(()) | Err(Some((FailureClass::Server, _))) if t_cancel.is_some() => {
-                vec![RequestEnd::Withdrawn; parts.len()]
+                vec![RequestEnd::CancelledEarly; parts.len()]
             }
             // The server knows the deadline too, and may report it before our own timer fires.
             Err(Some((FailureClass::Server | FailureClass::Refused, why))) if self.is_overdue(t_end) => {

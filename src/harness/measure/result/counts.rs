@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::{CachedInput, FailureClass, FinishReason, Violation};
 
-/// `scheduled = ok + failed + cancelled + withdrawn + in_flight_at_end + lost`, exactly, or the run is invalid.
+/// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Counts {
@@ -31,8 +31,8 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violation_examples: BTreeMap<Violation, String>,
     /// Ended by us early, as `cancel` asks.
-    #[serde(default)]
-    pub withdrawn: u64,
+    #[serde(alias = "withdrawn")]
+    pub cancelled_early: u64,
     /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
     #[serde(default)]
     pub retried: u64,
@@ -40,7 +40,8 @@ pub struct Counts {
     pub retried_by_class: BTreeMap<FailureClass, u64>,
     pub in_flight_at_end: u64,
     /// Never issued, because the run was stopped.
-    pub lost: u64,
+    #[serde(alias = "lost")]
+    pub not_sent: u64,
     pub conserved: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct FailureCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TokenCounts {
-    /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was asked for.
+    /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was requested.
     pub source: String,
     /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where that
     /// is not `source`.
@@ -75,9 +76,10 @@ pub struct TokenCounts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_cached: Option<CachedInput>,
     pub output: u64,
-    /// What the schedule asked of the same requests.
-    pub output_asked: u64,
-    /// Requests with fewer tokens than asked (an end token).
+    /// What the schedule requested of the same requests.
+    #[serde(alias = "output_asked")]
+    pub output_requested: u64,
+    /// Requests with fewer tokens than requested (an end token).
     pub shorter: u64,
     /// Requests with more.
     pub longer: u64,

@@ -104,7 +104,7 @@ pub struct ServerSide {
 
 /// Requests that were ended early, as `cancel` asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Withdrawals {
+pub struct Cancellations {
     pub by: CancelBy,
     pub after_tokens: u32,
     pub share: f64,

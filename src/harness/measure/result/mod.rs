@@ -27,7 +27,7 @@ use crate::triton::{Scrape, ServerMetrics};
 pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
 pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
 pub use self::further_limits::{FurtherLimits, LeastGoodput};
-pub use self::latency::{LatencyMetrics, Rates, ServerSide, Withdrawals};
+pub use self::latency::{Cancellations, LatencyMetrics, Rates, ServerSide};
 pub use self::requested::Requested;
 pub use self::requested_retries::RequestedRetries;
 use super::finding::{Reason, VerdictFindings};
@@ -73,7 +73,8 @@ pub struct RunResult {
     /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
-    pub asked: Requested,
+    #[serde(alias = "asked")]
+    pub requested: Requested,
     /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
     #[serde(default)]
     pub schedule_digest: String,
@@ -104,8 +105,8 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSide>,
     /// With `cancel`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub withdrawals: Option<Withdrawals>,
+    #[serde(default, alias = "withdrawals", skip_serializing_if = "Option::is_none")]
+    pub cancellations: Option<Cancellations>,
     /// Outputs asked for beside tokens.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, ExtraOutput>,

@@ -41,8 +41,8 @@ fn result() -> PageResult {
             { "check": "drift", "severity": "warning", "text": "the second half is 3.1 % slower than the first" },
             { "check": "limits", "severity": "warning", "text": "p99 of TPOT rests on 31 requests" },
         ],
-        "asked": { "scenario": { "server": { "rate": 9.5 } }, "seed": 4_711_471_147u64, "model": "tensorrt_llm" },
-        "counts": { "scheduled": 3000, "ok": 3000, "failed": 0, "lost": 0, "conserved": true },
+        "requested": { "scenario": { "server": { "rate": 9.5 } }, "seed": 4_711_471_147u64, "model": "tensorrt_llm" },
+        "counts": { "scheduled": 3000, "ok": 3000, "failed": 0, "not_sent": 0, "conserved": true },
         "rates": { "window_s": 62.4, "offered": 9.5, "requests_full": 9.412, "output_tokens": 1204.4 },
         "latency": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
         "slices": slices.collect::<Vec<_>>(),
@@ -147,7 +147,7 @@ fn nothing_from_outside_becomes_markup() {
     let own = sample::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
         "curves": { evil: [[0, 0], [1, 1]] }, "tokens": { "source": evil } }));
     let other =
-        sample::result_of(json!({ "imported": { "tool": evil }, "verdict": "not_judged", "asked": { evil: evil },
+        sample::result_of(json!({ "imported": { "tool": evil }, "verdict": "not_judged", "requested": { evil: evil },
         "latency": { evil: { "percentile_rule": evil, "unit": evil } } }));
     let results =
         [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(json!({ evil: evil })) });

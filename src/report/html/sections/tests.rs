@@ -62,13 +62,13 @@ fn a_search_is_an_interval_with_all_its_probes() {
 }
 
 #[test]
-fn stamps_withdrawals_outputs_sessions_and_the_load_are_told_with_what_was_counted() {
+fn stamps_cancellations_outputs_sessions_and_the_load_are_told_with_what_was_counted() {
     let metric =
         json!({ "unit": "ms", "n": 9, "population": "successful requests", "percentile_rule": "nearest rank" });
     let result = json!({
-        "asked": { "think": { "uniform": { "min": 10.0, "max": 20.0 } } },
+        "requested": { "think": { "uniform": { "min": 10.0, "max": 20.0 } } },
         "server": { "queue": metric, "ttft": metric, "without": 1 },
-        "withdrawals": { "by": "rpc", "after_tokens": 3, "share": 0.5, "requests": 5, "tokens": 20, "end_after_cancel": metric },
+        "cancellations": { "by": "rpc", "after_tokens": 3, "share": 0.5, "requests": 5, "tokens": 20, "end_after_cancel": metric },
         "outputs": { "context_logits": { "responses": 9, "bytes": 4096, "misshapen": 2, "example": "[1, 2]" } },
         "load": { "zero_point": "the intended arrival", "held_back": 7, "max_in_flight": 16, "in_flight_max": 16,
             "sessions": { "count": 4, "turns_mean": 2.5, "turns_max": 3, "ttft_first": metric, "ttft_later": metric } },

@@ -36,7 +36,7 @@ fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) ->
         (0..15).map(|n| json!({ "second": n, "tokens": 60, "in_flight": 4 + n % 3, "ttft_ms": by(n) })).collect();
     let mut result = json!({
         "verdict": "valid", "schedule_digest": "one", "started": "2026-11-20T22:43:01Z",
-        "asked": { "scenario": { "server": { "rate": 20.0 } }, "endpoints": [format!("{name}:8001")],
+        "requested": { "scenario": { "server": { "rate": 20.0 } }, "endpoints": [format!("{name}:8001")],
             "input_len": { "uniform": { "min": 4, "max": 12 } }, "ttft_p99_limit_ms": null },
         "counts": { "ok": 300 }, "tokens": { "input": 2400, "output": 900, "source": "output_ids" },
         "latency": { "ttft": metric("schedule"), "tpot": metric("first_chunk"), "e2e": metric("schedule") },
@@ -114,7 +114,7 @@ fn several_runs_are_judged_on_the_page() {
 #[test]
 fn what_is_not_alike_is_refused_with_the_reason_in_the_first_place() {
     let a = told("a", |_| 100.0, |_| {});
-    let b = told("b", |_| 110.0, |result| result["asked"]["scenario"]["server"]["rate"] = json!(40.0));
+    let b = told("b", |_| 110.0, |result| result["requested"]["scenario"]["server"]["rate"] = json!(40.0));
     let text = page("refused.html", &[a.clone(), b]);
     assert!(text.contains("nothing is subtracted") && text.contains("load: request_rate 20 &#x2f; 40"));
     assert!(!text.contains("+10.0 %"));
