@@ -30,10 +30,10 @@
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `remote_cache`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
-//! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | event, units |
+//! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
-//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, diag, event, units |
+//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, spec, diag, event, units |
 //! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
 //! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
@@ -61,7 +61,8 @@
 //! | record | the sealed line that accepts an output into the cache |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
-//! | scenario | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen asks |
+//! | scenario, load pattern | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen asks; the same with its numbers |
+//! | setting | what a manifest says and a room acts on, as one type in `spec`; what is resolved from it has a name of its own |
 //! | scheduled, issued | when a request is due; when it was handed to its connection |
 //! | chunk, token | one piece of a streamed answer; a chunk may have several tokens |
 //! | verdict, reason | VALID, VALID WITH WARNINGS or INVALID(client, load, server); a finding that led to it |

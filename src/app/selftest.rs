@@ -12,7 +12,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{say, say_error};
 use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
-use crate::harness::{self, BenchSpec, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, VerdictCheck};
+use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 use crate::spec::{Arrivals, Length, Limits, StopAfter};
 
@@ -134,7 +134,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandEr
         server.forget();
         let what = format!("{rate} req/s");
         tell(&format!("{what} against a server with known write times, {:?}", effort.duration));
-        let race = Race { scenario: Scenario::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
+        let race = Race { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
         let run = race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             scripted.push(compare(*rate, &measured, &server.truths()));
@@ -144,7 +144,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandEr
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
         tell(&format!("{what}, {:?}", effort.flood));
-        let race = Race { scenario: Scenario::Concurrency { users: USERS.into() }, tokens, clients: 2 };
+        let race = Race { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
         let run = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             let result = measured.result;
@@ -174,7 +174,7 @@ fn load_average() -> Option<f64> {
 
 /// One measurement of a server of Regatta's own.
 struct Race {
-    scenario: Scenario,
+    scenario: LoadPattern,
     tokens: u32,
     clients: u32,
 }
@@ -238,7 +238,7 @@ impl Race {
         };
         BenchSpec {
             endpoints: vec![endpoint],
-            protocol: harness::Protocol::Kserve,
+            protocol: harness::Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             timelines: scenario.is_open_loop(),
             scenario,
@@ -371,7 +371,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow)) else { panic!("no server") };
-            let race = Race { scenario: Scenario::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
+            let race = Race { scenario: LoadPattern::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();
             let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
             assert!(Box::pin(measured).await.is_none(), "nothing was answered");

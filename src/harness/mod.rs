@@ -65,11 +65,11 @@ pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, Reques
 pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
 pub use spec::BenchSpec;
 pub use spec::level::{LoadLevel, LoadSegment};
+pub use spec::load_pattern::{CallSource, LoadPattern};
 pub use spec::pause::Pause;
 pub use spec::prompts::{DataKind, PromptFile, PromptSource};
-pub use spec::protocol::{Api, Http, Protocol};
-pub use spec::scenario::{CallSource, Scenario};
 pub use spec::sending::SendingSpec;
 pub use spec::slo::Slo;
+pub use spec::transport::{Api, Http, Transport};
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

@@ -1,7 +1,7 @@
 //! Where requests go, as a user writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
 
-use super::model::Protocol;
 use crate::event::{Endpoint, EndpointError};
+use crate::spec::Protocol;
 
 /// The parts of a target's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,12 +42,6 @@ pub enum TargetError {
     GrpcTls(String),
     #[error("`{0}://` is none of http, https, grpc, openai")]
     Scheme(String),
-}
-
-impl From<TargetError> for String {
-    fn from(error: TargetError) -> Self {
-        error.to_string()
-    }
 }
 
 /// Reads `host:port,port|host:port`, or URLs with `|` between them: one endpoint for each port.

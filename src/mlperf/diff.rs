@@ -11,6 +11,7 @@ use super::gate::{self, JudgedRun};
 use super::layout::scenario_titled;
 use super::log::{Detail, DetailError};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
+use crate::spec::TestMode;
 
 /// Why a side has nothing to compare.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +178,7 @@ fn of_lock(submitter: &Path, seen: &gate::ExaminedResult, settings: &mut BTreeMa
         }
     }
     let Some(scenario) = scenario_titled(&seen.scenario) else { return };
-    if let Some(run) = lock.run(&seen.benchmark, scenario, super::TestMode::Performance) {
+    if let Some(run) = lock.run(&seen.benchmark, scenario, TestMode::Performance) {
         for (kind, digests) in &run.under_test {
             let digests: Vec<&str> = digests.iter().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
             settings.insert(format!("{kind} (digest)"), digests.join(", "));

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{MlperfScenario, TestMode};
+use super::MlperfScenario;
+use crate::spec::TestMode;
 
 /// How a submission's folders are arranged below `<division>/<submitter>/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,5 +41,5 @@ pub use package::{FinishedTask, PackageEntry, PackageRequest, Packed, Unpacked, 
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
-pub use test::{DatasetRecord, Division, MlperfScenario, TEST_FILE, TestMode, TestRecord};
+pub use test::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord};
 pub use test_request::{ResolvedTest, RuleError, TestRequest};

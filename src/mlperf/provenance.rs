@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{TestMode, TestRecord};
+use super::TestRecord;
+use crate::spec::{Division, TestMode};
 
 /// Its name, below `<division>/<submitter>/documentation/`.
 pub const LOCK_FILE: &str = "regatta.lock";
@@ -18,7 +19,7 @@ pub struct PackageProvenance {
     /// The version of Regatta that packed it.
     pub regatta: String,
     pub round: String,
-    pub division: super::Division,
+    pub division: Division,
     pub submitter: String,
     pub system: String,
     /// Packed as a rehearsal: cannot be submitted.

@@ -3,7 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{MlperfScenario, TestMode};
+use super::MlperfScenario;
+use crate::spec::TestMode;
 
 /// One round of MLPerf Inference. Latencies in milliseconds, lengths in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Seeds;
+use crate::spec::{Division, Scenario, TestMode};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
 pub const TEST_FILE: &str = "test.json";
@@ -18,6 +19,17 @@ pub enum MlperfScenario {
 }
 
 impl MlperfScenario {
+    /// LoadGen has no others.
+    pub const fn of(scenario: Scenario) -> Option<Self> {
+        match scenario {
+            Scenario::Offline => Some(Self::Offline),
+            Scenario::Server => Some(Self::Server),
+            Scenario::Interactive => Some(Self::Interactive),
+            Scenario::SingleStream => Some(Self::SingleStream),
+            Scenario::Trace | Scenario::Concurrency => None,
+        }
+    }
+
     /// As the result directory and the rules write it.
     pub const fn title(self) -> &'static str {
         match self {
@@ -33,47 +45,6 @@ impl MlperfScenario {
         match self {
             Self::Interactive => "Server",
             other => other.title(),
-        }
-    }
-}
-
-/// What a test is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TestMode {
-    Performance,
-    Accuracy,
-    Test06,
-    Test07,
-    Test09,
-}
-
-impl TestMode {
-    /// As a manifest writes it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Performance => "performance",
-            Self::Accuracy => "accuracy",
-            Self::Test06 => "test06",
-            Self::Test07 => "test07",
-            Self::Test09 => "test09",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Division {
-    Closed,
-    Open,
-}
-
-impl Division {
-    /// As a manifest, and the result directory, write it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
         }
     }
 }

@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::{Benchmark, Division, MlperfScenario, Round, TestMode};
+use super::{Benchmark, MlperfScenario, Round};
 use crate::diag::{did_you_mean, list_of};
+use crate::spec::{Division, TestMode};
 
 /// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]

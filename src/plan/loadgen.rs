@@ -4,11 +4,12 @@ mod search;
 
 use std::collections::BTreeMap;
 
-use crate::manifest::model::{self, Action, Bench, Mlperf, MlperfMode};
+use crate::manifest::model::{self, Action, Bench, Mlperf};
 use crate::mlperf::conf::conf;
-use crate::mlperf::{Division, Estimate, MlperfScenario, Round, TestMode, TestRequest};
+use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
 
 use super::{ActionKind, Plan};
+use crate::spec::Division;
 pub use search::{Cost, short, whole};
 
 /// A `bench` with `loadgen`, as the rules need it. None: there is no `loadgen`, or LoadGen has no such scenario.
@@ -17,43 +18,15 @@ pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
     Some(TestRequest {
         round: &loadgen.round,
         benchmark: &loadgen.benchmark,
-        scenario: scenario(bench.scenario)?,
-        mode: mode(loadgen.mode),
-        division: division(loadgen.division),
+        scenario: MlperfScenario::of(bench.scenario)?,
+        mode: loadgen.mode,
+        division: loadgen.division,
         rehearsal: loadgen.rehearse,
         // A search sets its own; that of its first probe stands for them.
         target_qps: loadgen.target_qps.or(bench.search.as_ref().map(|search| search.low)),
         user_conf: &loadgen.user_conf,
         dataset_samples: None,
     })
-}
-
-/// A manifest's scenario by its name in the rules.
-pub const fn scenario(scenario: model::Scenario) -> Option<MlperfScenario> {
-    match scenario {
-        model::Scenario::Offline => Some(MlperfScenario::Offline),
-        model::Scenario::Server => Some(MlperfScenario::Server),
-        model::Scenario::Interactive => Some(MlperfScenario::Interactive),
-        model::Scenario::SingleStream => Some(MlperfScenario::SingleStream),
-        model::Scenario::Trace | model::Scenario::Concurrency => None,
-    }
-}
-
-const fn mode(mode: MlperfMode) -> TestMode {
-    match mode {
-        MlperfMode::Performance => TestMode::Performance,
-        MlperfMode::Accuracy => TestMode::Accuracy,
-        MlperfMode::Test06 => TestMode::Test06,
-        MlperfMode::Test07 => TestMode::Test07,
-        MlperfMode::Test09 => TestMode::Test09,
-    }
-}
-
-const fn division(division: model::Division) -> Division {
-    match division {
-        model::Division::Closed => Division::Closed,
-        model::Division::Open => Division::Open,
-    }
 }
 
 /// What the user should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
@@ -92,13 +65,13 @@ fn estimate(bench: &Bench) -> Option<String> {
 
 /// Scenarios that a closed submission of a benchmark must hold and this package does not.
 fn missing(package: &model::MlperfPackage) -> Vec<String> {
-    let Some(round) = Round::named(&package.round).filter(|_| package.division == model::Division::Closed) else {
+    let Some(round) = Round::named(&package.round).filter(|_| package.division == Division::Closed) else {
         return Vec::new();
     };
     let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
     let entries = package.entries();
     for entry in &entries {
-        packed.entry(&entry.benchmark).or_default().extend(scenario(entry.scenario));
+        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::of(entry.scenario));
     }
     let mut notes = Vec::new();
     for (name, there) in packed {

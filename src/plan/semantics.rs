@@ -17,9 +17,11 @@ pub use across::across;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::manifest::model::{Bench, Host, InputPaths, Protocol, RepositoryLayout, Scenario, ShellScript, Stage};
+use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
-use crate::spec::{Arrivals, CancelBy, GoodputLimit, Interface, Length, Request, StreamMode, Words};
+use crate::spec::{
+    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, Words,
+};
 use crate::units::duration;
 
 use super::PlanReference;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{RequestRecord, RunResult, Scenario, repeat_folders};
+use crate::harness::{LoadPattern, RequestRecord, RunResult, repeat_folders};
 use crate::interop::{MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
 use crate::report::Styler;
@@ -112,11 +112,11 @@ fn scenario(result: Option<&RunResult>, index: usize) -> String {
         None => format!("row {}", index + 1),
         Some(RunResult { loadgen: Some(loadgen), .. }) => loadgen.scenario.to_lowercase(),
         Some(result) => match result.requested.scenario {
-            Scenario::Offline => "offline",
-            Scenario::Server { .. } => "server",
-            Scenario::Trace { .. } => "trace",
-            Scenario::Concurrency { .. } => "concurrency",
-            Scenario::Outside(_) => "outside",
+            LoadPattern::Offline => "offline",
+            LoadPattern::Server { .. } => "server",
+            LoadPattern::Trace { .. } => "trace",
+            LoadPattern::Concurrency { .. } => "concurrency",
+            LoadPattern::Outside(_) => "outside",
         }
         .to_owned(),
     }

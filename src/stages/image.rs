@@ -12,8 +12,9 @@ use serde_json::json;
 use super::container::{FoundImage, engine, look};
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{Action, ContainerEngine, Image, ImageBuild};
+use crate::manifest::model::{Action, Image, ImageBuild};
 use crate::plan::Task;
+use crate::spec::ContainerEngine;
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use regatta::harness::{BenchSpec, CallSource, Scenario, Slo, read_result};
+use regatta::harness::{BenchSpec, CallSource, LoadPattern, Slo, read_result};
 use regatta::mlperf::loadgen::{ChildJob, LoadgenTest};
-use regatta::mlperf::{self, DatasetRecord, Division, Round, TestMode, TestRequest, conf};
+use regatta::mlperf::{self, DatasetRecord, Round, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
-use regatta::spec::{Arrivals, Length, Limits, StopAfter};
+use regatta::spec::{Arrivals, Division, Length, Limits, StopAfter, TestMode};
 
 const TOKENS: u32 = 8;
 const SAMPLES: u64 = 64;
@@ -121,9 +121,9 @@ fn measure(
 fn spec(server: &GroundTruthServer) -> Result<BenchSpec, Box<dyn std::error::Error>> {
     Ok(BenchSpec {
         endpoints: vec![server.address.to_string().parse()?],
-        protocol: regatta::harness::Protocol::Kserve,
+        protocol: regatta::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Outside(CallSource::AtTimes),
+        scenario: LoadPattern::Outside(CallSource::AtTimes),
         arrivals: Arrivals::Constant,
         stop: StopAfter::default(),
         input_len: Length::Given,

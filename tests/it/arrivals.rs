@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    BenchSpec, DataKind, LoadLevel, LoadSegment, Measured, Pause, PromptFile, PromptSource, Protocol, RequestRecord,
-    Scenario, SendingSpec, Slo, run,
+    BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource, RequestRecord,
+    SendingSpec, Slo, Transport, run,
 };
 use regatta::sim::SimOptions;
 use regatta::spec::{Arrivals, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
@@ -17,10 +17,10 @@ use crate::simulator::ground::{Files, Running};
 
 const MS: u64 = 1_000_000;
 
-pub fn spec(address: std::net::SocketAddr, scenario: Scenario, requests: u64) -> BenchSpec {
+pub fn spec(address: std::net::SocketAddr, scenario: LoadPattern, requests: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec![address.to_string().parse().unwrap()],
-        protocol: Protocol::Kserve,
+        protocol: Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario,
         arrivals: Arrivals::Constant,
@@ -56,8 +56,8 @@ pub fn measured(spec: &BenchSpec) -> Measured {
     measured
 }
 
-fn users(count: f64) -> Scenario {
-    Scenario::Concurrency { users: count.into() }
+fn users(count: f64) -> LoadPattern {
+    LoadPattern::Concurrency { users: count.into() }
 }
 
 fn in_flight(records: &[RequestRecord], at: u64) -> usize {
@@ -131,7 +131,7 @@ fn users_come_with_a_ramp_and_none_above_it() {
         LoadSegment { from: 3.0, to: 3.0, seconds: 0.1 },
         LoadSegment { from: 2.0, to: 2.0, seconds: 0.1 },
     ]);
-    let mut spec = spec(server.address, Scenario::Concurrency { users: level }, 0);
+    let mut spec = spec(server.address, LoadPattern::Concurrency { users: level }, 0);
     spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(400).into()) };
     let measured = measured(&spec);
     let due = |from: u64, to: u64| {
@@ -161,7 +161,7 @@ fn a_trace_arrives_when_it_says() {
         .collect();
     std::fs::write(&file, lines.join("\n")).unwrap();
     let server = paced(Duration::ZERO);
-    let mut spec = spec(server.address, Scenario::Trace { speed: 2.0 }, 0);
+    let mut spec = spec(server.address, LoadPattern::Trace { speed: 2.0 }, 0);
     spec.stop = StopAfter::default();
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     spec.content.data = Some(from(file, DataKind::Jsonl));
@@ -189,7 +189,7 @@ pub fn from(file: std::path::PathBuf, kind: DataKind) -> PromptFile {
 fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
     let server = paced(Duration::ZERO);
     let rate = LoadLevel::Ramp(vec![LoadSegment { from: 20.0, to: 180.0, seconds: 0.5 }]);
-    let mut spec = spec(server.address, Scenario::Server { rate }, 0);
+    let mut spec = spec(server.address, LoadPattern::Server { rate }, 0);
     spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(500).into()) };
     let measured = measured(&spec);
     // The area under the ramp.
@@ -201,7 +201,7 @@ fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
 #[test]
 fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
     let server = paced(Duration::from_millis(1));
-    let mut spec = spec(server.address, Scenario::Server { rate: 50.0.into() }, 12);
+    let mut spec = spec(server.address, LoadPattern::Server { rate: 50.0.into() }, 12);
     spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers });
     spec.pace.think = Pause::Fixed(5.0);
     let measured = measured(&spec);
@@ -228,7 +228,7 @@ fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
 #[test]
 fn arrivals_that_are_held_back_wait_in_their_latency() {
     let server = paced(Duration::from_millis(10));
-    let mut spec = spec(server.address, Scenario::Server { rate: 1000.0.into() }, 16);
+    let mut spec = spec(server.address, LoadPattern::Server { rate: 1000.0.into() }, 16);
     spec.pace.max_in_flight = Some(2);
     let measured = measured(&spec);
     let load = &measured.result.load;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
-use regatta::harness::{Api, BenchSpec, LoadLevel, ReasonSeverity, RunResult, Scenario, Slo};
+use regatta::harness::{Api, BenchSpec, LoadLevel, LoadPattern, ReasonSeverity, RunResult, Slo};
 use regatta::spec::{Arrivals, GoodputLimit, Length, Limits, Retries, RetryOn};
 use regex::Regex;
 use serde_json::json;
@@ -92,17 +92,17 @@ fn refused() -> Vec<Do> {
 
 /// 100 requests a second, evenly.
 fn rate(spec: &mut BenchSpec) {
-    spec.scenario = Scenario::Server { rate: LoadLevel::Fixed(100.0) };
+    spec.scenario = LoadPattern::Server { rate: LoadLevel::Fixed(100.0) };
 }
 
 /// So many that a change of the quickest answers can be told from a queue.
 fn quick(spec: &mut BenchSpec) {
-    spec.scenario = Scenario::Server { rate: LoadLevel::Fixed(300.0) };
+    spec.scenario = LoadPattern::Server { rate: LoadLevel::Fixed(300.0) };
     spec.stop.requests = Some(650);
 }
 
 fn users(spec: &mut BenchSpec, users: u32, requests: u64) {
-    spec.scenario = Scenario::Concurrency { users: LoadLevel::Fixed(f64::from(users)) };
+    spec.scenario = LoadPattern::Concurrency { users: LoadLevel::Fixed(f64::from(users)) };
     spec.stop.requests = Some(requests);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{BenchSpec, DataKind, HarnessError, PreviousAnswers, Scenario, plan, write};
+use regatta::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, PreviousAnswers, plan, write};
 use regatta::sim::SimOptions;
 use regatta::spec::{Length, Prefixes, StopAfter};
 use serde_json::json;
@@ -25,7 +25,7 @@ fn prompts(server: &Scripted, warmups: u64) -> Vec<Vec<i32>> {
 #[test]
 fn shared_prefixes_reach_the_server_as_equal_ids() {
     let server = paced(Duration::ZERO);
-    let mut spec = spec(server.address, Scenario::Offline, 40);
+    let mut spec = spec(server.address, LoadPattern::Offline, 40);
     spec.content.prefixes = Some(Prefixes { count: 3, tokens: 24, zipf: None });
     let measured = measured(&spec);
     let mut beginnings: Vec<Vec<i32>> = prompts(&server, 1).iter().map(|ids| ids[..24].to_vec()).collect();
@@ -38,7 +38,7 @@ fn shared_prefixes_reach_the_server_as_equal_ids() {
 
 #[test]
 fn the_same_seed_sends_the_same_bytes_whatever_the_clients_and_servers() {
-    let once = |servers: usize, clients: u32, scenario: Scenario| {
+    let once = |servers: usize, clients: u32, scenario: LoadPattern| {
         let all: Vec<Scripted> = (0..servers).map(|_| paced(Duration::ZERO)).collect();
         let mut spec = spec(all[0].address, scenario, 30);
         spec.endpoints = all.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
@@ -49,24 +49,24 @@ fn the_same_seed_sends_the_same_bytes_whatever_the_clients_and_servers() {
         seen.sort();
         (seen, measured.result.schedule_digest)
     };
-    let one = once(1, 1, Scenario::Offline);
-    assert_eq!(one, once(2, 3, Scenario::Offline));
-    let closed = once(1, 1, Scenario::Concurrency { users: 1.0.into() });
-    assert_eq!(closed, once(2, 2, Scenario::Concurrency { users: 7.0.into() }));
+    let one = once(1, 1, LoadPattern::Offline);
+    assert_eq!(one, once(2, 3, LoadPattern::Offline));
+    let closed = once(1, 1, LoadPattern::Concurrency { users: 1.0.into() });
+    assert_eq!(closed, once(2, 2, LoadPattern::Concurrency { users: 7.0.into() }));
     assert_eq!(one.0, closed.0);
 }
 
 #[test]
 fn a_plan_from_one_run_is_sent_again_by_another() {
     let server = paced(Duration::ZERO);
-    let mut first = spec(server.address, Scenario::Server { rate: 500.0.into() }, 20);
+    let mut first = spec(server.address, LoadPattern::Server { rate: 500.0.into() }, 20);
     first.warmup = 0;
     let before = measured(&first);
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &before).unwrap();
     let sent = prompts(&server, 0);
     let other = paced(Duration::ZERO);
-    let mut again = BenchSpec { seed: 77, ..spec(other.address, Scenario::Server { rate: 500.0.into() }, 0) };
+    let mut again = BenchSpec { seed: 77, ..spec(other.address, LoadPattern::Server { rate: 500.0.into() }, 0) };
     (again.stop, again.warmup) = (StopAfter::default(), 0);
     again.content.data = Some(from(folder.path().join("plan.jsonl"), DataKind::Plan));
     let after = measured(&again);
@@ -97,7 +97,7 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
     npy(&path("lens.npy"), "<i8", "(2,)", &lengths);
     npy(&path("out.npy"), "|u1", "(2, 1)", &[4, 2]);
     let server = paced(Duration::ZERO);
-    let mut spec = spec(server.address, Scenario::Offline, 0);
+    let mut spec = spec(server.address, LoadPattern::Offline, 0);
     (spec.stop, spec.warmup) = (StopAfter::default(), 0);
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     let mut data = from(path("ids.npy"), DataKind::InputIds);
@@ -146,7 +146,7 @@ fn with_a_tokenizer_ids_and_text_are_the_same_prompt_of_exactly_the_length_asked
     let file = folder.path().join("tokenizer.json");
     tokenizer(&file);
     let server = paced(Duration::ZERO);
-    let mut spec = spec(server.address, Scenario::Offline, 20);
+    let mut spec = spec(server.address, LoadPattern::Offline, 20);
     (spec.content.tokenizer, spec.warmup) = (Some(file.clone()), 0);
     spec.content.prefixes = Some(Prefixes { count: 2, tokens: 16, zipf: None });
     let measured = measured(&spec);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Measured, ReasonSeverity, RequestEnd, RequestRecord, Scenario, Slo,
+    BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, ReasonSeverity, RequestEnd, RequestRecord, Slo,
     VerdictCheck, plan, read_result, result_schema, run, write,
 };
 use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, Request, StopAfter};
@@ -21,9 +21,9 @@ pub const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: 
 pub fn spec(server: &Scripted, requests: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec![server.address.to_string().parse::<Endpoint>().unwrap()],
-        protocol: regatta::harness::Protocol::Kserve,
+        protocol: regatta::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Server { rate: 200.0.into() },
+        scenario: LoadPattern::Server { rate: 200.0.into() },
         arrivals: Arrivals::Poisson,
         stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 64 },
@@ -202,7 +202,7 @@ fn a_server_that_goes_away_invalidates_the_run_and_loses_no_request() {
 #[test]
 fn a_model_that_does_not_stream_is_called_once_a_request() {
     let server = Scripted::start(false, None, script(|_| AT_ONCE));
-    let measured = measure(&BenchSpec { scenario: Scenario::Offline, ..spec(&server, 30) });
+    let measured = measure(&BenchSpec { scenario: LoadPattern::Offline, ..spec(&server, 30) });
     adds_up(&measured);
     let result = &measured.result;
     assert_eq!((result.counts.ok, result.client.call.as_str()), (30, "unary"));
@@ -216,7 +216,7 @@ fn the_stream_limit_of_the_server_is_kept_and_waiting_is_seen() {
     let busy = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let server =
         Scripted::start(true, Some(2), script(|_| Act::Answer { gap: GAP, per_chunk: 1, last: Last::Nothing }));
-    let spec = BenchSpec { scenario: Scenario::Offline, clients: 1, ..spec(&server, 12) };
+    let spec = BenchSpec { scenario: LoadPattern::Offline, clients: 1, ..spec(&server, 12) };
     let seen = Arc::clone(&busy);
     let measured = wait_for(run(&spec, &Stop::new(), move |progress| {
         seen.0.store(progress.ended, Ordering::Relaxed);
@@ -247,8 +247,11 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
             Act::Hang { after: 1 }
         }),
     );
-    let spec =
-        BenchSpec { scenario: Scenario::Server { rate: 0.5.into() }, arrivals: Arrivals::Constant, ..spec(&server, 9) };
+    let spec = BenchSpec {
+        scenario: LoadPattern::Server { rate: 0.5.into() },
+        arrivals: Arrivals::Constant,
+        ..spec(&server, 9)
+    };
     let stop = Stop::new();
     let puller = stop.clone();
     let watcher = std::thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::thread;
 
 use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
-use regatta::harness::{Api, Http, Protocol, ServerIdentity, ask_identity};
+use regatta::harness::{Api, Http, ServerIdentity, Transport, ask_identity};
 use regatta::sim::SimOptions;
 use serde_json::{Value, json};
 
@@ -127,8 +127,8 @@ fn converse(
     }
 }
 
-fn openai() -> Protocol {
-    Protocol::Http(Http::new(Api::OpenaiChat))
+fn openai() -> Transport {
+    Transport::Http(Http::new(Api::OpenaiChat))
 }
 
 /// As vLLM 0.8 lists it: the id of the permission is drawn anew for each answer.
@@ -229,8 +229,8 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     let server = Running::start(SimOptions { speed: 20.0, http: Some(any), ..files.options() });
     let http = server.http.unwrap();
     let grpc = Endpoint::list(&server.address.to_string()).unwrap().remove(0);
-    let over_http = |api| (http.to_string().parse::<Endpoint>().unwrap(), Protocol::Http(Http::new(api)));
-    let kserve = ask_identity(&grpc, &Protocol::Kserve, "tensorrt_llm").await;
+    let over_http = |api| (http.to_string().parse::<Endpoint>().unwrap(), Transport::Http(Http::new(api)));
+    let kserve = ask_identity(&grpc, &Transport::Kserve, "tensorrt_llm").await;
     for (endpoint, protocol) in [over_http(Api::Generate), over_http(Api::OpenaiCompletions)] {
         let one = ask_identity(&endpoint, &protocol, "tensorrt_llm").await;
         assert_eq!(one.kind.as_deref(), Some("regatta-simulator"), "{one:?}");
@@ -243,7 +243,7 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     assert_eq!(kserve.max_batch_size, Some(512));
     assert!(kserve.engine_path.as_deref().is_some_and(|path| path.starts_with('/')), "{kserve:?}");
     // The engine behind an ensemble is that of its step.
-    let ensemble = ask_identity(&grpc, &Protocol::Kserve, "ensemble").await;
+    let ensemble = ask_identity(&grpc, &Transport::Kserve, "ensemble").await;
     assert_eq!(ensemble.backend.as_deref(), Some("ensemble"));
     assert_eq!(ensemble.engine_path, kserve.engine_path);
     assert_ne!(ensemble.metadata_digest, kserve.metadata_digest);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, Measured, Protocol, RequestEnd, Scenario, Slo,
+    Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, LoadPattern, Measured, RequestEnd, Slo, Transport,
     VerdictCheck, run,
 };
 use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
@@ -23,9 +23,9 @@ use crate::world::World;
 pub fn spec(address: &str, api: Api, requests: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec![address.parse::<Endpoint>().unwrap()],
-        protocol: Protocol::Http(Http::new(api)),
+        protocol: Transport::Http(Http::new(api)),
         model: "ensemble".to_owned(),
-        scenario: Scenario::Offline,
+        scenario: LoadPattern::Offline,
         arrivals: Arrivals::Poisson,
         stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Fixed(8),
@@ -134,7 +134,7 @@ fn prompts_may_go_as_token_ids_and_bodies_have_what_was_asked_for() {
     let mut spec = BenchSpec { model: "m".to_owned(), ..spec(&server.address.to_string(), Api::OpenaiCompletions, 1) };
     let mut http = Http { prompt_ids: true, path: Some("/my/path".to_owned()), ..Http::new(Api::OpenaiCompletions) };
     http.extra = json!({"ignore_eos": true, "stream_options": null}).as_object().unwrap().clone();
-    spec.protocol = Protocol::Http(http);
+    spec.protocol = Transport::Http(http);
     spec.request = Request { temperature: Some(0.5), min_length: Some(4), ..Request::default() };
     all_ok(&measure(&spec));
     let requests = server.requests.lock().unwrap();
@@ -158,7 +158,7 @@ fn connections_are_kept_and_used_again() {
 }
 
 fn one_user(spec: BenchSpec) -> BenchSpec {
-    BenchSpec { scenario: Scenario::Concurrency { users: LoadLevel::Fixed(1.0) }, ..spec }
+    BenchSpec { scenario: LoadPattern::Concurrency { users: LoadLevel::Fixed(1.0) }, ..spec }
 }
 
 /// What the connections of a run did: closed while idle, requests sent again, lost.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, RequestRecord, Scenario, Slo, VerdictCheck, run,
+    BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, RequestEnd, RequestRecord, Slo, VerdictCheck, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
 use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, RandomSeed, Request, StopAfter, Words};
@@ -21,9 +21,9 @@ const VOCABULARY: u32 = 128_256;
 fn spec(endpoint: Endpoint, requests: u64, request: Request) -> BenchSpec {
     BenchSpec {
         endpoints: vec![endpoint],
-        protocol: regatta::harness::Protocol::Kserve,
+        protocol: regatta::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Offline,
+        scenario: LoadPattern::Offline,
         arrivals: Arrivals::Poisson,
         stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 40 },

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, BenchSpec, Measured, Scenario, VerdictCheck};
+use regatta::harness::{Api, BenchSpec, LoadPattern, Measured, VerdictCheck};
 use regatta::spec::{Length, Request};
 
 use crate::data::tokenizer;
@@ -89,7 +89,7 @@ fn a_mixture_says_how_many_are_of_which_kind() {
     // The one that counts answers last, so that the others had to be kept.
     let server = Scripted::start(|number| answer((number == 2).then_some(5)));
     let (_folder, mut spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
-    spec.scenario = Scenario::Concurrency { users: 1.0.into() };
+    spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
     let measured = measure(&spec);
     let expected = format!("usage.completion_tokens; {RETOKENIZED}, for 2 of 3 answers that have none");
     assert_eq!(measured.result.tokens.source, expected);
@@ -114,7 +114,7 @@ fn tritons_text_is_counted_over_grpc_and_over_http_in_one_piece_and_in_many() {
         drop(folder);
         measured
     };
-    let grpc = || crate::arrivals::spec(server.address, Scenario::Offline, 4);
+    let grpc = || crate::arrivals::spec(server.address, LoadPattern::Offline, 4);
     let http = || crate::openai::spec(&server.http.unwrap().to_string(), Api::Generate, 4);
     for spec in [grpc(), http()] {
         let streamed = sold(spec.clone());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
-    BenchSpec, FailureClass, HarnessError, Measured, RequestEnd, Scenario, SendingSpec, VerdictCheck, run,
+    BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, RequestEnd, SendingSpec, VerdictCheck, run,
 };
 use regatta::spec::{Cancel, CancelBy, Length, Request, Retries, RetryOn, StreamMode};
 
@@ -28,7 +28,7 @@ pub const SHARED: SendingSpec = SendingSpec {
 
 /// One connection; so many users with one request under way each.
 fn users(server: &Scripted, users: u32, requests: u64) -> BenchSpec {
-    let scenario = Scenario::Concurrency { users: f64::from(users).into() };
+    let scenario = LoadPattern::Concurrency { users: f64::from(users).into() };
     BenchSpec { scenario, clients: 1, pace: SHARED, output_len: Length::Fixed(3), ..spec(server, requests) }
 }
 
@@ -46,7 +46,7 @@ fn all_requests_of_a_connection_go_over_one_stream() {
     // Room for one stream a connection, and for any number of requests on it.
     let server =
         Scripted::start(true, Some(1), script(move |_| Act::Answer { gap, per_chunk: 2, last: Last::EmptyFinal }));
-    let spec = BenchSpec { scenario: Scenario::Offline, pace: SHARED, warmup: 1, ..spec(&server, 40) };
+    let spec = BenchSpec { scenario: LoadPattern::Offline, pace: SHARED, warmup: 1, ..spec(&server, 40) };
     let measured = measure(&spec);
     adds_up(&measured);
     let result = &measured.result;
@@ -58,7 +58,7 @@ fn all_requests_of_a_connection_go_over_one_stream() {
         assert_eq!((record.tokens, record.chunks), (record.asked_tokens, record.asked_tokens.div_ceil(2)));
         assert!(record.final_marker && record.t_first.unwrap() - record.t_issue >= gap.as_nanos() as u64);
     }
-    let many = BenchSpec { scenario: Scenario::Offline, pace: SendingSpec::default(), ..spec };
+    let many = BenchSpec { scenario: LoadPattern::Offline, pace: SendingSpec::default(), ..spec };
     let apart = measure(&BenchSpec { clients: 50, ..many });
     assert_eq!((apart.result.counts.ok, apart.result.connections.stream), (40, Some(StreamMode::PerRequest)));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2 + 41, "a stream for each, warm-up included");
@@ -154,7 +154,7 @@ fn what_a_shared_stream_cannot_do_is_refused_before_anything_is_sent() {
     let cancel = Some(Cancel { after_tokens: 1, share: 1.0, by: CancelBy::Rpc });
     let by_rpc = BenchSpec { request: Request { cancel, ..Request::default() }, ..shared.clone() };
     assert!(refusal(&by_rpc).contains("which all requests share with stream `shared`: use `stop`"));
-    let http = regatta::harness::Protocol::Http(regatta::harness::Http::new(regatta::harness::Api::Generate));
+    let http = regatta::harness::Transport::Http(regatta::harness::Http::new(regatta::harness::Api::Generate));
     assert!(refusal(&BenchSpec { protocol: http, ..shared }).contains("it needs the protocol kserve"));
     assert!(server.prompts.lock().unwrap().is_empty());
 

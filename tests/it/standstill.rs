@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use regatta::harness::{BenchSpec, Scenario, SendingSpec};
+use regatta::harness::{BenchSpec, LoadPattern, SendingSpec};
 use regatta::spec::{Arrivals, Length};
 
 use crate::harness::{adds_up, measure, script, spec};
@@ -43,7 +43,7 @@ fn at_least() -> f64 {
 fn shows_in_full(pace: SendingSpec) {
     let server = standing_still();
     let measured = measure(&BenchSpec {
-        scenario: Scenario::Server { rate: (1e3 / EVERY as f64).into() },
+        scenario: LoadPattern::Server { rate: (1e3 / EVERY as f64).into() },
         arrivals: Arrivals::Constant,
         output_len: Length::Fixed(1),
         pace,

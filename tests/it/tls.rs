@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
-use regatta::harness::{Api, BenchSpec, HarnessError, Http, Measured, Protocol, run};
+use regatta::harness::{Api, BenchSpec, HarnessError, Http, Measured, Transport, run};
 use regatta::spec::Tls;
 
 use self::server::{Authority, Folder, Secure, self_signed};
@@ -17,7 +17,7 @@ use crate::world::World;
 const HERE: &str = "127.0.0.1";
 
 fn ask(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessError> {
-    let protocol = Protocol::Http(Http { tls: Some(Box::new(tls)), ..Http::new(Api::OpenaiChat) });
+    let protocol = Transport::Http(Http { tls: Some(Box::new(tls)), ..Http::new(Api::OpenaiChat) });
     let spec =
         BenchSpec { endpoints: vec![address.to_string().parse().unwrap()], protocol, ..openai::spec_of_chat(20) };
     wait_for(run(&spec, &Stop::new(), |_| {}))

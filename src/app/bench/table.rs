@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::intervals;
-use crate::harness::{Metric, ReasonSeverity, RunResult, Scenario};
+use crate::harness::{LoadPattern, Metric, ReasonSeverity, RunResult};
 
 const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
 
@@ -12,7 +12,7 @@ pub fn text(result: &RunResult) -> String {
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
     let rows: Vec<(&str, &Metric)> = match result.requested.scenario {
         // All requests are due at once: times from the schedule measure the queue, not the server.
-        Scenario::Offline => vec![
+        LoadPattern::Offline => vec![
             (ttft, &latency.ttft_sent),
             ("Time per output token (ms)", &latency.tpot),
             ("Inter-token latency (ms)", &latency.itl_token),

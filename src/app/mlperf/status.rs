@@ -11,13 +11,14 @@ use crate::app::output::say;
 use crate::cli::{CliExit, Force, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
-use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
+use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use crate::mlperf;
 use crate::plan::{Plan, PlanReference, Task};
 use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
 use crate::runner::store::{Digests, OutputCache, last_run, read_journal};
 use crate::runner::{Decision, Prediction, predict};
+use crate::spec::TestMode;
 use crate::stages::StageExecutor;
 
 pub(super) fn status(
@@ -85,7 +86,7 @@ struct Test<'a> {
     task: &'a Task,
     benchmark: String,
     scenario: mlperf::MlperfScenario,
-    mode: MlperfMode,
+    mode: TestMode,
 }
 
 /// Where the parts of one result come from: tasks of the plan.
@@ -122,8 +123,8 @@ impl Look<'_> {
             let mut sources = Sources::default();
             for test in same {
                 let into = match test.mode {
-                    MlperfMode::Performance => &mut sources.performance,
-                    MlperfMode::Accuracy => &mut sources.accuracy,
+                    TestMode::Performance => &mut sources.performance,
+                    TestMode::Accuracy => &mut sources.accuracy,
                     _ => &mut sources.audit,
                 };
                 into.push(test.task);
@@ -151,7 +152,7 @@ impl Look<'_> {
             audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
             package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
         };
-        Some(self.row(&package.system, &entry.benchmark, scenario_of(entry.scenario)?, &sources))
+        Some(self.row(&package.system, &entry.benchmark, mlperf::MlperfScenario::of(entry.scenario)?, &sources))
     }
 
     fn row(
@@ -213,18 +214,8 @@ fn is_judged_by(action: &Action, out: &str) -> bool {
 fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     let Action::Bench(bench) = action else { return None };
     let loadgen = bench.loadgen.as_ref()?;
-    let scenario = scenario_of(bench.scenario)?;
+    let scenario = mlperf::MlperfScenario::of(bench.scenario)?;
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
-}
-
-const fn scenario_of(scenario: Scenario) -> Option<mlperf::MlperfScenario> {
-    match scenario {
-        Scenario::Offline => Some(mlperf::MlperfScenario::Offline),
-        Scenario::Server => Some(mlperf::MlperfScenario::Server),
-        Scenario::Interactive => Some(mlperf::MlperfScenario::Interactive),
-        Scenario::SingleStream => Some(mlperf::MlperfScenario::SingleStream),
-        _ => None,
-    }
 }
 
 fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {

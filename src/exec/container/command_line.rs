@@ -1,6 +1,7 @@
 //! The arguments of each engine, up to the image; the command inside follows them.
 
-use super::spec::{Container, ContainerEngine, ContainerGpus, Sees};
+use super::spec::{ContainerSpec, Sees};
+use crate::spec::{ContainerEngine, ContainerGpus};
 
 const SHM: &str = "2g";
 const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
@@ -15,7 +16,7 @@ pub struct EngineCommand {
 }
 
 /// The arguments of a container's engine.
-pub fn words(container: &Container, sees: &Sees) -> EngineCommand {
+pub fn words(container: &ContainerSpec, sees: &Sees) -> EngineCommand {
     let mut variables = sees.set.clone();
     variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     match container.engine {
@@ -27,7 +28,7 @@ pub fn words(container: &Container, sees: &Sees) -> EngineCommand {
     }
 }
 
-fn detached(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> Vec<String> {
+fn detached(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String, String)>) -> Vec<String> {
     let docker = container.engine == ContainerEngine::Docker;
     let visible = visible(sees);
     let mut words = vec![container.program().to_owned(), "run".to_owned(), "--rm".to_owned()];
@@ -65,7 +66,7 @@ fn detached(container: &Container, sees: &Sees, mut variables: Vec<(String, Stri
     words
 }
 
-fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) -> EngineCommand {
+fn enroot(container: &ContainerSpec, sees: &Sees, variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "start".to_owned()];
     for mount in mounts(container, sees) {
         let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
@@ -92,7 +93,7 @@ fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) 
     EngineCommand { argv: words, env: vec![("NVIDIA_VISIBLE_DEVICES".to_owned(), seen)] }
 }
 
-fn apptainer(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> EngineCommand {
+fn apptainer(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "exec".to_owned()];
     if container.gpus != ContainerGpus::None {
         words.push("--nv".to_owned());
@@ -113,7 +114,7 @@ fn visible(sees: &Sees) -> String {
 }
 
 /// What the command needs, then what was requested; each once.
-fn mounts(container: &Container, sees: &Sees) -> Vec<String> {
+fn mounts(container: &ContainerSpec, sees: &Sees) -> Vec<String> {
     let mut mounts: Vec<String> = Vec::new();
     for mount in sees.mounts.iter().chain(&container.mounts) {
         if !mounts.contains(mount) {
@@ -129,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    fn container(engine: ContainerEngine, gpus: ContainerGpus) -> Container {
-        Container {
+    fn container(engine: ContainerEngine, gpus: ContainerGpus) -> ContainerSpec {
+        ContainerSpec {
             engine,
             image: "img".to_owned(),
             program: None,

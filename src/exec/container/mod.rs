@@ -8,4 +8,4 @@ mod command_line;
 mod spec;
 
 pub use command_line::{EngineCommand, words};
-pub use spec::{Container, ContainerEngine, ContainerGpus, Sees, contradictions};
+pub use spec::{ContainerSpec, Sees, contradictions};

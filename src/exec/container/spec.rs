@@ -2,44 +2,11 @@
 
 use std::collections::BTreeMap;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContainerEngine {
-    Docker,
-    Podman,
-    Enroot,
-    Apptainer,
-}
-
-impl ContainerEngine {
-    /// The name of its program.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::Enroot => "enroot",
-            Self::Apptainer => "apptainer",
-        }
-    }
-
-    /// Whether the container is a child of a daemon or a monitor, not of the program that starts it. Such a container
-    /// has a name and outlives that program; its image is in a store of the engine's and has an id.
-    pub const fn is_detached(self) -> bool {
-        matches!(self, Self::Docker | Self::Podman)
-    }
-}
-
-/// Which GPUs are seen inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ContainerGpus {
-    #[default]
-    Leased,
-    All,
-    None,
-}
+use crate::spec::{ContainerEngine, ContainerGpus};
 
 /// A container to be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Container {
+pub struct ContainerSpec {
     pub engine: ContainerEngine,
     pub image: String,
     /// Where it is not called by its name.
@@ -57,7 +24,7 @@ pub struct Container {
     pub args: Vec<String>,
 }
 
-impl Container {
+impl ContainerSpec {
     /// The engine's program, as it is called.
     pub fn program(&self) -> &str {
         self.program.as_deref().unwrap_or_else(|| self.engine.word())
@@ -88,7 +55,7 @@ pub struct Sees {
 }
 
 /// A request that the engine does not support: the feature, and what to do about it.
-pub fn contradictions(container: &Container) -> Vec<(String, &'static str)> {
+pub fn contradictions(container: &ContainerSpec) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     let word = container.engine.word();
     if container.image.trim().is_empty() {

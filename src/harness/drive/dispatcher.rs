@@ -17,7 +17,7 @@ use crate::harness::measure::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{HarnessError, PlannedRequest, Scenario};
+use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
 
 /// The state that all requests of a worker share while it runs.
 pub(in crate::harness) struct Dispatcher {
@@ -60,7 +60,7 @@ impl Dispatcher {
         let mut running = JoinSet::new();
         if let Some(inbox) = self.job.inbox.take() {
             self.outside(inbox, &mut running).await;
-        } else if let Scenario::Concurrency { users } = &self.job.spec.scenario {
+        } else if let LoadPattern::Concurrency { users } = &self.job.spec.scenario {
             let users = users.highest().floor() as u32;
             for user in (self.job.number as u32..users).step_by(self.job.workers) {
                 running.spawn_local(Rc::clone(self).user(user));
@@ -149,7 +149,7 @@ impl Dispatcher {
 
     /// One user of a closed loop: a session, a pause, the next session, while the level includes this user.
     async fn user(self: Rc<Self>, user: u32) {
-        let Scenario::Concurrency { users } = &self.job.spec.scenario else { return };
+        let LoadPattern::Concurrency { users } = &self.job.spec.scenario else { return };
         let level = f64::from(user) + 1.0;
         let mut free = self.t0;
         let mut is_first = true;

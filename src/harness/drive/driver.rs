@@ -22,8 +22,8 @@ use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::schedule::plan::{self, PlanQueue};
 use crate::harness::transport::http::Connector;
 use crate::harness::{
-    BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, PlannedRequest, Protocol, RequestSchedule,
-    Scenario, UnjudgedRun,
+    BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, PlannedRequest, RequestSchedule,
+    Transport, UnjudgedRun,
 };
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -188,7 +188,7 @@ async fn race(
     progress(look(&lives, scheduled));
     let untaken = if users(&spec) > 0 { queue.untaken() } else { 0 };
     let schedule = match &spec.scenario {
-        Scenario::Outside(_) => {
+        LoadPattern::Outside(_) => {
             let log = log.lock();
             Arc::new(schedule.carried_out(called(&schedule, &log, clock, t0)))
         }
@@ -205,15 +205,15 @@ async fn race(
 }
 
 /// The settings of TLS connections; their files are read once.
-fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
-    let Protocol::Http(http) = protocol else { return Ok(None) };
+fn connector(protocol: &Transport) -> Result<Option<Connector>, HarnessError> {
+    let Transport::Http(http) = protocol else { return Ok(None) };
     http.tls.as_deref().map(Connector::new).transpose().map_err(|error| HarnessError::Spec(error.to_string()))
 }
 
 /// The most users of a closed loop; 0: not a closed loop.
 fn users(spec: &BenchSpec) -> usize {
     match &spec.scenario {
-        Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,
+        LoadPattern::Concurrency { users } => users.highest().floor().max(1.0) as usize,
         _ => 0,
     }
 }

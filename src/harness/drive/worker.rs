@@ -18,7 +18,7 @@ use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::ConnectionPool;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{HarnessError, Scenario};
+use crate::harness::{HarnessError, LoadPattern};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
@@ -65,7 +65,7 @@ impl WorkerJob {
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
-        let is_outside = matches!(self.spec.scenario, Scenario::Outside(_));
+        let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
         for (index, session) in self.mine(&self.schedule) {
             let Some(message) = self.messages(session).next() else { continue };
             if is_outside || bytes >= PREBUILT_BYTES / self.workers {

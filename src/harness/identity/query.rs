@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::http::IdentityClient;
 use super::{ServerIdentity, kserve, openai};
 use crate::event::Endpoint;
-use crate::harness::{Api, Protocol};
+use crate::harness::{Api, Transport};
 use crate::triton::Exposition;
 
 /// The limit for one answer.
@@ -18,7 +18,7 @@ const ALL: Duration = Duration::from_secs(10);
 
 /// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has only one.
 /// Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none changes the server.
-pub async fn ask(endpoint: &Endpoint, protocol: &Protocol, model: &str) -> ServerIdentity {
+pub async fn ask(endpoint: &Endpoint, protocol: &Transport, model: &str) -> ServerIdentity {
     let model_given = (!model.is_empty()).then(|| model.to_owned());
     let mut identity =
         ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
@@ -28,7 +28,7 @@ pub async fn ask(endpoint: &Endpoint, protocol: &Protocol, model: &str) -> Serve
 }
 
 /// All servers at once, in the order of the endpoints.
-pub async fn ask_all(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -> Vec<ServerIdentity> {
+pub async fn ask_all(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> Vec<ServerIdentity> {
     let mut asking = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
         let (protocol, model) = (protocol.clone(), model.to_owned());
@@ -44,13 +44,13 @@ pub async fn ask_all(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -
     all
 }
 
-async fn questions(endpoint: &Endpoint, protocol: &Protocol, model: &str, identity: &mut ServerIdentity) {
+async fn questions(endpoint: &Endpoint, protocol: &Transport, model: &str, identity: &mut ServerIdentity) {
     let metrics = match protocol {
-        Protocol::Kserve => {
+        Transport::Kserve => {
             kserve::by_grpc(endpoint, model, ANSWER, identity).await;
             endpoint.metrics.map(|port| IdentityClient::plain(&endpoint.host, port, ANSWER))
         }
-        Protocol::Http(http) => {
+        Transport::Http(http) => {
             // A target over HTTP alone has its one port in the place of gRPC's.
             let port = endpoint.http.unwrap_or(endpoint.grpc);
             let Some(asker) = IdentityClient::new(&endpoint.host, port, http, ANSWER) else { return };

@@ -1,7 +1,7 @@
 //! A result in one line, and a line for each host.
 
 use super::metric::zero_point_text;
-use crate::harness::{HostShare, LoadgenResult, Repeats, RunResult, Scenario, Slo};
+use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
 use crate::units::grouped;
 
 impl RunResult {
@@ -68,7 +68,7 @@ impl RunResult {
             )
         };
         let middle = match &self.requested.scenario {
-            Scenario::Offline => over("requests_full", short, " req/s"),
+            LoadPattern::Offline => over("requests_full", short, " req/s"),
             _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
         };
         format!(
@@ -88,7 +88,7 @@ impl RunResult {
         }
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
         let middle = match &self.requested.scenario {
-            Scenario::Offline => {
+            LoadPattern::Offline => {
                 format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
             }
             _ => {

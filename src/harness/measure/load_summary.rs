@@ -8,7 +8,7 @@ use super::request_times::{FULL, ok, ttft};
 use super::worker_output::WorkerOutput;
 use crate::harness::schedule::data::DataSummary;
 use crate::harness::schedule::plan::PLAN;
-use crate::harness::{BenchSpec, Metric, PromptSource, RequestRecord, RequestSchedule, Scenario};
+use crate::harness::{BenchSpec, LoadPattern, Metric, PromptSource, RequestRecord, RequestSchedule};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,12 +56,12 @@ impl LoadSummary {
     ) -> Self {
         let later = records.iter().any(|record| record.turn > 0);
         let first = match &spec.scenario {
-            Scenario::Offline | Scenario::Server { .. } | Scenario::Trace { .. } => "the intended arrival",
-            Scenario::Concurrency { .. } => {
+            LoadPattern::Offline | LoadPattern::Server { .. } | LoadPattern::Trace { .. } => "the intended arrival",
+            LoadPattern::Concurrency { .. } => {
                 "when the user became idle after its think time: a closed loop has no schedule, so waiting for a slow server shows in \
                  the rate and not in the latency"
             }
-            Scenario::Outside(_) => "when it was called for from outside",
+            LoadPattern::Outside(_) => "when it was called for from outside",
         };
         let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
         Self {

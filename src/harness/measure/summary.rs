@@ -18,8 +18,8 @@ use crate::harness::schedule::draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    Adjusted, BenchSpec, CachedInput, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd,
-    RequestRecord, RequestSchedule, Scenario, Stability, Steady,
+    Adjusted, BenchSpec, CachedInput, FailureClass, Freeze, Goodput, LoadPattern, LoadSummary, Metric, RequestEnd,
+    RequestRecord, RequestSchedule, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
@@ -59,7 +59,7 @@ pub(in crate::harness) fn summarise(
         reconnects: totals(|share| u64::from(share.reconnects)),
         idle_closed: totals(|share| share.idle_closed),
         resent: totals(|share| share.resent),
-        stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == CallKind::Stream))
+        stream: (spec.protocol == Transport::Kserve && shares.iter().all(|share| share.call == CallKind::Stream))
             .then_some(spec.pace.stream),
         shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
     };
@@ -132,7 +132,7 @@ pub(in crate::harness) fn summarise(
     } else {
         result.client.cpu_ms_per_1000_chunks = None;
     }
-    if let (Scenario::Server { rate }, None) = (&spec.scenario, spec.pace.max_in_flight) {
+    if let (LoadPattern::Server { rate }, None) = (&spec.scenario, spec.pace.max_in_flight) {
         let batch = spec.request.batch() as u64;
         // Messages arrive by the law, and requests with them; later turns of a session do not.
         let first = records.iter().filter(|record| record.turn == 0 && record.index.is_multiple_of(batch));

@@ -1,24 +1,24 @@
 //! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
 
 pub(super) mod level;
+pub(super) mod load_pattern;
 pub(super) mod pause;
 pub(super) mod prompts;
-pub(super) mod protocol;
 pub(super) mod response_bounds;
-pub(super) mod scenario;
 pub(super) mod sending;
 pub(super) mod slo;
+pub(super) mod transport;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::load_pattern::LoadPattern;
 use self::prompts::PromptSource;
-use self::protocol::Protocol;
 use self::response_bounds::ResponseBounds;
-use self::scenario::Scenario;
 use self::sending::SendingSpec;
 use self::slo::Slo;
+use self::transport::Transport;
 use super::HarnessError;
 use crate::event::Endpoint;
 use crate::spec::{
@@ -29,10 +29,10 @@ use crate::spec::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSpec {
     pub endpoints: Vec<Endpoint>,
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// The Triton model; over OpenAI's interfaces empty is the only one that the server lists.
     pub model: String,
-    pub scenario: Scenario,
+    pub scenario: LoadPattern,
     pub arrivals: Arrivals,
     pub stop: StopAfter,
     pub input_len: Length,
@@ -114,7 +114,7 @@ impl BenchSpec {
             return refuse("with num_return_sequences above 1 it is undefined which answer a session continues");
         }
         if self.pace.stream == StreamMode::Shared {
-            if self.protocol != Protocol::Kserve {
+            if self.protocol != Transport::Kserve {
                 return refuse("stream `shared` is gRPC's: it needs the protocol kserve");
             }
             if self.request.cancel.is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
@@ -123,7 +123,7 @@ impl BenchSpec {
                 );
             }
         }
-        if let Scenario::Outside(_) = self.scenario {
+        if let LoadPattern::Outside(_) = self.scenario {
             return self.check_outside();
         }
         let has_data = self.content.data.is_some();
@@ -132,10 +132,10 @@ impl BenchSpec {
         }
         let has_end = self.stop.requests.is_some() || has_data;
         match &self.scenario {
-            Scenario::Offline if !has_end => {
+            LoadPattern::Offline if !has_end => {
                 refuse("offline sends all requests at once, so stop needs a number of requests")
             }
-            Scenario::Server { rate } => {
+            LoadPattern::Server { rate } => {
                 rate.check("rate")?;
                 if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
                     return refuse("the coefficient of variation must be above 0 and at most 100");
@@ -146,11 +146,11 @@ impl BenchSpec {
                     refuse("stop needs a number of requests or a duration")
                 }
             }
-            Scenario::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
+            LoadPattern::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
                 refuse("the speed of a trace must be above 0")
             }
-            Scenario::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
-            Scenario::Concurrency { users } => {
+            LoadPattern::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
+            LoadPattern::Concurrency { users } => {
                 users.check("number of users")?;
                 if has_end || self.stop.duration.is_some() {
                     Ok(())
@@ -158,7 +158,7 @@ impl BenchSpec {
                     refuse("stop needs a number of requests or a duration")
                 }
             }
-            Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => Ok(()),
+            LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::Outside(_) => Ok(()),
         }
     }
 
@@ -166,7 +166,7 @@ impl BenchSpec {
     fn check_outside(&self) -> Result<(), HarnessError> {
         let request = &self.request;
         let faults: Vec<&str> = [
-            (self.protocol == Protocol::Kserve, "they need the protocol kserve, where answers are token ids"),
+            (self.protocol == Transport::Kserve, "they need the protocol kserve, where answers are token ids"),
             (request.interface != Some(Interface::Text), "they need the interface `token_ids`"),
             (request.batch() == 1, "`request.batch` must be 1"),
             (request.beam_width.unwrap_or(1) == 1, "`request.beam_width` must be 1"),

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::http::ConnectionPool;
 use super::socket::StampedSocket;
 use crate::event::Endpoint;
-use crate::harness::Protocol;
+use crate::harness::Transport;
 use crate::harness::clock::BenchClock;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::Violations;
@@ -71,15 +71,15 @@ impl Connection {
     pub fn new(
         position: u32,
         endpoint: &Endpoint,
-        protocol: &Protocol,
+        protocol: &Transport,
         mode: StreamMode,
         limits: ResponseBounds,
         clock: BenchClock,
         last_token: Rc<Cell<u64>>,
     ) -> Self {
         let (port, pool) = match protocol {
-            Protocol::Kserve => (endpoint.grpc, None),
-            Protocol::Http(_) => {
+            Transport::Kserve => (endpoint.grpc, None),
+            Transport::Http(_) => {
                 let port = endpoint.http.unwrap_or(endpoint.grpc);
                 (port, Some(ConnectionPool::new(&endpoint.host, port)))
             }

@@ -8,7 +8,7 @@ use crate::harness::schedule::data::{PreviousAnswers, Prompt};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::{grpc_messages, handshake};
-use crate::harness::{BenchSpec, HarnessError, PlannedRequest, Protocol, RequestSchedule};
+use crate::harness::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Transport};
 use crate::triton::proto::inference::ModelInferRequest;
 
 /// The field of a request's id, in `ModelInferRequest`.
@@ -24,7 +24,7 @@ impl RequestEncoder {
     /// Queries the server over the link itself.
     pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
-            (Some(pool), Protocol::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
+            (Some(pool), Transport::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
             _ => Ok(Self::Kserve(handshake::greet(link, spec).await?)),
         }
     }

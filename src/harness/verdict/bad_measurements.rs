@@ -126,7 +126,7 @@ fn queue(name: &'static str, visits: &Visits) -> Case {
     let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].0 - visits[0].0);
     // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.
     let mut case = case(name, visits.len() as u64, collected(visits), |spec| {
-        spec.scenario = Scenario::Server { rate: rate.into() }
+        spec.scenario = LoadPattern::Server { rate: rate.into() }
     });
     let is_meant = |reason: &&Reason| !matches!(reason.check, VerdictCheck::Rate | VerdictCheck::Ks);
     let found = case.result.reasons().iter().filter(is_meant).cloned().collect();
@@ -140,7 +140,7 @@ fn sound() -> Vec<Case> {
         queue("a queue at 0.9 of its capacity", &M_M_4.run(0.9, 3_000, 2)),
         case("a server that always takes 30 ms", 1_000, answered_after(1_000, |_| 30), |_| ()),
         case("5,000 requests of all lengths at once on 64 slots", 5_000, in_slots_of_all_lengths(5_000, 64), |spec| {
-            spec.scenario = Scenario::Offline;
+            spec.scenario = LoadPattern::Offline;
         }),
     ]
 }
@@ -151,7 +151,8 @@ fn bad() -> Vec<Case> {
         |slope: f64| answered_after(1_000, move |index| (60.0 + slope * index as f64) as u64 + index * 7_919 % 7);
     let limited = Queue { servers: 1, is_exponential: false, service: 12.5 };
     let every_10_ms: Vec<(f64, f64)> = (0..3_000).map(|index| (f64::from(index) * 10.0, 12.5)).collect();
-    let users = |users: f64| move |spec: &mut BenchSpec| spec.scenario = Scenario::Concurrency { users: users.into() };
+    let users =
+        |users: f64| move |spec: &mut BenchSpec| spec.scenario = LoadPattern::Concurrency { users: users.into() };
     let mut cases = vec![
         queue("1.05 times as many arrivals as are served", &M_D_8.run(1.05, 3_000, 3)),
         queue("1.3 times as many", &M_D_8.run(1.3, 1_000, 4)),
@@ -176,7 +177,7 @@ fn bad() -> Vec<Case> {
         case("64 requests of 256 users", 64, in_slots(64, 64, true), users(256.0)),
         case("1.5 requests for each of 256 users", 384, in_slots(384, 256, true), users(256.0)),
         case("128 requests of all lengths at once on 64 slots", 128, in_slots_of_all_lengths(128, 64), |spec| {
-            spec.scenario = Scenario::Offline;
+            spec.scenario = LoadPattern::Offline;
         }),
     ];
     let late = |late: u64| {

@@ -14,9 +14,9 @@ pub(in crate::harness) const MS: u64 = 1_000_000;
 pub(in crate::harness) fn spec(requests: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
-        protocol: crate::harness::Protocol::Kserve,
+        protocol: crate::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Server { rate: 100.0.into() },
+        scenario: LoadPattern::Server { rate: 100.0.into() },
         arrivals: Arrivals::Constant,
         stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Fixed(8),
@@ -207,7 +207,7 @@ fn lateness_of_the_client_warns_first_and_then_invalidates() {
     assert_eq!(verdict(1), crate::event::Verdict::Valid);
     assert_eq!(verdict(4), crate::event::Verdict::ValidWithWarnings);
     assert_eq!(verdict(50), crate::event::Verdict::InvalidClient);
-    let offline = late_by(50, |spec| spec.scenario = Scenario::Offline);
+    let offline = late_by(50, |spec| spec.scenario = LoadPattern::Offline);
     assert_eq!(offline.verdict(), crate::event::Verdict::Valid);
 }
 
@@ -304,12 +304,12 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
         assert_eq!(result.counts.violations[&class], 1);
         result.verdict()
     };
-    let chat = || Protocol::Http(Http::new(Api::OpenaiChat));
-    assert_eq!(verdict(Violation::WrongId, Protocol::Kserve), InvalidServer);
+    let chat = || Transport::Http(Http::new(Api::OpenaiChat));
+    assert_eq!(verdict(Violation::WrongId, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongId, chat()), ValidWithWarnings);
     assert_eq!(verdict(Violation::AfterEnd, chat()), InvalidServer);
-    assert_eq!(verdict(Violation::WrongShape, Protocol::Kserve), InvalidServer);
-    assert_eq!(verdict(Violation::MissingEnd, Protocol::Kserve), ValidWithWarnings);
+    assert_eq!(verdict(Violation::WrongShape, Transport::Kserve), InvalidServer);
+    assert_eq!(verdict(Violation::MissingEnd, Transport::Kserve), ValidWithWarnings);
 }
 
 /// Whatever the budget of failures, and whatever the limit on goodput: without an answer nothing was measured.

@@ -42,7 +42,7 @@ pub use unjudged_run::UnjudgedRun;
 
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
-use super::{BenchSpec, CallSource, FailureClass, Metric, Mismatch, Protocol, Scenario, Violation};
+use super::{BenchSpec, CallSource, FailureClass, LoadPattern, Metric, Mismatch, Transport, Violation};
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
@@ -163,11 +163,11 @@ fn violations(result: &RunResult, found: &mut VerdictFindings) {
     }
 }
 
-fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
+fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
         (Violation::MissingEnd | Violation::UsageMismatch, _)
-        | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => ReasonSeverity::Warning,
+        | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
     }
 }
@@ -350,7 +350,7 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let tokens = &result.tokens;
     // With an external driver an output length is a limit, not a request.
-    let is_limit = matches!(spec.scenario, Scenario::Outside(_));
+    let is_limit = matches!(spec.scenario, LoadPattern::Outside(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {
             "; they were counted by tokenising their text again, which may find a few more or less than were generated"
@@ -367,7 +367,8 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
-    let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce));
+    let is_by_whole_answers =
+        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::Outside(CallSource::AllAtOnce));
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);

@@ -9,8 +9,8 @@ use crate::event::Endpoint;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::verdict::{CPU, LAG, LAG_HARD};
 use crate::harness::{
-    BenchSpec, Measured, PromptSource, Protocol, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
-    Scenario, SendingSpec, Slo,
+    BenchSpec, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule, RunResult,
+    SendingSpec, Slo, Transport,
 };
 use crate::spec::{Length, Limits, Request, StopAfter};
 
@@ -48,14 +48,14 @@ pub struct Trial {
 pub fn expected(spec: &BenchSpec) -> Option<Duration> {
     let by_time = spec.stop.time();
     match &spec.scenario {
-        Scenario::Server { rate } => {
+        LoadPattern::Server { rate } => {
             let by_count = spec.stop.requests.map(|requests| requests as f64 / rate.highest().max(f64::MIN_POSITIVE));
             let by_count = by_count.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             by_time.max(by_count)
         }
-        Scenario::Concurrency { .. } => by_time,
+        LoadPattern::Concurrency { .. } => by_time,
         // All at once: as fast as the server accepts. A trace: as its file defines. LoadGen: as its rules define.
-        Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => None,
+        LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::Outside(_) => None,
     }
 }
 
@@ -77,19 +77,19 @@ impl Trial {
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
         let (scenario, rate) = match &spec.scenario {
-            Scenario::Offline | Scenario::Outside(_) => return None,
-            Scenario::Server { rate } => (Scenario::Server { rate: rate.highest().into() }, Some(rate.highest())),
-            Scenario::Trace { .. } => {
+            LoadPattern::Offline | LoadPattern::Outside(_) => return None,
+            LoadPattern::Server { rate } => (LoadPattern::Server { rate: rate.highest().into() }, Some(rate.highest())),
+            LoadPattern::Trace { .. } => {
                 let rate = busiest(schedule);
-                (Scenario::Server { rate: rate.into() }, Some(rate))
+                (LoadPattern::Server { rate: rate.into() }, Some(rate))
             }
-            Scenario::Concurrency { users } => (Scenario::Concurrency { users: users.highest().into() }, None),
+            LoadPattern::Concurrency { users } => (LoadPattern::Concurrency { users: users.highest().into() }, None),
         };
         let answer = output.min(MOST_OUTPUT);
         let gap = GAP_MS.min(ANSWER_MS / f64::from(answer));
         let trial = BenchSpec {
             endpoints: Vec::new(),
-            protocol: Protocol::Kserve,
+            protocol: Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario,
             stop: StopAfter { requests: None, duration: Some(ARRIVALS.into()) },
@@ -162,11 +162,11 @@ impl Trial {
             seconds: result.rates.window_s,
             requests: result.counts.issued,
             rate: match &self.spec.scenario {
-                Scenario::Server { rate } => Some(rate.highest()),
+                LoadPattern::Server { rate } => Some(rate.highest()),
                 _ => None,
             },
             users: match &self.spec.scenario {
-                Scenario::Concurrency { users } => Some(users.highest()),
+                LoadPattern::Concurrency { users } => Some(users.highest()),
                 _ => None,
             },
             connections: self.connections as u64,
@@ -284,13 +284,13 @@ mod tests {
     use super::*;
     use crate::harness::plan;
 
-    fn spec(scenario: Scenario, requests: Option<u64>, seconds: Option<u64>) -> BenchSpec {
+    fn spec(scenario: LoadPattern, requests: Option<u64>, seconds: Option<u64>) -> BenchSpec {
         BenchSpec {
             endpoints: vec![
                 Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None, name: None };
                 2
             ],
-            protocol: Protocol::Kserve,
+            protocol: Transport::Kserve,
             model: "ensemble".to_owned(),
             scenario,
             arrivals: crate::spec::Arrivals::Constant,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_trial_is_the_same_load_for_a_moment_at_a_server_of_ours() {
-        let spec = spec(Scenario::Server { rate: 50.0.into() }, Some(3_000), None);
+        let spec = spec(LoadPattern::Server { rate: 50.0.into() }, Some(3_000), None);
         assert_eq!(expected(&spec), Some(Duration::from_mins(1)));
         let trial = Trial::of(&spec, &plan(&spec).unwrap()).unwrap();
         assert_eq!(trial.planned_tokens_per_s, Some(5_000.0));
@@ -336,20 +336,20 @@ mod tests {
         let ramp =
             crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
-        let ramped = spec_of(Scenario::Server { rate: ramp });
+        let ramped = spec_of(LoadPattern::Server { rate: ramp });
         let trial = Trial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
-        assert_eq!(trial.spec.scenario, Scenario::Server { rate: 80.0.into() });
-        let users = spec_of(Scenario::Concurrency { users: 64.0.into() });
+        assert_eq!(trial.spec.scenario, LoadPattern::Server { rate: 80.0.into() });
+        let users = spec_of(LoadPattern::Concurrency { users: 64.0.into() });
         let trial = Trial::of(&users, &plan(&users).unwrap()).unwrap();
         assert_eq!((trial.spec.scenario.clone(), trial.planned_tokens_per_s), (users.scenario.clone(), None));
-        let offline = spec(Scenario::Offline, Some(10), None);
+        let offline = spec(LoadPattern::Offline, Some(10), None);
         assert!(Trial::of(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
         assert_eq!((expected(&offline), expected(&users)), (None, Some(Duration::from_mins(1))));
     }
 
     #[test]
     fn the_busiest_second_of_a_trace_counts() {
-        let spec = spec(Scenario::Server { rate: 1.0.into() }, Some(3), None);
+        let spec = spec(LoadPattern::Server { rate: 1.0.into() }, Some(3), None);
         let mut schedule = plan(&spec).unwrap();
         let ms = [0, 400, 900, 1_000, 1_100, 5_000];
         let template = schedule.requests[0].clone();

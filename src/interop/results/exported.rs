@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{LoadLevel, RunResult, Scenario};
+use crate::harness::{LoadLevel, LoadPattern, RunResult};
 use crate::interop::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
     Tool, TracedChunks,
@@ -67,7 +67,7 @@ impl RunFacts<'_> {
     /// The requested rate, in requests per second; `None` where there is no rate, or none that stays.
     pub(in crate::interop) fn rate(&self) -> Option<f64> {
         match &self.result?.requested.scenario {
-            Scenario::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
+            LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
             _ => None,
         }
     }
@@ -75,7 +75,7 @@ impl RunFacts<'_> {
     /// Users of a closed loop.
     pub(in crate::interop) fn users(&self) -> Option<f64> {
         match &self.result?.requested.scenario {
-            Scenario::Concurrency { users: LoadLevel::Fixed(users) } => Some(*users),
+            LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } => Some(*users),
             _ => None,
         }
     }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scenario::Scenario;
 use super::{Data, Loadgen};
 use crate::spec::{
-    Arrivals, Length, Limits, Prefixes, Ramp, Request, Retries, Sessions, SloLimits, StopAfter, StreamMode, ThinkTime,
-    TimeSpan, Tls,
+    Arrivals, Length, Limits, Prefixes, Protocol, Ramp, Request, Retries, Scenario, Sessions, SloLimits, StopAfter,
+    StreamMode, ThinkTime, TimeSpan, Tls,
 };
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
@@ -178,20 +177,6 @@ const fn llama_vocabulary() -> u32 {
 
 fn a_minute() -> TimeSpan {
     Duration::from_secs(60).into()
-}
-
-/// The protocol of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// KServe v2 over gRPC.
-    Kserve,
-    /// Triton's generate extension over HTTP: `generate_stream`, or `generate` when `request.streaming` is false.
-    Generate,
-    /// OpenAI's chat completions.
-    OpenaiChat,
-    /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
-    OpenaiCompletions,
 }
 
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.

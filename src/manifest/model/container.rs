@@ -1,10 +1,10 @@
 //! `container:` — the place that a stage's programs run in, beside any action that starts one.
 
-use std::path::Path;
-
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::spec::{ContainerEngine, ContainerGpus};
 
 /// The container that a stage's programs run in. The project and the inputs are mounted read-only at their own paths, the output
 /// folder can be written to; a Triton server sees its repository and its engines. The image's id is part of the key.
@@ -46,38 +46,6 @@ pub struct Container {
     /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which otherwise runs the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerEngine {
-    Docker,
-    Podman,
-    Enroot,
-    Apptainer,
-}
-
-/// Which GPUs are seen inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerGpus {
-    /// Those of the stage, and no others.
-    #[default]
-    Leased,
-    /// All of the machine; CUDA_VISIBLE_DEVICES chooses.
-    All,
-    None,
-}
-
-impl ContainerEngine {
-    /// Whose image a file is, by its ending: `.sqsh` is enroot's, `.sif` apptainer's.
-    pub fn of_file(image: &str) -> Option<Self> {
-        match Path::new(image).extension()?.to_str()? {
-            "sqsh" => Some(Self::Enroot),
-            "sif" => Some(Self::Apptainer),
-            _ => None,
-        }
-    }
 }
 
 impl Container {

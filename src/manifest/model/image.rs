@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ContainerEngine;
+use crate::spec::ContainerEngine;
 
 /// A container image, built or fetched: exactly one of `build`, `pull`. Other stages run in it with `container: { image: "{{ stages.NAME.image }}" }`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::{Division, Scenario, TestMode};
+
 /// One step of a submission.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -111,26 +113,6 @@ pub struct MlperfVerify {
     pub tokenizer: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Division {
-    #[default]
-    Closed,
-    Open,
-}
-
-/// What a test is for. LoadGen's performance and accuracy modes, and the audit tests of the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MlperfMode {
-    #[default]
-    Performance,
-    Accuracy,
-    Test06,
-    Test07,
-    Test09,
-}
-
 /// `bench.loadgen`: MLPerf's LoadGen schedules the requests and decides `rate`, `stop`, `seed` and `data`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,7 +127,7 @@ pub struct Loadgen {
     #[serde(default)]
     pub division: Division,
     #[serde(default)]
-    pub mode: MlperfMode,
+    pub mode: TestMode,
     /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how many samples there are).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_qps: Option<f64>,
@@ -218,8 +200,8 @@ pub struct MlperfResults {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum MlperfScenarios {
-    One(super::Scenario),
-    Many(Vec<super::Scenario>),
+    One(Scenario),
+    Many(Vec<Scenario>),
 }
 
 /// The output of one stage, or of several.
@@ -243,7 +225,7 @@ impl MlperfOutputs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MlperfEntry {
     pub benchmark: String,
-    pub scenario: super::Scenario,
+    pub scenario: Scenario,
     pub performance: String,
     pub accuracy: String,
     pub score: String,
@@ -272,7 +254,7 @@ impl MlperfResults {
                 return Err((key, format!("has {has} outputs for {needs} scenarios")));
             }
         }
-        let entry = |(index, scenario): (usize, &super::Scenario)| {
+        let entry = |(index, scenario): (usize, &Scenario)| {
             let of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
             let by_test = |all: &IndexMap<String, MlperfOutputs>| {
                 all.iter().map(|(test, outputs)| (test.clone(), of(outputs))).collect()

@@ -14,7 +14,6 @@ mod image;
 mod mlperf;
 mod param;
 mod ready_when;
-mod scenario;
 mod serve;
 mod ssh;
 mod stage;
@@ -29,19 +28,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{Bench, Preflight, Protocol, RateSearch, Telemetry, Turn};
+pub use bench::{Bench, Preflight, RateSearch, Telemetry, Turn};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
-pub use container::{Container, ContainerEngine, ContainerGpus};
+pub use container::Container;
 pub use data::Data;
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
 pub use mlperf::{
-    Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
-    MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
+    Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
+    MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
-pub use scenario::Scenario;
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::TestMode;
 use super::super::test_request::ResolvedTest;
+use crate::spec::TestMode;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
 pub(super) const LOG_SEED: u64 = 720_381_539_243_781_796;

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
-use super::super::{
-    DatasetRecord, Division, MlperfScenario, ResolvedTest, TEST_FILE, TestMode, TestRecord, TestRequest,
-};
+use super::super::{DatasetRecord, MlperfScenario, ResolvedTest, TEST_FILE, TestRecord, TestRequest};
 use super::{Verified, VerifyError, verify};
+use crate::spec::{Division, TestMode};
 
 fn found(benchmark: &str) -> ResolvedTest {
     let none = indexmap::IndexMap::new();

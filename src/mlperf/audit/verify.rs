@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
 use super::super::test_request::ResolvedTest;
-use super::super::{TEST_FILE, TestMode, TestRecord};
+use super::super::{TEST_FILE, TestRecord};
 use super::config::{LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
+use crate::spec::TestMode;
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
-use super::super::{Division, MlperfScenario, RuleError, TestMode, TestRequest};
+use super::super::{MlperfScenario, RuleError, TestRequest};
 use super::keys::{BUILT_IN, ConfKey, ConfValueKind, KEYS, SAID_ELSEWHERE};
 use super::settings::MIN_DURATION_MS;
 use crate::diag::{did_you_mean, list_of};
+use crate::spec::{Division, TestMode};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
 pub fn check(ask: &TestRequest<'_>) -> Vec<RuleError> {

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
-use super::super::{MlperfScenario, TestMode, TestRequest};
+use super::super::{MlperfScenario, TestRequest};
+use crate::spec::TestMode;
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
-use super::super::{MlperfScenario, RuleError, TestMode, TestRequest};
+use super::super::{MlperfScenario, RuleError, TestRequest};
 use super::settings::TestSettings;
+use crate::spec::TestMode;
 
 /// All settings that LoadGen gets for one test.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,8 +11,9 @@ mod tests;
 
 use self::arrivals::ArrivalEstimate;
 pub use self::text::time;
+use super::MlperfScenario;
 use super::conf::TestSettings;
-use super::{MlperfScenario, TestMode};
+use crate::spec::TestMode;
 
 /// Offline issues so many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;

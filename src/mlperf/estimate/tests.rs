@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::Estimate;
 use crate::mlperf::conf::{TestSettings, conf};
-use crate::mlperf::{Division, MlperfScenario, Round, TestMode, TestRequest};
+use crate::mlperf::{MlperfScenario, Round, TestRequest};
+use crate::spec::{Division, TestMode};
 
 /// The settings of a recorded run. LoadGen itself needs no round for them; Regatta takes them from one.
 fn settings(row: &Value) -> TestSettings {

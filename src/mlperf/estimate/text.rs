@@ -3,8 +3,9 @@
 use crate::units::grouped;
 use std::fmt;
 
-use super::super::{MlperfScenario, TestMode};
+use super::super::MlperfScenario;
 use super::Estimate;
+use crate::spec::TestMode;
 
 impl fmt::Display for Estimate {
     /// `100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives`

@@ -5,7 +5,8 @@ use std::path::Path;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, folders};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{Benchmark, MlperfScenario, TestMode};
+use crate::mlperf::{Benchmark, MlperfScenario};
+use crate::spec::TestMode;
 
 pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
     if !entry.is_closed() {

@@ -30,6 +30,7 @@ use tree::{ResultEntry, Submitter};
 use super::log::{DETAIL_FILE, Detail};
 use super::{LOCK_FILE, MlperfScenario, PackageProvenance, Round, SubmissionLayout};
 use crate::mlperf::layout::scenario_titled;
+use crate::spec::TestMode;
 
 /// What the gate saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,7 +139,7 @@ fn result(
     lock: Option<&PackageProvenance>,
 ) -> ExaminedResult {
     let performance = performance::check(to, entry, round, benchmark, scenario);
-    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, super::TestMode::Accuracy));
+    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Accuracy));
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);

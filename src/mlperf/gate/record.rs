@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode};
+use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
+use crate::spec::TestMode;
 
 /// The lock of a submitter; reports one of another round or of a rehearsal.
 pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::Detail;
-use crate::mlperf::{Division, MlperfScenario, Round, SubmissionLayout, TestMode, TestRequest, conf};
+use crate::mlperf::{MlperfScenario, Round, SubmissionLayout, TestRequest, conf};
+use crate::spec::{Division, TestMode};
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [

@@ -11,7 +11,8 @@ use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, race};
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
-use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
+use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
+use crate::spec::{Division, TestMode};
 
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;

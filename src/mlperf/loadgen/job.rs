@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Moment;
 use crate::harness::BenchSpec;
-use crate::mlperf::{DatasetRecord, Division, MlperfScenario, Seeds, TestMode};
+use crate::mlperf::{DatasetRecord, MlperfScenario, Seeds};
+use crate::spec::{Division, TestMode};
 
 /// The job file, with which the child is started.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::gate::MEASUREMENT_FIELDS;
 use super::system::{self};
-use super::{Division, LOCK_FILE, PackageProvenance, ProvenanceStage, SubmissionLayout};
+use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, SubmissionLayout};
+use crate::spec::Division;
 pub use record::FinishedTask;
 pub use request::{PackageEntry, PackageRequest, Unpacked};
 

@@ -10,7 +10,8 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestMode, TestRecord, truncate};
+use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate};
+use crate::spec::TestMode;
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";

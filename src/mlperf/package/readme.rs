@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 
 use super::{PackageEntry, PackageRequest};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LockedRun, ProvenanceStage, TestMode};
+use crate::mlperf::{LockedRun, ProvenanceStage};
+use crate::spec::TestMode;
 
 pub(super) const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: durations were shortened, or the data set was made up.\nIt must not be submitted.\n";
 

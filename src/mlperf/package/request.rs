@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::record::FinishedTask;
 use crate::mlperf::system::Accelerator;
-use crate::mlperf::{Division, MlperfScenario, Round, TestMode};
+use crate::mlperf::{MlperfScenario, Round};
+use crate::spec::{Division, TestMode};
 
 /// What is to be packed.
 #[derive(Clone, Debug)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Accuracy, Benchmark, Round};
-use crate::mlperf::{MlperfScenario, TestMode};
+use crate::mlperf::MlperfScenario;
+use crate::spec::TestMode;
 
 #[test]
 fn every_table_can_be_read_and_carries_its_name() {

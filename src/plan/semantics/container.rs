@@ -3,7 +3,8 @@
 
 use super::Look;
 use crate::diag::did_you_mean;
-use crate::manifest::model::{Container, ContainerEngine, Image, Mlperf, Serve, Stage};
+use crate::manifest::model::{Container, Image, Mlperf, Serve, Stage};
+use crate::spec::ContainerEngine;
 
 /// What docker and podman call the limits of getrlimit(2).
 const LIMITS: [&str; 15] = [

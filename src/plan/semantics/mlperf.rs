@@ -2,8 +2,9 @@
 
 use crate::diag::{did_you_mean, list_of};
 use crate::manifest::Node;
-use crate::manifest::model::{Bench, Mlperf, Scenario};
+use crate::manifest::model::{Bench, Mlperf};
 use crate::mlperf::{Round, RuleError, conf};
+use crate::spec::{Scenario, TestMode};
 
 use super::super::loadgen::ask;
 use super::Look;
@@ -85,7 +86,7 @@ impl Look<'_> {
                     hint,
                 );
             }
-            if loadgen.mode != crate::manifest::model::MlperfMode::Performance {
+            if loadgen.mode != TestMode::Performance {
                 let hint = Some("`mode: performance`".to_owned());
                 self.say(&["bench", "loadgen", "mode"], "cannot be searched in", "only performance has limits", hint);
             }

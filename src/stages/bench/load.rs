@@ -2,38 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::harness::{self, CallSource, DataKind, LoadLevel, Pause, PromptSource, Scenario, SendingSpec};
-use crate::manifest::model::{self, Bench, Data};
+use super::setting_error::BenchSettingError;
+use crate::harness::{self, CallSource, DataKind, LoadLevel, LoadPattern, Pause, PromptSource, SendingSpec};
+use crate::manifest::model::{Bench, Data};
 use crate::spec::TimeSpan;
 
-pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
-    let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {
+pub fn scenario(bench: &Bench) -> Result<LoadPattern, BenchSettingError> {
+    let level = |fixed: Option<f64>, what: &'static str| match (&bench.ramp, fixed) {
         (Some(ramp), None) => Ok(LoadLevel::from(ramp)),
         (None, Some(level)) => Ok(LoadLevel::Fixed(level)),
-        (Some(_), Some(_)) => Err(format!("`ramp` replaces `{what}`, and both are given")),
-        (None, None) => Err(format!("this scenario needs a `{what}` or a `ramp`")),
+        (Some(_), Some(_)) => Err(BenchSettingError::RampAndLevel(what)),
+        (None, None) => Err(BenchSettingError::NoLevel(what)),
     };
     if bench.loadgen.is_some() {
-        return Ok(Scenario::Outside(match bench.scenario {
-            model::Scenario::Offline => CallSource::AllAtOnce,
-            model::Scenario::Server | model::Scenario::Interactive => CallSource::AtTimes,
-            model::Scenario::SingleStream => CallSource::OneByOne,
-            model::Scenario::Trace | model::Scenario::Concurrency => {
-                return Err("LoadGen's scenarios are offline, server, interactive and single_stream".to_owned());
+        return Ok(LoadPattern::Outside(match bench.scenario {
+            crate::spec::Scenario::Offline => CallSource::AllAtOnce,
+            crate::spec::Scenario::Server | crate::spec::Scenario::Interactive => CallSource::AtTimes,
+            crate::spec::Scenario::SingleStream => CallSource::OneByOne,
+            crate::spec::Scenario::Trace | crate::spec::Scenario::Concurrency => {
+                return Err(BenchSettingError::NotOfLoadgen);
             }
         }));
     }
     Ok(match bench.scenario {
-        model::Scenario::Offline => Scenario::Offline,
+        crate::spec::Scenario::Offline => LoadPattern::Offline,
         // Each probe of a search sets its own.
-        model::Scenario::Server if bench.search.is_some() => Scenario::Server { rate: LoadLevel::Fixed(1.0) },
-        model::Scenario::Server => Scenario::Server { rate: level(bench.rate, "rate")? },
-        model::Scenario::Trace => Scenario::Trace { speed: bench.speed.unwrap_or(1.0) },
-        model::Scenario::Interactive | model::Scenario::SingleStream => {
-            return Err("`interactive` and `single_stream` are scenarios of LoadGen: add `loadgen`".to_owned());
+        crate::spec::Scenario::Server if bench.search.is_some() => LoadPattern::Server { rate: LoadLevel::Fixed(1.0) },
+        crate::spec::Scenario::Server => LoadPattern::Server { rate: level(bench.rate, "rate")? },
+        crate::spec::Scenario::Trace => LoadPattern::Trace { speed: bench.speed.unwrap_or(1.0) },
+        crate::spec::Scenario::Interactive | crate::spec::Scenario::SingleStream => {
+            return Err(BenchSettingError::OnlyOfLoadgen);
         }
-        model::Scenario::Concurrency => {
-            Scenario::Concurrency { users: level(bench.concurrency.map(f64::from), "concurrency")? }
+        crate::spec::Scenario::Concurrency => {
+            LoadPattern::Concurrency { users: level(bench.concurrency.map(f64::from), "concurrency")? }
         }
     })
 }

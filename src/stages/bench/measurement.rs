@@ -110,11 +110,11 @@ pub async fn measure(
 /// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.
 pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
     match spec.protocol {
-        harness::Protocol::Kserve => {
+        harness::Transport::Kserve => {
             let question = HealthProbe::Kserve(vec![spec.model.clone()]);
             health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
         }
-        harness::Protocol::Http(_) => std::future::pending().await,
+        harness::Transport::Http(_) => std::future::pending().await,
     }
 }
 

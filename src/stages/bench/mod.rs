@@ -9,6 +9,7 @@ mod preflight;
 mod repeat;
 mod scrape;
 mod search;
+mod setting_error;
 mod sidecar;
 mod spec;
 mod telemetry;
@@ -31,14 +32,15 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
         let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
         return repeat::sum_up(context, runs.map_or(&[], Vec::as_slice));
     }
-    let mut spec = spec(bench, &context.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let mut spec =
+        spec(bench, &context.lease.project).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     know_all_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
     for lowered in &context.lease.assignment.lowered {
         context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
     }
     match spec.protocol {
-        harness::Protocol::Kserve => greet(context, bench, &spec).await?,
-        harness::Protocol::Http(_) => have_http(context, &spec)?,
+        harness::Transport::Kserve => greet(context, bench, &spec).await?,
+        harness::Transport::Http(_) => have_http(context, &spec)?,
     }
     if let Some(loadgen) = &bench.loadgen {
         return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;

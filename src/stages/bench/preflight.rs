@@ -91,7 +91,7 @@ async fn attempt(
 /// What is tried; nothing where the measurement is short, or has no schedule. If no plan can be made, the
 /// measurement reports it.
 async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
-    let is_trace = matches!(spec.scenario, harness::Scenario::Trace { .. });
+    let is_trace = matches!(spec.scenario, harness::LoadPattern::Trace { .. });
     let is_long = expected(spec).is_some_and(|time| time >= WORTH_IT);
     // How long a trace is, and any load from data, is in the files.
     let has_unknown_end = is_trace || spec.content.data.is_some() && spec.scenario.is_open_loop();

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::load;
+use super::setting_error::BenchSettingError;
 use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec};
-use crate::manifest::model::{self, Bench};
+use crate::manifest::model::Bench;
 use crate::manifest::{Targets, targets};
 
-pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
+pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSettingError> {
     let targets = targets(&bench.target)?;
     let protocol = protocol(bench, &targets, project)?;
     let mut request = (*bench.request).clone();
@@ -40,27 +41,22 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
 }
 
 /// The manifest's value, else the one from the target's URL.
-pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
+pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, BenchSettingError> {
     let api = match bench.protocol.or(targets.protocol) {
-        None | Some(model::Protocol::Kserve) => {
+        None | Some(crate::spec::Protocol::Kserve) => {
             if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
-                return Err(format!(
-                    "the path {path} needs a `protocol` over HTTP: generate, openai-chat, openai-completions"
-                ));
+                return Err(BenchSettingError::PathOverGrpc(path.clone()));
             }
             if bench.tls.is_some() || targets.is_secure {
-                return Err(
-                    "`tls` is for protocols over HTTP: set `protocol` to one of generate, openai-chat, openai-completions"
-                        .to_owned(),
-                );
+                return Err(BenchSettingError::TlsOverGrpc);
             }
-            return Ok(harness::Protocol::Kserve);
+            return Ok(harness::Transport::Kserve);
         }
-        Some(model::Protocol::Generate) => harness::Api::Generate,
-        Some(model::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
-        Some(model::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
+        Some(crate::spec::Protocol::Generate) => harness::Api::Generate,
+        Some(crate::spec::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
+        Some(crate::spec::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
     };
-    Ok(harness::Protocol::Http(harness::Http {
+    Ok(harness::Transport::Http(harness::Http {
         path: bench.endpoint.clone().or_else(|| targets.path.clone()),
         extra: bench.extra.clone(),
         api_key_env: bench.api_key_env.clone(),

@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{getgid, getuid};
 
 use crate::event::{ExternalResource, Failure, FailureKind};
-use crate::exec::container::{self, Container, ContainerEngine, ContainerGpus, Sees};
+use crate::exec::container::{self, ContainerSpec, Sees};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
 use crate::plan::Task;
 use crate::runner::Lease;
+use crate::spec::ContainerEngine;
 pub use exit_meaning::{inside, meaning};
 pub use images::{FoundImage, Images, engine, engine_trouble, look, look_for_image, no_program};
 pub use run::{NotRun, obey, run};
@@ -49,7 +50,7 @@ const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// The container of one task, its image found.
 #[derive(Debug)]
 pub struct TaskContainer {
-    container: Container,
+    container: ContainerSpec,
     /// Whether the user chose the container's name: then it may be taken.
     is_named: bool,
     state: PathBuf,
@@ -166,24 +167,15 @@ pub fn name(mark: &str) -> String {
 }
 
 /// From the manifest's settings. `name` is the container's unless the manifest sets one.
-pub fn of_model(written: &model::Container, name: &str) -> Container {
-    Container {
-        engine: match engine(written.engine, &written.image) {
-            model::ContainerEngine::Docker => ContainerEngine::Docker,
-            model::ContainerEngine::Podman => ContainerEngine::Podman,
-            model::ContainerEngine::Enroot => ContainerEngine::Enroot,
-            model::ContainerEngine::Apptainer => ContainerEngine::Apptainer,
-        },
+pub fn of_model(written: &model::Container, name: &str) -> ContainerSpec {
+    ContainerSpec {
+        engine: engine(written.engine, &written.image),
         image: written.image.clone(),
         program: written.program.clone(),
         mounts: written.mounts.clone(),
         shm_size: written.shm_size.clone(),
         ulimits: written.ulimits.as_ref().map(|all| all.iter().map(|(name, limit)| (name.clone(), *limit)).collect()),
-        gpus: match written.gpus {
-            model::ContainerGpus::Leased => ContainerGpus::Leased,
-            model::ContainerGpus::All => ContainerGpus::All,
-            model::ContainerGpus::None => ContainerGpus::None,
-        },
+        gpus: written.gpus,
         network: written.network.clone(),
         user: written.user.clone(),
         env: written.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -193,7 +185,7 @@ pub fn of_model(written: &model::Container, name: &str) -> Container {
 }
 
 /// Where a planned task's programs will run; references are still symbolic.
-pub fn place_of(task: &Task) -> Option<Container> {
+pub fn place_of(task: &Task) -> Option<ContainerSpec> {
     let written = written(task.container.as_deref()).ok()??;
     Some(of_model(&written, ""))
 }
@@ -275,7 +267,7 @@ fn steers(name: &str) -> bool {
     })
 }
 
-fn is_unset(name: &str, sees: &Sees, container: &Container) -> bool {
+fn is_unset(name: &str, sees: &Sees, container: &ContainerSpec) -> bool {
     !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
 }
 

@@ -11,9 +11,10 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
     self, Examined, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, Packed,
-    ProvenanceStage, TestMode, Unpacked,
+    ProvenanceStage, Unpacked,
 };
 use crate::runner::{Upstream, UpstreamTask};
+use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 
 /// What makes a rehearsal one. In a rehearsal these are reported, but are no errors.
@@ -67,10 +68,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
     let results = step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
     Ok(PackageRequest {
         round,
-        division: match step.division {
-            model::Division::Closed => mlperf::Division::Closed,
-            model::Division::Open => mlperf::Division::Open,
-        },
+        division: step.division,
         submitter: step.submitter.clone(),
         system: step.system.clone(),
         system_json: step.system_json.clone(),
@@ -88,15 +86,9 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
 }
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
-    let scenario = match entry.scenario {
-        model::Scenario::Offline => MlperfScenario::Offline,
-        model::Scenario::Server => MlperfScenario::Server,
-        model::Scenario::Interactive => MlperfScenario::Interactive,
-        model::Scenario::SingleStream => MlperfScenario::SingleStream,
-        other => {
-            let what = format!("{other:?} is no scenario of MLPerf (`results` of {})", entry.benchmark);
-            return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
-        }
+    let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+        let what = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
+        return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
     };
     let modes = |folders: &indexmap::IndexMap<String, String>| {
         folders

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::manifest::model::MlperfVerify;
 use crate::mlperf::audit::{self, VerifyError};
-use crate::mlperf::{Division, MlperfScenario, TestMode, TestRequest};
+use crate::mlperf::{MlperfScenario, TestRequest};
+use crate::spec::{Division, TestMode};
 use crate::stages::task_context::TaskContext;
 
 /// The output of a `score` stage that holds the numbers.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::event::{Endpoint, Failure, FailureKind};
-use crate::manifest::model::{Bench, Scenario};
-use crate::spec::Interface;
+use crate::manifest::model::Bench;
+use crate::spec::{Interface, Scenario};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
 use crate::triton::{ClientError, ClientErrorKind, Listens, TritonClient, probe};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::exec::container::Container;
+use crate::exec::container::ContainerSpec;
 use crate::spec::{Launcher, Mpi, ServerMode, Srun};
 
 /// Servers to be, on one host unless a launcher spreads them.
@@ -23,7 +23,7 @@ pub struct LaunchSpec {
     pub mpi: Mpi,
     pub srun: Srun,
     pub trtllm_llmapi_launch: bool,
-    pub container: Option<Container>,
+    pub container: Option<ContainerSpec>,
     /// Where clients find the servers, if given.
     pub host: Option<String>,
     pub tuning: LaunchTuning,

@@ -6,8 +6,8 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::container::{Container, ContainerEngine, ContainerGpus};
-use crate::spec::{Launcher, ServerMode};
+use crate::exec::container::ContainerSpec;
+use crate::spec::{ContainerEngine, ContainerGpus, Launcher, ServerMode};
 
 fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     let ranks = tp * pp;
@@ -119,7 +119,7 @@ fn every_impossible_wish_is_said_at_once() {
     wish.spawn_processes = Some(false);
     wish.servers[0].models[0].gpu_device_ids = vec![vec![0, 9], vec![2, 3]];
     wish.servers[0].ports.http = wish.servers[0].ports.grpc;
-    wish.container = Some(Container {
+    wish.container = Some(ContainerSpec {
         engine: ContainerEngine::Enroot,
         image: String::new(),
         program: None,

@@ -8,8 +8,8 @@ use super::argv::Ranked;
 use super::decide::{Decided, problem};
 use super::spec::{LaunchSpec, ServerSpec};
 use super::{LaunchWorld, LaunchedServer};
-use crate::exec::container::{self, Container, ContainerEngine, Sees, contradictions};
-use crate::spec::{Launcher, ServerMode};
+use crate::exec::container::{self, ContainerSpec, Sees, contradictions};
+use crate::spec::{ContainerEngine, Launcher, ServerMode};
 use crate::triton::SpecProblem;
 use crate::units::shell_word;
 
@@ -115,7 +115,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
         Launcher::Mpi | Launcher::Srun => &RANK,
     };
     // What enroot shows of the GPUs is counted from 0 inside.
-    let enroot = |container: &Container| container.engine == ContainerEngine::Enroot;
+    let enroot = |container: &ContainerSpec| container.engine == ContainerEngine::Enroot;
     let recounted = spec.container.as_ref().filter(|one| enroot(one)).map(|_| "CUDA_VISIBLE_DEVICES");
     LaunchedServer {
         name: format!("server {index}"),
@@ -244,7 +244,7 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
 
 struct Wrapped<'a> {
     spec: &'a LaunchSpec,
-    container: &'a Container,
+    container: &'a ContainerSpec,
     wished: &'a ServerSpec,
     index: usize,
     several: bool,
@@ -264,7 +264,7 @@ impl Wrapped<'_> {
             stop_after: patience,
         };
         let name = name_of(self.container, self.index, self.spec.servers.len());
-        container::words(&Container { name, ..self.container.clone() }, &sees)
+        container::words(&ContainerSpec { name, ..self.container.clone() }, &sees)
     }
 
     /// What the server reads, at its own path, and what it writes.
@@ -289,7 +289,7 @@ impl Wrapped<'_> {
 }
 
 /// `-<n>` for several servers.
-fn name_of(container: &Container, index: usize, servers: usize) -> String {
+fn name_of(container: &ContainerSpec, index: usize, servers: usize) -> String {
     let name = container.safe_name();
     if servers == 1 { name } else { format!("{name}-{index}") }
 }

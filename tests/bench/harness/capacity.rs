@@ -1,6 +1,6 @@
 //! Share of a paced server's capacity that is used: 100 % when no place at the server ever waits for the client.
 
-use regatta::harness::Scenario;
+use regatta::harness::LoadPattern;
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -19,7 +19,7 @@ pub fn print(share: f64) -> Outcome {
     for users in [16u32, 64, 256] {
         let mut server = Server::paced(GAP_MS, GAP_MS)?;
         let race = Race {
-            scenario: Scenario::Concurrency { users: f64::from(users).into() },
+            scenario: LoadPattern::Concurrency { users: f64::from(users).into() },
             arrivals: Arrivals::Constant,
             requests: ((ROUNDS as f64 * share).ceil() as u64).max(2) * u64::from(users),
             tokens: TOKENS,

@@ -1,7 +1,7 @@
 //! CPU of the load workers' threads against a server that answers at once: for 1,000 streamed tokens, and for 1,000
 //! requests of one token.
 
-use regatta::harness::Scenario;
+use regatta::harness::LoadPattern;
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -17,7 +17,7 @@ const BYTES: usize = 512;
 struct Case {
     told: &'static str,
     goal: &'static str,
-    scenario: Scenario,
+    scenario: LoadPattern,
     requests: u64,
     tokens: u32,
     clients: u32,
@@ -25,16 +25,16 @@ struct Case {
 
 pub fn print(share: f64) -> Outcome {
     println!("CPU of the load workers, ms per 1,000 tokens or one-token requests: median of {REPEATS} (least to most)");
-    let users = |users: f64| Scenario::Concurrency { users: users.into() };
+    let users = |users: f64| LoadPattern::Concurrency { users: users.into() };
     let case =
         |told, goal, scenario, requests, tokens, clients| Case { told, goal, scenario, requests, tokens, clients };
     for case in [
         case("128 tokens, 8 users, 1 connection", "0.3", users(8.0), 10_000, 128, 1),
         case("128 tokens, 64 users, 2 connections", "0.3", users(64.0), 10_000, 128, 2),
-        case("128 tokens, all at once, 2 connections", "0.3", Scenario::Offline, 10_000, 128, 2),
+        case("128 tokens, all at once, 2 connections", "0.3", LoadPattern::Offline, 10_000, 128, 2),
         case("1 token, 8 users, 1 connection", "15", users(8.0), 20_000, 1, 1),
         case("1 token, 64 users, 2 connections", "15", users(64.0), 20_000, 1, 2),
-        case("1 token, 100,000 at once, 2 connections", "15", Scenario::Offline, 100_000, 1, 2),
+        case("1 token, 100,000 at once, 2 connections", "15", LoadPattern::Offline, 100_000, 1, 2),
     ] {
         let server = Server::at_once(case.tokens)?;
         let (mut cpu, mut rate) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! How late requests are, as the server sees it: from their time in the schedule to when the server has read them. And
 //! whether what arrives there still follows Poisson's law, for several seeds: by chance alone one plan in twenty does not.
 
-use regatta::harness::Scenario;
+use regatta::harness::LoadPattern;
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -22,7 +22,7 @@ pub fn print(share: f64) -> Outcome {
             for seed in 1..=seeds {
                 let mut server = Server::paced(1.0, 1.0)?;
                 let race = Race {
-                    scenario: Scenario::Server { rate: rate.into() },
+                    scenario: LoadPattern::Server { rate: rate.into() },
                     arrivals,
                     requests: ((rate * SECONDS).min(ARRIVALS) * share).ceil() as u64,
                     tokens: 1,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use regatta::event::Stop;
-use regatta::harness::{BenchSpec, Measured, PromptSource, Protocol, RequestEnd, Scenario, SendingSpec, Slo, run};
+use regatta::harness::{BenchSpec, LoadPattern, Measured, PromptSource, RequestEnd, SendingSpec, Slo, Transport, run};
 use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
 use crate::server::Server;
 
 pub struct Race {
-    pub scenario: Scenario,
+    pub scenario: LoadPattern,
     pub arrivals: Arrivals,
     pub requests: u64,
     pub tokens: u32,
@@ -23,7 +23,7 @@ impl Race {
     pub fn run(&self, server: &Server) -> Result<Measured, Box<dyn std::error::Error>> {
         let spec = BenchSpec {
             endpoints: vec![server.address.to_string().parse()?],
-            protocol: Protocol::Kserve,
+            protocol: Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario: self.scenario.clone(),
             arrivals: self.arrivals,

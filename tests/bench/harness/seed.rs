@@ -1,7 +1,7 @@
 //! The load of eight GPUs in the reference submission: 98 requests/s of 296 tokens, 29,000 tokens/s. How much of the
 //! server's own capacity is delivered, Offline and as Server.
 
-use regatta::harness::{Measured, Scenario};
+use regatta::harness::{LoadPattern, Measured};
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -28,10 +28,10 @@ pub fn print(share: f64) -> Outcome {
     };
     let mut server = Server::paced(GAP_MS, GAP_MS)?;
     // One connection: the server's limit of 200 streams is its capacity, and the queue stands at the client.
-    let offline = race(Scenario::Offline, 1).run(&server)?;
+    let offline = race(LoadPattern::Offline, 1).run(&server)?;
     let truths = server.truths()?;
     told("Offline: places at the server taken", used(&truths, PLACES as usize), &offline, &truths);
-    let served = race(Scenario::Server { rate: RATE.into() }, 2).run(&server)?;
+    let served = race(LoadPattern::Server { rate: RATE.into() }, 2).run(&server)?;
     let truths = server.truths()?;
     told(
         "Server: the server's own time in what was measured from the schedule",

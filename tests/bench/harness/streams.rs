@@ -1,7 +1,7 @@
 //! 1,000 streams at once: whether all of them are at the server as soon as they are sent, or wait in a queue that nobody
 //! shows.
 
-use regatta::harness::Scenario;
+use regatta::harness::LoadPattern;
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -18,7 +18,7 @@ pub fn print(_: f64) -> Outcome {
     // Some time before the first token, so that all are there before any is done.
     let mut server = Server::paced(1_000.0, GAP_MS)?;
     let race = Race {
-        scenario: Scenario::Offline,
+        scenario: LoadPattern::Offline,
         arrivals: Arrivals::Constant,
         requests: STREAMS,
         tokens: TOKENS,

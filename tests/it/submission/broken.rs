@@ -7,11 +7,12 @@ use std::path::Path;
 
 use pretty_assertions::assert_eq;
 use regatta::mlperf::{
-    self, Examined, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode,
+    self, Examined, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round,
 };
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, line, run, summary, write};
+use regatta::spec::{Division, TestMode};
 
 type Break = fn(&Submission);
 
@@ -164,7 +165,7 @@ fn lock(s: &Submission, change: impl Fn(&mut Value)) {
     let lock = PackageProvenance {
         regatta: "0.1.0".to_owned(),
         round: "v6.1".to_owned(),
-        division: mlperf::Division::Closed,
+        division: Division::Closed,
         submitter: "Example".to_owned(),
         system: SYSTEM.to_owned(),
         rehearsal: false,

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Division, MlperfScenario, PackageEntry, PackageRequest, Round, TestMode, Unpacked};
+use regatta::mlperf::{self, MlperfScenario, PackageEntry, PackageRequest, Round, Unpacked};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};
+use regatta::spec::{Division, TestMode};
 
 fn order(runs: &Runs) -> PackageRequest {
     write(runs.0.join("documentation/calibration.md"), "how it was calibrated\n");

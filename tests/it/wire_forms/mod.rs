@@ -9,7 +9,7 @@ mod sse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regatta::harness::{Api, BenchSpec, Http, LoadLevel, Measured, Protocol, Scenario};
+use regatta::harness::{Api, BenchSpec, Http, LoadLevel, LoadPattern, Measured, Transport};
 use regatta::spec::{Length, StreamMode};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
@@ -55,7 +55,7 @@ fn play(form: &Form) -> Measured {
             let server = HttpServer::start(move |_| steps.clone());
             let mut spec = BenchSpec {
                 model: "m".to_owned(),
-                protocol: Protocol::Http(Http::new(*api)),
+                protocol: Transport::Http(Http::new(*api)),
                 ..openai::spec(&server.address.to_string(), *api, REQUESTS)
             };
             spec.request.streaming = Some(*streams);
@@ -82,7 +82,7 @@ fn play(form: &Form) -> Measured {
 
 fn one_by_one(spec: BenchSpec) -> BenchSpec {
     BenchSpec {
-        scenario: Scenario::Concurrency { users: LoadLevel::Fixed(1.0) },
+        scenario: LoadPattern::Concurrency { users: LoadLevel::Fixed(1.0) },
         input_len: Length::Fixed(8),
         output_len: Length::Fixed(ASKED),
         timelines: true,

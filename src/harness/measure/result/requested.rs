@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::further_limits::FurtherLimits;
 use super::requested_retries::RequestedRetries;
-use crate::harness::{BenchSpec, Pause, Protocol, Scenario, Slo};
+use crate::harness::{BenchSpec, LoadPattern, Pause, Slo, Transport};
 use crate::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
 
 /// What was asked for.
@@ -15,7 +15,7 @@ pub struct Requested {
     /// `host:port` of each server.
     pub endpoints: Vec<String>,
     pub model: String,
-    pub scenario: Scenario,
+    pub scenario: LoadPattern,
     pub arrivals: Arrivals,
     pub stop_requests: Option<u64>,
     pub stop_duration_ms: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Requested {
     pub end_id: i32,
     /// The protocol of requests.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Of KServe's streams; left out when each request has its own.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub stream: StreamMode,
@@ -59,7 +59,7 @@ impl Default for Requested {
         Self {
             endpoints: Vec::new(),
             model: String::new(),
-            scenario: Scenario::Offline,
+            scenario: LoadPattern::Offline,
             arrivals: Arrivals::default(),
             stop_requests: None,
             stop_duration_ms: None,
@@ -78,7 +78,7 @@ impl Default for Requested {
             slo: Slo::default(),
             vocab_size: 0,
             end_id: 0,
-            protocol: Protocol::default(),
+            protocol: Transport::default(),
             stream: StreamMode::default(),
             retries: None,
             request: Request::default(),

@@ -25,7 +25,7 @@ pub use sustained::Sustained;
 
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::{BenchSpec, LoadLevel, RequestRecord, Scenario};
+use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord};
 use crate::stats::Growth;
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
@@ -43,11 +43,11 @@ pub struct Stability {
 impl Stability {
     /// `records` by index.
     pub(in crate::harness) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Self {
-        let is_constant = matches!(spec.scenario, Scenario::Server { rate: LoadLevel::Fixed(_) });
+        let is_constant = matches!(spec.scenario, LoadPattern::Server { rate: LoadLevel::Fixed(_) });
         // Later turns arrive when answers end, so that their number grows until as many end as begin.
         let is_plain = spec.content.sessions.is_none();
-        let is_at_once = matches!(spec.scenario, Scenario::Offline);
-        let is_closed = matches!(spec.scenario, Scenario::Concurrency { .. });
+        let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
+        let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
         let freeze = Freeze::of(records);
         Self {
             growth: (is_constant && is_plain).then(|| growth(spec, records)).flatten(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::verdict_check::VerdictCheck;
-use crate::harness::{BenchSpec, LoadLevel, Pause, RequestRecord, Scenario};
+use crate::harness::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecord};
 
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;
@@ -25,7 +25,7 @@ pub struct Occupancy {
 
 impl Occupancy {
     pub(super) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Self> {
-        let Scenario::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
+        let LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
         let is_busy = spec.pace.think == Pause::default();
         Some(Self {
             users: *users as u64,

@@ -9,7 +9,7 @@ use crate::harness::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
 };
 use crate::harness::schedule::draws::{self, generator};
-use crate::harness::{BenchSpec, DataKind, HarnessError, PromptFile, Scenario, ScheduleError};
+use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, PromptFile, ScheduleError};
 use crate::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
@@ -48,7 +48,7 @@ impl SessionDrawer {
         let records = match &spec.content.data {
             Some(data) => {
                 let mut corpus = Corpus::load(data, ink.speech.as_deref())?;
-                if let Scenario::Trace { .. } = spec.scenario {
+                if let LoadPattern::Trace { .. } = spec.scenario {
                     in_time(&mut corpus, data)?;
                 }
                 let order = CorpusOrder::new(corpus.entries.len(), data, spec.seed);
@@ -57,15 +57,15 @@ impl SessionDrawer {
             None => None,
         };
         let starts = match &spec.scenario {
-            Scenario::Offline | Scenario::Outside(_) => Starts::AtOnce,
-            Scenario::Concurrency { .. } => Starts::Free,
-            Scenario::Server { rate } => {
+            LoadPattern::Offline | LoadPattern::Outside(_) => Starts::AtOnce,
+            LoadPattern::Concurrency { .. } => Starts::Free,
+            LoadPattern::Server { rate } => {
                 // The rate is that of requests: messages of several arrive so much more rarely.
                 let rate = rate.scaled(1.0 / spec.request.batch() as f64);
                 let times = ArrivalTimes::new(rate, spec.arrivals, spec.seed);
                 Starts::Drawn(times.ok_or(ScheduleError::Arrivals)?)
             }
-            Scenario::Trace { speed } => {
+            LoadPattern::Trace { speed } => {
                 let first = records.as_ref().and_then(|(corpus, _)| corpus.entries.first()?.at_ns);
                 Starts::Stamped { first_ns: first.unwrap_or(0), speed: *speed }
             }

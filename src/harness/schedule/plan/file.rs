@@ -17,7 +17,7 @@ use super::schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
 use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::draws::GENERATOR;
-use crate::harness::{BenchSpec, HarnessError, PromptFile, Scenario};
+use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
 
 /// The plan's file beside a result.
 pub(in crate::harness) const PLAN: &str = "plan.jsonl";
@@ -173,7 +173,7 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
         }
     }
     mistakes.end()?;
-    let is_closed = matches!(spec.scenario, Scenario::Concurrency { .. });
+    let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
     if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {
         let was = if is_closed { "times and no users" } else { "users and no times" };
         return Err(fault(file, format!("it was drawn for another scenario: its requests have {was}")));

@@ -15,7 +15,7 @@ use self::draw::{Ended, SessionDrawer};
 use self::samples::sampled;
 use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError, Scenario, ScheduleError};
+use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 pub(in crate::harness) use file::{PLAN, write};
 pub(in crate::harness) use queue::PlanQueue;
 pub use samples::ExternalSample;
@@ -86,7 +86,7 @@ impl End {
         let is_all_data = spec.stop.requests.is_none() && spec.stop.duration.is_none();
         let least = match (spec.stop.requests, &spec.scenario) {
             _ if is_all_data => u64::MAX,
-            (requests, Scenario::Concurrency { .. }) if spec.stop.duration.is_some() => {
+            (requests, LoadPattern::Concurrency { .. }) if spec.stop.duration.is_some() => {
                 requests.unwrap_or(0).max(queue::AHEAD)
             }
             (requests, _) => requests.unwrap_or(0),
@@ -105,7 +105,7 @@ impl End {
         let asked = spec.stop.requests.unwrap_or(0);
         let is_short = drawn < asked || (self.is_timed && spec.stop.duration.is_some());
         match ended {
-            _ if self.is_all_data || matches!(spec.scenario, Scenario::Trace { .. }) => Ok(()),
+            _ if self.is_all_data || matches!(spec.scenario, LoadPattern::Trace { .. }) => Ok(()),
             Ended::Data if is_short => Err(ScheduleError::DataEnd { drawn }),
             Ended::Rate if drawn < asked => Err(ScheduleError::RateEnd { drawn, required: asked }),
             Ended::Data | Ended::Rate => Ok(()),

@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::harness::measure::arrival_law;
 use crate::harness::{
-    LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, Protocol, SendingSpec, Slo,
+    LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo, Transport,
 };
 use crate::spec::{Arrivals, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter};
 
-fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
+fn spec(scenario: LoadPattern, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
-        protocol: Protocol::Kserve,
+        protocol: Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario,
         arrivals,
@@ -39,8 +39,8 @@ fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> B
     }
 }
 
-fn server(rate: f64) -> Scenario {
-    Scenario::Server { rate: rate.into() }
+fn server(rate: f64) -> LoadPattern {
+    LoadPattern::Server { rate: rate.into() }
 }
 
 fn requests(count: u64) -> StopAfter {
@@ -52,7 +52,7 @@ fn with_file(name: &str, text: &str, kind: DataKind) -> (tempfile::TempDir, Benc
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
     fs::write(&file, text).unwrap();
-    let mut spec = spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 5);
+    let mut spec = spec(LoadPattern::Offline, Arrivals::Poisson, StopAfter::default(), 5);
     spec.content.data = Some(data(file, kind));
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     (folder, spec)
@@ -99,11 +99,11 @@ proptest! {
         let rate = LoadLevel::Ramp(vec![LoadSegment { from, to, seconds }]);
         let expected = rate.area(seconds);
         let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds).into()) };
-        let poisson = plan(&spec(Scenario::Server { rate: rate.clone() }, Arrivals::Poisson, until.clone(), seed)).unwrap();
+        let poisson = plan(&spec(LoadPattern::Server { rate: rate.clone() }, Arrivals::Poisson, until.clone(), seed)).unwrap();
         prop_assert!(poisson.requests.is_sorted_by_key(|request| request.at_ns));
         // A Poisson count is within 6 deviations of its mean, always in practice.
         prop_assert!((poisson.requests.len() as f64 - expected).abs() < 6.0 * expected.sqrt() + 1.0);
-        let constant = plan(&spec(Scenario::Server { rate }, Arrivals::Constant, until, seed)).unwrap();
+        let constant = plan(&spec(LoadPattern::Server { rate }, Arrivals::Constant, until, seed)).unwrap();
         prop_assert!((constant.requests.len() as f64 - expected).abs() <= 1.0);
     }
 
@@ -132,7 +132,7 @@ fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
         (ramp, Arrivals::Gamma { cv: 1.5 }),
     ] {
         for seed in 0..20 {
-            let plan = plan(&spec(Scenario::Server { rate: rate.clone() }, law, requests(3_000), seed)).unwrap();
+            let plan = plan(&spec(LoadPattern::Server { rate: rate.clone() }, law, requests(3_000), seed)).unwrap();
             let at: Vec<u64> = plan.scheduled().collect();
             let (distance, critical) = arrival_law::distance(&rate, law, &at).unwrap();
             assert!(distance < critical, "{law:?}, seed {seed}: {distance}");
@@ -174,7 +174,7 @@ fn requests_of_one_message_arrive_together_at_the_rate_of_requests() {
 
 #[test]
 fn offline_arrives_at_once() {
-    let plan = plan(&spec(Scenario::Offline, Arrivals::Poisson, requests(10), 0)).unwrap();
+    let plan = plan(&spec(LoadPattern::Offline, Arrivals::Poisson, requests(10), 0)).unwrap();
     assert!(plan.requests.len() == 10 && plan.requests.iter().all(|request| request.at_ns == 0));
 }
 
@@ -246,14 +246,17 @@ fn plan_of(spec: &BenchSpec) -> RequestSchedule {
 fn what_cannot_be_planned_says_why() {
     let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
     assert!(why(&spec(server(0.0), Arrivals::Poisson, requests(1), 0)).contains("rate above 0"));
-    assert!(why(&spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests"));
-    let mut wrong = spec(Scenario::Offline, Arrivals::Poisson, requests(1), 0);
+    assert!(
+        why(&spec(LoadPattern::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests")
+    );
+    let mut wrong = spec(LoadPattern::Offline, Arrivals::Poisson, requests(1), 0);
     wrong.input_len = Length::Uniform { min: 9, max: 3 };
     assert!(why(&wrong).contains("min is above max"));
-    let falling = Scenario::Server { rate: LoadLevel::Ramp(vec![LoadSegment { from: 10.0, to: 0.0, seconds: 2.0 }]) };
+    let falling =
+        LoadPattern::Server { rate: LoadLevel::Ramp(vec![LoadSegment { from: 10.0, to: 0.0, seconds: 2.0 }]) };
     assert!(why(&spec(falling, Arrivals::Constant, requests(50), 0)).contains("falls to 0 after 10 requests"));
     assert!(why(&spec(server(1.0), Arrivals::Gamma { cv: 0.0 }, requests(1), 0)).contains("coefficient of variation"));
-    assert!(why(&spec(Scenario::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
+    assert!(why(&spec(LoadPattern::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
                 {\"timestamp\": 1000, \"input_length\": 512, \"output_length\": 3, \"hash_ids\": [0]}\n\
                 {\"timestamp\": 5000, \"input_length\": 600, \"output_length\": 7, \"hash_ids\": [4, 9]}\n";
     let (_folder, mut trace) = with_file("trace.jsonl", text, DataKind::Mooncake);
-    trace.scenario = Scenario::Trace { speed: 2.0 };
+    trace.scenario = LoadPattern::Trace { speed: 2.0 };
     let plan = plan(&trace).unwrap();
     let seen: Vec<(u64, u32, u32)> =
         plan.requests.iter().map(|r| (r.at_ns / 1_000_000, r.input_len, r.output_len)).collect();
@@ -354,14 +357,14 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
     fs::write(&file, &bytes).unwrap();
-    replay.scenario = Scenario::Concurrency { users: 2.0.into() };
+    replay.scenario = LoadPattern::Concurrency { users: 2.0.into() };
     assert!(plan(&replay).unwrap_err().to_string().contains("another scenario"));
 }
 
 #[test]
 fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     use crate::harness::{CallSource, ExternalSample};
-    let outside = spec(Scenario::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
+    let outside = spec(LoadPattern::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
     let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
     let set = super::outside(&outside, &samples).unwrap();
     let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {

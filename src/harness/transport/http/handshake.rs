@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::attempt::ask;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, Offered, headers};
-use crate::harness::spec::protocol::{Api, Http};
+use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
 use crate::harness::{BenchSpec, HarnessError};

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::draws::generator;
-use crate::harness::spec::protocol::{Api, Http};
+use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest};
 use crate::spec::{Cancel, CancelBy, RandomSeed, Words};

@@ -3,8 +3,8 @@
 use super::event_scan::{self, ScannedEvent};
 use super::sse::{SseEvent, SseParser};
 use crate::harness::record::FailureClass;
-use crate::harness::spec::protocol::Api;
 use crate::harness::spec::response_bounds::ResponseBounds;
+use crate::harness::spec::transport::Api;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 
 /// The limit of an answer with an error status.

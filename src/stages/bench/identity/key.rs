@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::engines;
 use crate::event::Endpoint;
-use crate::harness::{self, Protocol, ServerIdentity};
+use crate::harness::{self, ServerIdentity, Transport};
 use crate::manifest::model::Action;
 use crate::manifest::targets;
 use crate::plan::{PlanReference, Task};
@@ -20,7 +20,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     if endpoints.is_empty() || !task.cache {
         return BTreeMap::new();
     }
-    let (protocol, model) = how(task, &endpoints).unwrap_or((Protocol::Kserve, String::new()));
+    let (protocol, model) = how(task, &endpoints).unwrap_or((Transport::Kserve, String::new()));
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let asked = std::thread::scope(|scope| {
         let asking = || {
@@ -33,7 +33,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
-fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
+fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Transport, String)> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
     let action = PlanReference::replace_in(&task.action, |reference| match reference {
@@ -47,7 +47,7 @@ fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
     Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
 }
 
-async fn ask(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -> BTreeMap<String, String> {
+async fn ask(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> BTreeMap<String, String> {
     let servers = harness::ask_identities(endpoints, protocol, model).await;
     let mut facts = BTreeMap::new();
     for (server, endpoint) in servers.iter().zip(endpoints) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::output::PROBES;
 use crate::event::{Failure, FailureKind, Verdict};
-use crate::harness::{BenchSpec, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
+use crate::harness::{BenchSpec, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult};
 use crate::manifest::model::Telemetry;
 use crate::stages::bench::finished_run::{before, keep};
 use crate::stages::bench::measurement::measure;
@@ -62,7 +62,7 @@ impl Prober<'_> {
     pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<ProbeReport, Failure> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
-        let spec = BenchSpec { scenario: Scenario::Server { rate: rate.into() }, seed, ..self.spec.clone() };
+        let spec = BenchSpec { scenario: LoadPattern::Server { rate: rate.into() }, seed, ..self.spec.clone() };
         let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
         let path = self.context.lease.out.join(&folder);
         let label = format!("probe {} at {rate} req/s", number + 1);

@@ -20,7 +20,7 @@ use super::grpc_messages::ScanRequest;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::draws::generator;
 use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::{BenchSpec, PlannedRequest, Scenario};
+use crate::harness::{BenchSpec, LoadPattern, PlannedRequest};
 use crate::spec::{Cancel, CancelBy, Interface, RandomSeed, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
@@ -212,7 +212,7 @@ impl InferRequestTemplate {
             wants_more,
             end_id: ask.end_id.unwrap_or(spec.end_id),
             cancel: ask.cancel,
-            may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, Scenario::Outside(_)),
+            may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, LoadPattern::Outside(_)),
             interface,
             names,
             model: spec.model.clone(),

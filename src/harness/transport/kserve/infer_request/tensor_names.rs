@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::harness::transport::call::CallKind;
-use crate::harness::{CallSource, Scenario};
+use crate::harness::{CallSource, LoadPattern};
 use crate::spec::Interface;
 
 /// Tensors that the interfaces name differently.
@@ -72,9 +72,11 @@ impl ModelMetadata {
     }
 
     /// Where the server does not report it, the scenario decides: Server streams, Offline does not.
-    pub fn call(&self, scenario: &Scenario) -> CallKind {
+    pub fn call(&self, scenario: &LoadPattern) -> CallKind {
         match (self.is_decoupled, scenario) {
-            (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce)) => CallKind::Unary,
+            (Some(false), _) | (None, LoadPattern::Offline | LoadPattern::Outside(CallSource::AllAtOnce)) => {
+                CallKind::Unary
+            }
             (Some(true) | None, _) => CallKind::Stream,
         }
     }

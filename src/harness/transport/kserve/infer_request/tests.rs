@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::{Scenario, Slo};
+use crate::harness::{LoadPattern, Slo};
 use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, Words};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
-        protocol: crate::harness::Protocol::Kserve,
+        protocol: crate::harness::Transport::Kserve,
         model: "m".to_owned(),
-        scenario: Scenario::Server { rate: 1.0.into() },
+        scenario: LoadPattern::Server { rate: 1.0.into() },
         arrivals: Arrivals::Poisson,
         stop: StopAfter { requests: Some(1), duration: None },
         input_len: Length::Fixed(2),

@@ -7,7 +7,7 @@ use super::level::LoadLevel;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Scenario {
+pub enum LoadPattern {
     /// All requests at once; the metric is tokens/s.
     Offline,
     /// Open loop: arrivals at a mean rate, per second.
@@ -20,7 +20,7 @@ pub enum Scenario {
     Outside(CallSource),
 }
 
-impl Scenario {
+impl LoadPattern {
     /// What `t_sched` is, for metrics.
     pub(in crate::harness) const fn zero_point(&self) -> &'static str {
         match self {

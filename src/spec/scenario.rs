@@ -1,4 +1,4 @@
-//! How requests arrive.
+//! `bench.scenario:` — how requests arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

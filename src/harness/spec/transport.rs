@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::Tls;
 
-/// The protocol of requests.
+/// What requests are sent over: a protocol with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum Transport {
     /// KServe v2 over gRPC.
     #[default]
     Kserve,
@@ -59,7 +59,7 @@ impl Api {
     }
 }
 
-impl Protocol {
+impl Transport {
     /// The same without the names of certificates and keys, for a result.
     pub(in crate::harness) fn without_files(&self) -> Self {
         let mut shown = self.clone();
