@@ -46,23 +46,56 @@ impl Object for NoValue {
 
 /// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
-    tree_of(value, span, 0, &mut 0).map(|tree| Node::new(span.clone(), tree)).map_err(|(why, hint)| {
-        let found = Diagnostic::error(why).at(span.first_line(), "");
-        vec![if hint.is_empty() { found } else { found.hint(hint) }]
+    tree_of(value, span, 0, &mut 0).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
+        let found = Diagnostic::error(error.to_string()).at(span.first_line(), "");
+        vec![found.maybe_hint(error.hint())]
     })
 }
 
-fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<Tree, (String, String)> {
-    if depth > MAX_DEPTH {
-        return Err(("this value is nested too deeply".to_owned(), String::new()));
+/// Why a value of an expression has no node.
+#[derive(Debug, thiserror::Error)]
+enum NoNode {
+    #[error("this value is nested too deeply")]
+    TooDeep,
+    #[error("this expression makes more than {MAX_VALUES} values")]
+    TooMany,
+    #[error("this text becomes too long")]
+    LongText,
+    #[error("this number is not finite, or out of range")]
+    Number,
+    #[error("this expression has no value")]
+    Undefined,
+    #[error("this expression is not a value")]
+    NotAValue,
+    /// An error that minijinja handed on as a value.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Minijinja(#[from] minijinja::Error),
+    /// A [`NoValue`] by itself.
+    #[error("{why}")]
+    Bare { why: String, hint: String },
+}
+
+impl NoNode {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Bare { hint, .. } if !hint.is_empty() => Some(hint.clone()),
+            _ => None,
+        }
     }
-    let plain = |why: &str| (why.to_owned(), String::new());
+}
+
+fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<Tree, NoNode> {
+    if depth > MAX_DEPTH {
+        return Err(NoNode::TooDeep);
+    }
     *count += 1;
     if *count > MAX_VALUES {
-        return Err(plain(&format!("this expression makes more than {MAX_VALUES} values")));
+        return Err(NoNode::TooMany);
     }
     match value.kind() {
-        ValueKind::Undefined => Err(plain("this expression has no value")),
+        ValueKind::Undefined => Err(NoNode::Undefined),
         ValueKind::None => Ok(Tree::Null),
         ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
         ValueKind::Number => {
@@ -72,31 +105,29 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
                 (_, _, Ok(number)) => Number::from_f64(number),
                 _ => None,
             };
-            number.map(Tree::Number).ok_or_else(|| plain("this number is not finite, or out of range"))
+            number.map(Tree::Number).ok_or(NoNode::Number)
         }
-        ValueKind::String if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) => {
-            Err(plain("this text becomes too long"))
-        }
+        ValueKind::String if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) => Err(NoNode::LongText),
         ValueKind::String => Ok(Tree::Text(value.as_str().unwrap_or_default().into())),
         ValueKind::Seq | ValueKind::Iterable => {
-            let items = value.try_iter().map_err(|error| plain(&error.to_string()))?;
+            let items = value.try_iter()?;
             let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?)));
             nodes.collect::<Result<_, _>>().map(Tree::List)
         }
         ValueKind::Map => {
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err((bare.why.clone(), bare.hint.clone()));
+                return Err(NoNode::Bare { why: bare.why.clone(), hint: bare.hint.clone() });
             }
             let mut map = Map::new();
-            for key in value.try_iter().map_err(|error| plain(&error.to_string()))? {
-                let item = value.get_item(&key).map_err(|error| plain(&error.to_string()))?;
+            for key in value.try_iter()? {
+                let item = value.get_item(&key)?;
                 let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?);
                 map.insert(key.to_string(), MapEntry { key: span.clone(), node });
             }
             Ok(Tree::Map(map))
         }
-        ValueKind::Invalid => Err(plain(&value.to_string())),
-        _ => Err(plain("this expression is not a value")),
+        ValueKind::Invalid => Err(NoNode::Invalid(value.to_string())),
+        _ => Err(NoNode::NotAValue),
     }
 }
 
