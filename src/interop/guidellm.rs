@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{ChunkKind, MetricConcept, RequestTrace, Tool, TracedChunk, TracedChunks};
-use crate::interop::results::imported::{
-    ImportedNumbers, ImportedRequests, ImportedStats, StatsLayout, at, put, text_at,
-};
+use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
+use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, StatsLayout, at, put, text_at};
 
 /// The first benchmark of the file; a sweep has several, each a run of its own.
 pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
@@ -20,7 +18,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
     };
     let read = |metric: &str, factor: f64| {
         let ms = |name: &str| at(metrics, &format!("{metric}/successful/{name}")).map(|number| number * factor);
-        ImportedStats { min: ms("min"), max: ms("max"), ..StatsLayout { factor, ..layout }.read(metric) }
+        MetricStats { min: ms("min"), max: ms("max"), ..StatsLayout { factor, ..layout }.read(metric) }
     };
     let mut requested = Map::new();
     let spec = value.pointer("/config/spec");

@@ -25,8 +25,8 @@ pub use command_line::{
     UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{
-    ChunkFilter, ChunkKind, CompatRow, CompatStats, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
-    ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
+    ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult,
+    ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, MetricStats,
     MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk, TracedChunks,
     UnknownTool, compat, vector,
 };

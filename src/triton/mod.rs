@@ -16,7 +16,7 @@ pub use client::{
     LogSetting, StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
 };
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
-pub use http::{HttpAddress, HttpClient, Listens, SseEvents, probe};
+pub use http::{HttpAddress, HttpClient, Listens, SseEvent, SseEvents, SseParser, probe};
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
     Scraper, ServerMetric, ServerMetrics, Tick, summarise,

@@ -32,9 +32,10 @@ pub use vector::vector;
 
 use crate::harness::{LatencyMetrics, Metric};
 
-/// The few numbers of a table.
+/// The few numbers that most tools give of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct CompatStats {
+pub struct MetricStats {
+    /// How many values; 0 of a rate, and where a file does not tell it.
     pub n: u64,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
@@ -45,7 +46,7 @@ pub struct CompatStats {
     pub max: Option<f64>,
 }
 
-impl From<&SortedValues> for CompatStats {
+impl From<&SortedValues> for MetricStats {
     fn from(spread: &SortedValues) -> Self {
         Self {
             n: spread.n() as u64,
@@ -60,7 +61,7 @@ impl From<&SortedValues> for CompatStats {
     }
 }
 
-impl From<&Metric> for CompatStats {
+impl From<&Metric> for MetricStats {
     fn from(metric: &Metric) -> Self {
         let Metric { n, mean, p50, p90, p95, p99, min, max, .. } = *metric;
         Self { n, mean, p50, p90, p95, p99, min, max }
@@ -78,8 +79,8 @@ pub struct CompatRow {
     /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's measurement by
     /// Regatta's definition.
     pub measured_by: String,
-    pub ours: Option<CompatStats>,
-    pub theirs: Option<CompatStats>,
+    pub ours: Option<MetricStats>,
+    pub theirs: Option<MetricStats>,
     /// What they mean by it.
     pub formula: Option<String>,
     /// Why there is no number, or why it is an approximation.
@@ -97,7 +98,7 @@ fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatR
     let ours = match told.result.rate("requests_full") {
         // The rate of an imported result has its tool's definition.
         Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
-            Some(CompatStats { mean: Some(rate), ..CompatStats::default() })
+            Some(MetricStats { mean: Some(rate), ..MetricStats::default() })
         }
         _ => number(told, Tool::Regatta, concept).0,
     };
@@ -117,19 +118,19 @@ fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatR
 }
 
 /// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
-fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<CompatStats>, Option<String>) {
+fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<MetricStats>, Option<String>) {
     if concept == MetricConcept::Requests {
         return match tool.rate(&told.seen) {
-            Ok(rate) => (Some(CompatStats { mean: Some(rate), ..CompatStats::default() }), None),
+            Ok(rate) => (Some(MetricStats { mean: Some(rate), ..MetricStats::default() }), None),
             Err(missing) => (None, Some(missing.why().to_owned())),
         };
     }
     match tool.spread(concept, &told.seen) {
-        Ok(spread) => (Some(CompatStats::from(&spread)), None),
+        Ok(spread) => (Some(MetricStats::from(&spread)), None),
         Err(MissingMetric::Timelines) => match told.result.own() {
             Some(result) => {
                 let metric = pool_of(tool, &result.latency);
-                (Some(CompatStats::from(metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
+                (Some(MetricStats::from(metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
             }
             None => (None, Some(MissingMetric::Timelines.why().to_owned())),
         },

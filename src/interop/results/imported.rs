@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::metrics::{
-    ChunkKind, CompatStats, MetricConcept, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks,
-};
+use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
 
 /// A server's count of tokens, as [`Tool::counted`] names it.
 pub(in crate::interop) const SERVER: &str = "the server";
@@ -27,20 +25,7 @@ pub(in crate::interop) struct ImportedNumbers {
     /// Further rates, per second, by the name that they get.
     pub more: Vec<(&'static str, Option<f64>)>,
     /// Of ms.
-    pub stats: Vec<(MetricConcept, ImportedStats)>,
-}
-
-/// What a file gives of one metric.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::interop) struct ImportedStats {
-    pub n: Option<f64>,
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p90: Option<f64>,
-    pub p95: Option<f64>,
-    pub p99: Option<f64>,
-    pub min: Option<f64>,
-    pub max: Option<f64>,
+    pub stats: Vec<(MetricConcept, MetricStats)>,
 }
 
 pub(in crate::interop) struct ImportedRequests {
@@ -53,13 +38,6 @@ pub(in crate::interop) struct ImportedRequests {
     pub seen: Vec<RequestTrace>,
 }
 
-impl From<&SortedValues> for ImportedStats {
-    fn from(spread: &SortedValues) -> Self {
-        let CompatStats { n, mean, p50, p90, p95, p99, min, max } = CompatStats::from(spread);
-        Self { n: Some(n as f64), mean, p50, p90, p95, p99, min, max }
-    }
-}
-
 /// Where a file keeps the numbers of a metric: places under it, and what makes ms of them.
 pub(in crate::interop) struct StatsLayout<'a> {
     pub value: &'a Value,
@@ -70,12 +48,12 @@ pub(in crate::interop) struct StatsLayout<'a> {
 }
 
 impl StatsLayout<'_> {
-    pub fn read(&self, metric: &str) -> ImportedStats {
+    pub fn read(&self, metric: &str) -> MetricStats {
         let get = |name: &str| at(self.value, &format!("{metric}/{name}"));
         let ms = |name: &str| get(name).map(|number| number * self.factor);
         let percentile = |p: &str| ms(&self.percentile.replace('#', p));
-        ImportedStats {
-            n: get(self.n),
+        MetricStats {
+            n: get(self.n).map_or(0, |n| n as u64),
             mean: ms(self.mean),
             p50: percentile("50"),
             p90: percentile("90"),

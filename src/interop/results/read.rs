@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use super::imported::{ImportedNumbers, ImportedRequests, ImportedStats, SERVER};
+use super::imported::{ImportedNumbers, ImportedRequests, SERVER};
 use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
-    MeasuredRun, MetricConcept, MetricMeaning, RequestTrace, Tool,
+    MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
 use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, perf_analyzer, trtllm_bench, vllm};
 
@@ -191,7 +191,7 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
     let ImportedRequests { tool, format, version, requested, counted, seen } = requests;
     let stats = MetricConcept::ALL
         .into_iter()
-        .filter_map(|concept| Some((concept, ImportedStats::from(&tool.spread(concept, &seen).ok()?))))
+        .filter_map(|concept| Some((concept, MetricStats::from(&tool.spread(concept, &seen).ok()?))))
         .collect();
     let ok = || seen.iter().filter(|one| one.ok);
     let sum = |of: fn(&RequestTrace) -> Option<u32>| {
@@ -222,16 +222,16 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
 
 fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let counted = numbers.counted.unwrap_or(tool.counted());
-    let metric = |(concept, stat): &(MetricConcept, ImportedStats)| {
+    let metric = |(concept, stat): &(MetricConcept, MetricStats)| {
         let meaning = MetricMeaning::of(tool, *concept)?;
         if stat.mean.is_none() && stat.p50.is_none() {
             return None;
         }
-        let &ImportedStats { n, mean, p50, p90, p95, p99, min, max } = stat;
+        let &MetricStats { n, mean, p50, p90, p95, p99, min, max } = stat;
         let token_source = if meaning.token_source.is_empty() { "" } else { counted };
         let metric = ImportedMetric {
             unit: "ms".to_owned(),
-            n: n.map(|n| n as u64),
+            n: (n > 0).then_some(n),
             definition: meaning.formula,
             population: meaning.population,
             zero_point: meaning.zero_point,

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{MetricConcept, Tool};
-use crate::interop::results::imported::{ImportedNumbers, ImportedStats, at, text_at};
+use crate::interop::metrics::{MetricConcept, MetricStats, Tool};
+use crate::interop::results::imported::{ImportedNumbers, at, text_at};
 
 /// Where its result begins in what it prints.
 pub(in crate::interop) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
@@ -12,8 +12,8 @@ pub(in crate::interop) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
 pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
     let spread = |place: &str| {
         let get = |name: &str| at(value, &format!("{place}/{name}"));
-        ImportedStats {
-            n: at(value, "/request_info/num_requests"),
+        MetricStats {
+            n: at(value, "/request_info/num_requests").map_or(0, |n| n as u64),
             mean: get("average"),
             p50: get("p50"),
             p90: get("p90"),
@@ -93,8 +93,8 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
             let line = below.lines().find(|line| line.contains(&begins))?;
             number(line.split_once(&begins)?.1.trim_start_matches([' ', ':']))
         };
-        ImportedStats {
-            n,
+        MetricStats {
+            n: n.map_or(0, |n| n as u64),
             mean: get("AVERAGE").or(mean),
             p50: get("P50"),
             p90: get("P90"),
@@ -243,7 +243,7 @@ Per User Output Speed (tps/user):                 75.7500
             (Some(13.2), Some(13.1), None, Some(15.1), Some(9.0), Some(15.5))
         );
         let ttft = numbers.stats[0].1;
-        assert_eq!((ttft.mean, ttft.p99, ttft.n), (Some(812.25), None, Some(4000.0)));
+        assert_eq!((ttft.mean, ttft.p99, ttft.n), (Some(812.25), None, 4000));
         assert_eq!(numbers.stats[2].1.p50, Some(13900.0));
     }
 

@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::metrics::{MetricConcept, RequestTrace, Tool, TracedChunks};
-use crate::interop::results::imported::{
-    ImportedNumbers, ImportedRequests, ImportedStats, at, from_gaps, put, text_at,
-};
+use crate::interop::metrics::{MetricConcept, MetricStats, RequestTrace, Tool, TracedChunks};
+use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, at, from_gaps, put, text_at};
 
 /// vLLM's object, and SGLang's, which has other names for the whole answer.
 pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
@@ -18,8 +16,8 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         (Tool::Vllm, "vLLM bench serve JSON", "e2el")
     };
     let completed = at(value, "/completed");
-    let stat = |name: &str| ImportedStats {
-        n: None,
+    let stat = |name: &str| MetricStats {
+        n: 0,
         mean: at(value, &format!("/mean_{name}_ms")),
         p50: at(value, &format!("/median_{name}_ms")),
         p90: at(value, &format!("/p90_{name}_ms")),
@@ -53,10 +51,10 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         counted: None,
         more: Vec::new(),
         stats: vec![
-            (MetricConcept::Ttft, ImportedStats { n: completed, ..stat("ttft") }),
+            (MetricConcept::Ttft, MetricStats { n: completed.map_or(0, |n| n as u64), ..stat("ttft") }),
             (MetricConcept::Tpot, stat("tpot")),
             (MetricConcept::Itl, stat("itl")),
-            (MetricConcept::E2e, ImportedStats { n: completed, ..stat(e2e) }),
+            (MetricConcept::E2e, MetricStats { n: completed.map_or(0, |n| n as u64), ..stat(e2e) }),
         ],
     }
 }

@@ -171,7 +171,7 @@ fn why_runs_are_not_paired_is_said() {
         (
             side("b", &["1", "2", "3"], 0, |result| {
                 result["requested"]["retries"] =
-                    json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 0.0 })
+                    json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 0.0 });
             }),
             "the load differs",
         ),
@@ -261,7 +261,7 @@ fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
         let mut run = told("a", "d", |_| 50.0);
         change(&mut run, |file| {
-            file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_requested": requested })
+            file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_requested": requested });
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
@@ -279,7 +279,7 @@ fn limits_of_the_verdict_are_no_load() {
             |file| file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
         );
         change(&mut run, |file| {
-            file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } })
+            file["requested"]["request"] = json!({ "temperature": 0.5, "response_limits": { "body": body } });
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
@@ -294,7 +294,7 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
             file["identity"] = json!({
                 "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },
                 "servers": [{ "address": "h:1", "kind": "vllm", "version": version }],
-            })
+            });
         });
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };

@@ -39,7 +39,7 @@ pub(super) fn read(result: &RunResult, search: Option<&Value>) -> Vec<Block> {
         sessions(result),
         cancellations(result),
         tokens(result),
-        outputs(result),
+        Some(outputs(result)),
         load(result),
         result.gpu.as_ref().map(gpu::read),
         result.preflight.as_ref().map(preflight::read),
@@ -274,20 +274,20 @@ fn tokens(result: &RunResult) -> Option<Block> {
     Some(block)
 }
 
-fn outputs(result: &RunResult) -> Option<Block> {
+fn outputs(result: &RunResult) -> Block {
     let count = |count: u64| number(count as f64);
     let rows = result.outputs.iter().map(|(name, output)| {
         let example = output.example.clone().unwrap_or_default();
         vec![name.clone(), count(output.responses), count(output.bytes), count(output.misshapen), example]
     });
-    Some(Block {
+    Block {
         title: "Other outputs",
         about: "Requested outputs other than tokens. Misshapen: tensors whose shape does not fit the request."
             .to_owned(),
         head: vec!["output", "responses", "bytes", "misshapen", "the first misshapen"],
         rows: rows.collect(),
         ..Block::default()
-    })
+    }
 }
 
 fn load(result: &RunResult) -> Option<Block> {

@@ -1,12 +1,12 @@
 //! Regatta's metrics beside those of other tools, from the same requests.
 
 use super::styler::{Styler, TextRole, clean, table};
-use crate::interop::{CompatRow, CompatStats, Tool};
+use crate::interop::{CompatRow, MetricStats, Tool};
 
 /// The rows of several tools as a table for a terminal.
 pub fn tool_metrics(rows: &[CompatRow], paint: Styler) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
-    let cell = |stat: Option<CompatStats>, pick: fn(&CompatStats) -> Option<f64>| match stat {
+    let cell = |stat: Option<MetricStats>, pick: fn(&MetricStats) -> Option<f64>| match stat {
         Some(stat) => number(pick(&stat)),
         None => "–".to_owned(),
     };

@@ -4,6 +4,7 @@
 
 mod probe;
 mod sse;
+mod sse_parser;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use super::client::{ClientError, ClientErrorKind, bracketed};
 
 pub use probe::{Listens, probe};
 pub use sse::SseEvents;
+pub use sse_parser::{SseEvent, SseParser};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

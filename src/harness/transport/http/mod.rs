@@ -18,7 +18,6 @@ mod pool;
 mod request_template;
 mod response_reader;
 mod socket;
-mod sse;
 mod tls;
 
 pub(in crate::harness) use answer_text::said;

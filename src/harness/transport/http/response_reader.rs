@@ -1,11 +1,11 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
 use super::event_scan::{self, ScannedEvent};
-use super::sse::{SseEvent, SseParser};
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
+use crate::triton::{SseEvent, SseParser};
 
 /// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;

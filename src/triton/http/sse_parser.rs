@@ -1,16 +1,16 @@
-//! Server-sent events: cuts a body into events, wherever its pieces were cut. Whole events are slices of what was read.
+//! Server-sent events, for the client of `generate_stream` and for the load harness: cuts a body into events, wherever its pieces were cut. Whole events are slices of what was read.
 
 use memchr::memchr2;
 
 /// One event: its `data`, and whether its `event` field is `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SseEvent<'a> {
+pub struct SseEvent<'a> {
     pub data: &'a [u8],
     pub is_error: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct SseParser {
+pub struct SseParser {
     /// The beginning of an incomplete line.
     line: Vec<u8>,
     /// Data lines of an incomplete event.
@@ -176,6 +176,13 @@ mod tests {
             let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &body.as_bytes()[pair[0]..pair[1]]).collect();
             let found: Vec<String> = read(&pieces).into_iter().map(|(text, _)| text).collect();
             prop_assert_eq!(found, texts);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            read(&[&bytes]);
         }
     }
 
