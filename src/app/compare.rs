@@ -26,11 +26,11 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         }
         for found in &runs {
             sheets.push(match as_tool {
-                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(CommandError::Usage)?,
+                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(CommandError::usage)?,
                 None => ComparedResult::of(&found.told),
             });
         }
-        sets.push(RunSet::new(word.as_str(), sheets).map_err(CommandError::Usage)?);
+        sets.push(RunSet::new(word.as_str(), sheets).map_err(CommandError::usage)?);
         firsts.extend(runs.into_iter().next().map(|found| found.told));
     }
     let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
@@ -84,7 +84,7 @@ fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandE
 fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, CommandError> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
-    Ok(match gate.outcome(comparison).map_err(CommandError::Usage)? {
+    Ok(match gate.outcome(comparison).map_err(CommandError::usage)? {
         FailConditionOutcome::Kept(_) => CliExit::Done,
         FailConditionOutcome::Unproven(delta) => {
             let more =

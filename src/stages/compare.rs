@@ -19,7 +19,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
     for (index, row) in told.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
             RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
-                .map_err(|why| Failure::new(FailureKind::Refused, why))
+                .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
         let first = row.first().and_then(|runs| runs.first()).and_then(|told| told.result.own());

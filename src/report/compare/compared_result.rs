@@ -29,6 +29,19 @@ impl Measure {
     }
 }
 
+/// Why a run cannot be computed with a tool's definitions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotComputable {
+    #[error(
+        "{name} cannot be computed as {tool}: it has no records of single requests\n  hint: import the tool's raw records with \
+         its numbers"
+    )]
+    NoRecords { name: String, tool: &'static str },
+    /// Each metric, with what its definition lacks.
+    #[error("{name} cannot be computed as {tool}: {}", missing.join("; "))]
+    Missing { name: String, tool: &'static str, missing: Vec<String> },
+}
+
 /// A result as it is compared.
 #[derive(Clone, Debug)]
 pub struct ComparedResult {
@@ -100,7 +113,7 @@ impl ComparedResult {
     }
 
     /// With a tool's definitions, from the requests one by one.
-    pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, String> {
+    pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, NotComputable> {
         let mut sheet = Self::empty(told, tool);
         let imported = told.result.imported().map(|result| &result.imported);
         if let Some(counted) = imported.and_then(|imported| imported.requests_counted.as_ref()) {
@@ -109,11 +122,7 @@ impl ComparedResult {
         if told.seen.is_empty() {
             return match imported {
                 Some(imported) if imported.tool == tool.name() => Ok(Self::of(told)),
-                _ => Err(format!(
-                    "{} cannot be computed as {}: it has no records of single requests\n  hint: import the tool's raw records with its numbers",
-                    told.name,
-                    tool.name()
-                )),
+                _ => Err(NotComputable::NoRecords { name: told.name.clone(), tool: tool.name() }),
             };
         }
         let mut missing = Vec::new();
@@ -141,7 +150,7 @@ impl ComparedResult {
             }
         }
         if sheet.measures.is_empty() {
-            return Err(format!("{} cannot be computed as {}: {}", told.name, tool.name(), missing.join("; ")));
+            return Err(NotComputable::Missing { name: told.name.clone(), tool: tool.name(), missing });
         }
         Ok(sheet)
     }

@@ -15,17 +15,37 @@ pub struct FailCondition {
     percent: f64,
 }
 
+/// The text is no condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no condition\n  hint: METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`"
+)]
+pub struct NotCondition(String);
+
+/// Why a comparison has no difference for a condition.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoDifference {
+    /// `known` are the numbers that both have.
+    #[error(
+        "`{condition}`: {a} and {b} do not both have that number\n  hint: they have {}",
+        if known.is_empty() { "there are none".to_owned() } else { known.join(", ") }
+    )]
+    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
+    #[error(
+        "`{condition}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway, `--as TOOL` computes both \
+         with one definition",
+        unlike.join("; ")
+    )]
+    Unlike { condition: FailCondition, unlike: Vec<String> },
+}
+
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
 impl FromStr for FailCondition {
-    type Err = String;
+    type Err = NotCondition;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "`{text}` is no condition\n  hint: METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`"
-            )
-        };
+    fn from_str(text: &str) -> Result<Self, NotCondition> {
+        let wrong = || NotCondition(text.to_owned());
         let place = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(place);
         let percent: f64 = rest[1..].trim().trim_end_matches('%').parse().map_err(|_| wrong())?;
@@ -61,9 +81,9 @@ pub enum FailConditionOutcome<'a> {
 
 impl FailCondition {
     /// An error where there is no such difference to look at.
-    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, String> {
+    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
-            let known: Vec<String> = comparison
+            let known = comparison
                 .deltas
                 .iter()
                 .map(|delta| {
@@ -74,17 +94,11 @@ impl FailCondition {
                     }
                 })
                 .collect();
-            let all = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-            return Err(format!(
-                "`{self}`: {} and {} do not both have that number\n  hint: they have {all}",
-                comparison.a, comparison.b
-            ));
+            let (a, b) = (comparison.a.clone(), comparison.b.clone());
+            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known });
         };
         let Some(percent) = delta.percent else {
-            return Err(format!(
-                "`{self}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway, `--as TOOL` computes both with one definition",
-                delta.unlike.join("; ")
-            ));
+            return Err(NoDifference::Unlike { condition: self.clone(), unlike: delta.unlike.clone() });
         };
         let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
         if !is_beyond {

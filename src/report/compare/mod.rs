@@ -16,12 +16,12 @@ mod ratio;
 mod run_set;
 mod text;
 
-pub use compared_result::{ComparedResult, Measure};
+pub use compared_result::{ComparedResult, Measure, NotComputable};
 pub use comparison::{CompareRules, Comparison, Delta, Judgement, PercentInterval};
-pub use fail_condition::{FailCondition, FailConditionOutcome};
+pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
 pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
-pub use run_set::RunSet;
+pub use run_set::{RunSet, RunSetError};
 pub(in crate::report) use text::{doubts, judged, letter, method};
 pub use text::{json, text};
 

@@ -21,7 +21,7 @@ impl Pairing {
     pub(super) fn of(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
         match partners(a.runs(), b.runs(), unlike_load) {
             Ok(partners) => Self { pairs: partners.len(), why: "the same arrivals and prompts".to_owned(), partners },
-            Err(why) => Self { pairs: 0, why, partners: Vec::new() },
+            Err(reason) => Self { pairs: 0, why: reason.to_string(), partners: Vec::new() },
         }
     }
 
@@ -43,22 +43,41 @@ impl Pairing {
     }
 }
 
+/// Why the runs of two sides have no partners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NotPaired {
+    #[error("one run on a side")]
+    OneRun,
+    #[error("the load differs")]
+    Load,
+    #[error("{0} and {1} runs")]
+    Counts(usize, usize),
+    #[error("the arrivals and prompts of a run are not known")]
+    Unknown,
+    #[error("several runs of one side had the same arrivals and prompts")]
+    Repeated,
+    #[error("the seeds are the same, and arrivals or prompts differ")]
+    Plans,
+    #[error("the seeds differ")]
+    Seeds,
+}
+
 /// Plans prove what seeds only suggest: a seed gives the same requests only with the same data, lengths and rate.
-fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) -> Result<Vec<usize>, String> {
+fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) -> Result<Vec<usize>, NotPaired> {
     if a.len() < 2 || b.len() < 2 {
-        return Err("one run on a side".to_owned());
+        return Err(NotPaired::OneRun);
     }
     if !unlike_load.is_empty() {
-        return Err("the load differs".to_owned());
+        return Err(NotPaired::Load);
     }
     if a.len() != b.len() {
-        return Err(format!("{} and {} runs", a.len(), b.len()));
+        return Err(NotPaired::Counts(a.len(), b.len()));
     }
     let (Some(plans_of_a), Some(plans_of_b)) = (plans(a), plans(b)) else {
-        return Err("the arrivals and prompts of a run are not known".to_owned());
+        return Err(NotPaired::Unknown);
     };
     if has_equal(&plans_of_a) || has_equal(&plans_of_b) {
-        return Err("several runs of one side had the same arrivals and prompts".to_owned());
+        return Err(NotPaired::Repeated);
     }
     let partner = |plan: &&str| plans_of_b.iter().position(|other| other == plan);
     let partners: Option<Vec<usize>> = plans_of_a.iter().map(partner).collect();
@@ -68,12 +87,7 @@ fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) 
             seeds.sort();
             seeds
         };
-        let why = if seeds(a) == seeds(b) {
-            "the seeds are the same, and arrivals or prompts differ"
-        } else {
-            "the seeds differ"
-        };
-        why.to_owned()
+        if seeds(a) == seeds(b) { NotPaired::Plans } else { NotPaired::Seeds }
     })
 }
 

@@ -10,6 +10,18 @@ pub struct RunSet {
     runs: Vec<ComparedResult>,
 }
 
+/// Why results are not runs of one measurement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunSetError {
+    #[error("{name} has no result")]
+    Empty { name: String },
+    #[error(
+        "{name} has results that are not runs of one measurement: {first} and {other} differ in {}\n  hint: name one of them",
+        unlike.join("; ")
+    )]
+    Unlike { name: String, first: String, other: String, unlike: Vec<String> },
+}
+
 /// A metric and a statistic of all runs.
 pub(super) struct RunSetRow<'a> {
     /// As the first run has it.
@@ -21,20 +33,16 @@ pub(super) struct RunSetRow<'a> {
 
 impl RunSet {
     /// `Err`: why they are not runs of one measurement.
-    pub fn new(name: impl Into<String>, runs: Vec<ComparedResult>) -> Result<Self, String> {
+    pub fn new(name: impl Into<String>, runs: Vec<ComparedResult>) -> Result<Self, RunSetError> {
         let name = name.into();
-        let Some((first, others)) = runs.split_first() else { return Err(format!("{name} has no result")) };
+        let Some((first, others)) = runs.split_first() else { return Err(RunSetError::Empty { name }) };
         for other in others {
             let (mut unlike, _) = first.unlike_load(other);
             unlike.extend(super::identity::simulated_and_real(first, other));
             unlike.extend(super::identity::other_server(first, other));
             if !unlike.is_empty() {
-                return Err(format!(
-                    "{name} has results that are not runs of one measurement: {} and {} differ in {}\n  hint: name one of them",
-                    first.name,
-                    other.name,
-                    unlike.join("; ")
-                ));
+                let (first, other) = (first.name.clone(), other.name.clone());
+                return Err(RunSetError::Unlike { name, first, other, unlike });
             }
         }
         Ok(Self { name, runs })

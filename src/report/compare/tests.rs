@@ -193,7 +193,7 @@ fn runs_of_the_same_numbers_are_equivalent() {
 fn runs_of_different_loads_are_no_side() {
     let mut all = runs("a", 1, 1.0);
     change(&mut all[2], |file| file["requested"]["scenario"]["server"]["rate"] = json!(50.0));
-    let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err();
+    let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err().to_string();
     assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
 }
 
@@ -219,15 +219,15 @@ fn a_gate_is_read_and_looks_at_one_difference() {
     let comparison = compare(&a, &b);
     let trips = |text: &str| {
         let gate: FailCondition = text.parse()?;
-        Ok::<_, String>(matches!(gate.outcome(&comparison)?, FailConditionOutcome::Exceeded(_)))
+        Ok::<_, Box<dyn std::error::Error>>(matches!(gate.outcome(&comparison)?, FailConditionOutcome::Exceeded(_)))
     };
-    assert_eq!(trips("ttft_p99>5%"), Ok(true));
-    assert_eq!(trips("ttft_p99 > +5%"), Ok(true));
-    assert_eq!(trips("ttft_p99 > 10.5%"), Ok(false));
-    assert_eq!(trips("requests_full<-5"), Ok(false));
-    assert!(trips("ttft_p98>5%").unwrap_err().contains("ttft_p99"));
+    assert!(trips("ttft_p99>5%").unwrap());
+    assert!(trips("ttft_p99 > +5%").unwrap());
+    assert!(!trips("ttft_p99 > 10.5%").unwrap());
+    assert!(!trips("requests_full<-5").unwrap());
+    assert!(trips("ttft_p98>5%").unwrap_err().to_string().contains("ttft_p99"));
     for bad in ["ttft_p99", "ttft>x", ">5%"] {
-        assert!(trips(bad).unwrap_err().contains("is no condition"), "{bad}");
+        assert!(trips(bad).unwrap_err().to_string().contains("is no condition"), "{bad}");
     }
 }
 
@@ -299,6 +299,6 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
         ComparedResult::as_tool(&run, crate::interop::Tool::Regatta).expect("requests are known")
     };
     assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
-    let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err();
+    let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err().to_string();
     assert!(why.contains("measured on: vllm 0.10.0 / vllm 0.11.0"), "{why}");
 }
