@@ -50,6 +50,7 @@ macro_rules! others {
 
 others!(
     anyhow::Error,
+    crate::plan::ActionError,
     std::io::Error,
     crate::runner::store::PathError,
     crate::sim::ServeError,

@@ -26,7 +26,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let digests = Digests::load(&project.home);
             let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
             let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
-            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
+            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             // A plan is made without a network.
             if let Some(store) = sharing::address(None)?
@@ -59,7 +59,7 @@ fn launches(
 ) -> Result<CliExit, CommandError> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
     let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
-    let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())
+    let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())?
         .into_iter()
         .map(|ServePreview { task, launch }| report::LaunchRow {
             task,

@@ -14,6 +14,7 @@ use super::instance::{Instance, Instances, instances};
 use super::semantics::across;
 use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
+use super::task_action::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
 use crate::manifest::{Chosen, Expressions, Manifest, ValueOrigin, order, shown};
@@ -52,13 +53,20 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     if found.has_errors() {
         return Err(found.unique());
     }
+    let tasks = match tasks(built, &sorted) {
+        Ok(tasks) => tasks,
+        Err(error) => {
+            found.push(Diagnostic::error(error.to_string()));
+            return Err(found.unique());
+        }
+    };
     Ok(Plan {
         name: manifest.name.clone(),
         manifest_digest: digest(manifest),
         params: params(manifest),
         of_environment: of_environment(manifest),
         given: manifest.given.clone(),
-        tasks: tasks(built, &sorted),
+        tasks,
     })
 }
 
@@ -116,7 +124,7 @@ fn directory(made: &Instances<'_>) -> Arc<Directory> {
 }
 
 /// The tasks in order, their needs pointing to places in that order.
-fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
+fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
     let mut place = vec![0_u32; built.len()];
     for (at, index) in sorted.iter().enumerate() {
         place[*index] = at as u32;
@@ -129,10 +137,10 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
         };
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
-        external::mark(&mut task, &tasks, is_cached);
+        external::mark(&mut task, &tasks, is_cached)?;
         tasks.push(task);
     }
-    tasks
+    Ok(tasks)
 }
 
 fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> Diagnostic {

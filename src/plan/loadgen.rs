@@ -8,7 +8,7 @@ use crate::manifest::model::{self, Action, Bench, Mlperf};
 use crate::mlperf::conf::conf;
 use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
 
-use super::{ActionKind, Plan};
+use super::{ActionError, ActionKind, Plan};
 use crate::spec::Division;
 pub use search::{Cost, short, whole};
 
@@ -31,23 +31,26 @@ pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
 
 /// What the user should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
 /// submission lacks. One line each.
-pub fn notes(plan: &Plan) -> Vec<String> {
+///
+/// # Errors
+/// A task's action cannot be read.
+pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
     let mut notes = Vec::new();
     for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
         if !matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf) {
             continue;
         }
-        match serde_json::from_str(&task.action) {
-            Ok(Action::Bench(bench)) => {
+        match task.typed_action()? {
+            Action::Bench(bench) => {
                 notes.extend(estimate(&bench).map(|told| format!("{}: {told}", task.id)));
             }
-            Ok(Action::Mlperf(Mlperf::Package(package))) => {
+            Action::Mlperf(Mlperf::Package(package)) => {
                 notes.extend(missing(&package).into_iter().map(|told| format!("{}: {told}", task.id)));
             }
             _ => {}
         }
     }
-    notes
+    Ok(notes)
 }
 
 /// What LoadGen will issue. None where that depends on a data set that is made up and may be smaller.

@@ -15,9 +15,11 @@ mod select;
 mod semantics;
 mod stages;
 mod task;
+mod task_action;
 
 pub use build::UnwritableAction;
 pub use expand::expand;
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
 pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};
+pub use task_action::{ActionError, read_action};

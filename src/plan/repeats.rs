@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::build::{UnwritableAction, canonical};
 use super::reference::{PlanReference, UnknownReference};
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
+use super::task_action::ActionError;
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench, Turn};
 
@@ -32,6 +33,8 @@ pub enum RepeatError {
     )]
     NoBenchmark,
     #[error(transparent)]
+    Action(#[from] ActionError),
+    #[error(transparent)]
     Unwritable(#[from] UnwritableAction),
     #[error(transparent)]
     Reference(#[from] UnknownReference),
@@ -42,7 +45,8 @@ pub enum RepeatError {
 /// # Errors
 /// `times` is given, and no benchmark of the plan can be repeated.
 pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, RepeatError> {
-    let benches: Vec<Option<Box<Bench>>> = plan.tasks.iter().map(|task| bench(task, times)).collect();
+    let benches: Vec<Option<Box<Bench>>> =
+        plan.tasks.iter().map(|task| bench(task, times)).collect::<Result<_, _>>()?;
     if times.is_some() && benches.iter().all(Option::is_none) {
         return Err(RepeatError::NoBenchmark);
     }
@@ -58,13 +62,13 @@ pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, RepeatError>
 }
 
 /// The benchmark of a task as often as it is to be measured, where it can be repeated.
-fn bench(task: &Task, times: Option<u32>) -> Option<Box<Bench>> {
+fn bench(task: &Task, times: Option<u32>) -> Result<Option<Box<Bench>>, ActionError> {
     if task.kind != ActionKind::Bench || task.skipped.is_some() {
-        return None;
+        return Ok(None);
     }
-    let Ok(Action::Bench(mut bench)) = serde_json::from_str(&task.action) else { return None };
+    let Action::Bench(mut bench) = task.typed_action()? else { return Ok(None) };
     bench.repeat = times.unwrap_or(bench.repeat);
-    (bench.search.is_none() && bench.loadgen.is_none()).then_some(bench)
+    Ok((bench.search.is_none() && bench.loadgen.is_none()).then_some(bench))
 }
 
 /// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself

@@ -353,11 +353,9 @@ impl Look<'_> {
                 self.say(&["bench", "request", "cancel"], "cannot be by `rpc` with `stream: shared`", label, hint);
             }
         }
-        if let Some(retries) = &bench.retries {
-            if retries.on.is_empty() {
-                let hint = Some("`on: [connect, refused]`".to_owned());
-                self.say(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
-            }
+        if bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()) {
+            let hint = Some("`on: [connect, refused]`".to_owned());
+            self.say(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
         }
     }
 

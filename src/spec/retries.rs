@@ -46,7 +46,7 @@ impl Retries {
             Some("retries.times must be at least 1; leave `retries` out for none")
         } else if self.on.is_empty() {
             Some("retries.on names no class of failures")
-        } else if self.pause.time() > Duration::from_secs(3600) {
+        } else if self.pause.time() > Duration::from_hours(1) {
             Some("retries.pause must be from 0 to an hour")
         } else {
             None

@@ -69,7 +69,11 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
 
 /// Why a finished stage is of no use any more: its image has been removed from the engine's store.
 pub fn gone(task: &Task, folder: &Path) -> Option<String> {
-    let Ok(Action::Image(image)) = serde_json::from_str(&task.action) else { return None };
+    let image = match task.typed_action() {
+        Ok(Action::Image(image)) => image,
+        Ok(_) => return None,
+        Err(error) => return Some(error.to_string()),
+    };
     let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
     let id = id.trim();
     let (_, program) = program(&image);

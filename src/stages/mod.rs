@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::event::{Done, Failure, FailureKind, RunId};
+use crate::event::{Done, Failure, RunId};
 use crate::manifest::model::{Action, HostOn};
-use crate::plan::{ActionKind, Task};
+use crate::plan::{ActionKind, Task, read_action};
 use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_trouble, look_for_image, place_of};
@@ -146,10 +146,7 @@ impl StageExecutor {
         {
             return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
         }
-        let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
-            Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
-                .hint("this is a bug in Regatta, not in the manifest")
-        })?;
+        let action = read_action(&lease.task.id, &lease.assignment.action)?;
         let mut context = TaskContext::new(lease, &self.home, &self.run);
         context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
         match action {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{git, image, mlperf, weights};
 use crate::exec::process::probe;
 use crate::manifest::model::{Action, Git, Mlperf};
-use crate::plan::Task;
+use crate::plan::{ActionError, Task};
 
 /// How long git may take to print a commit.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -22,9 +22,11 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// - weights: `repository`, `commit`, `bytes`, `files` (name → digest)
 /// - engine: `tensorrt_llm`, the version that built it
 /// - LoadGen: `version`, `revision`, `sdist_sha256`, `compiler`
-pub fn resolved(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
-    let Ok(action) = serde_json::from_str::<Action>(&task.action) else { return BTreeMap::new() };
-    match action {
+///
+/// # Errors
+/// The task's action cannot be read.
+pub fn resolved(task: &Task, folder: &Path) -> Result<BTreeMap<String, Value>, ActionError> {
+    Ok(match task.typed_action()? {
         Action::Git(clone) => revision(&clone, folder),
         Action::Image(_) => fields(&folder.join(image::TOLD), &["id", "digests"]),
         Action::Weights(_) => checkpoint(folder),
@@ -36,7 +38,7 @@ pub fn resolved(task: &Task, folder: &Path) -> BTreeMap<String, Value> {
             fields(&folder.join(mlperf::LOADGEN_TOLD), &["version", "revision", "sdist_sha256", "compiler"])
         }
         _ => BTreeMap::new(),
-    }
+    })
 }
 
 fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
@@ -92,7 +94,7 @@ mod tests {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let task = Task { action: action.to_string(), ..Task::bare(TaskId::new("t"), "t".to_owned(), kind) };
-        json!(resolved(&task, folder.path()))
+        json!(resolved(&task, folder.path()).unwrap())
     }
 
     #[test]

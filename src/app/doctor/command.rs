@@ -17,7 +17,7 @@ pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError
         Some(manifest) => {
             let select = Select { force: Force::Nothing, ..Select::default() };
             let compiler = project.compiler(manifest, &request.settings, &select);
-            Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder))
+            Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder)?)
         }
     };
     let findings = examine(needed.as_ref(), folder, project.home.state());

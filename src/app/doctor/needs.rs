@@ -8,7 +8,7 @@ use super::tools;
 use crate::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
-use crate::plan::{Plan, PlanReference, Task};
+use crate::plan::{ActionError, Plan, PlanReference, Task};
 use crate::stages::{LaunchPreview, image_program, place_of, previews};
 
 /// The tasks that need it.
@@ -57,7 +57,7 @@ pub struct Contained {
 }
 
 /// Reads a plan. `project` is the folder that relative paths are relative to.
-pub fn needs(plan: &Plan, project: &Path) -> Needs {
+pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
     let mut needs = Needs::default();
     let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
     for task in tasks {
@@ -66,12 +66,10 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
             continue;
         }
         needs.common(task);
-        if let Ok(action) = serde_json::from_str::<Action>(&task.action) {
-            needs.action(task, &action);
-        }
+        needs.action(task, &task.typed_action()?);
     }
     let chosen = vec![true; plan.tasks.len()];
-    for preview in previews(plan, &chosen, project) {
+    for preview in previews(plan, &chosen, project)? {
         let LaunchPreview::Start(launch) = preview.launch else { continue };
         let is_elsewhere = |task: &Task| task.id.to_string() == preview.task && hosts(task).is_some();
         if plan.tasks.iter().any(is_elsewhere) {
@@ -88,7 +86,7 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
             }
         }
     }
-    needs
+    Ok(needs)
 }
 
 /// The hosts that a task runs on, if it does.

@@ -3,12 +3,19 @@
 use serde_json::Value;
 
 use super::LockEntry;
-use crate::plan::{ActionKind, Task};
+use crate::plan::{ActionError, ActionKind, Task};
 
 /// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
 /// names one thing permanently already, or the lock does not have it.
-pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
-    let mut action: Value = serde_json::from_str(&task.action).ok()?;
+///
+/// # Errors
+/// The task's action cannot be read.
+pub fn pin(task: &mut Task, entry: &LockEntry) -> Result<Option<String>, ActionError> {
+    let action = task.action_json()?;
+    Ok(pin_in(action, task, entry))
+}
+
+fn pin_in(mut action: Value, task: &mut Task, entry: &LockEntry) -> Option<String> {
     let (field, word) = match task.kind {
         ActionKind::Git => ("/git/rev", "rev"),
         ActionKind::Weights => ("/weights/revision", "revision"),
@@ -61,7 +68,7 @@ mod tests {
         let resolved =
             resolved.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let entry = LockEntry { kind, requested: BTreeMap::new(), resolved };
-        let said = pin(&mut task, &entry);
+        let said = pin(&mut task, &entry).unwrap();
         (said, serde_json::from_str(&task.action).unwrap())
     }
 

@@ -7,8 +7,8 @@ use crate::app::output::say;
 use crate::cli::{CliExit, EventsAs, Force, GivenSetting, Global, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
-use crate::plan::Plan;
 use crate::plan::loadgen::Cost;
+use crate::plan::{ActionError, Plan};
 
 /// The parameter that makes a manifest run its searches, where it has one.
 const PARAM: &str = "search";
@@ -26,7 +26,7 @@ pub(super) fn search(
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
-    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
+    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(CommandError::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
@@ -59,11 +59,15 @@ pub(super) fn search(
     )
 }
 
-fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {
-    let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
-    let search = |action: &str| match serde_json::from_str(action) {
-        Ok(Action::Bench(bench)) if bench.search.is_some() && bench.loadgen.is_some() => Some(*bench),
-        _ => None,
-    };
-    tasks.filter_map(|task| Some((task.id.clone(), search(&task.action)?))).collect()
+fn searches(plan: &Plan) -> Result<Vec<(TaskId, Bench)>, ActionError> {
+    let mut found = Vec::new();
+    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
+        if let Action::Bench(bench) = task.typed_action()?
+            && bench.search.is_some()
+            && bench.loadgen.is_some()
+        {
+            found.push((task.id.clone(), *bench));
+        }
+    }
+    Ok(found)
 }

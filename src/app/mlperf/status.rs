@@ -13,7 +13,7 @@ use crate::event::{Event, RunId, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use crate::mlperf;
-use crate::plan::{Plan, PlanReference, Task};
+use crate::plan::{ActionError, Plan, PlanReference, Task};
 use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
 use crate::runner::store::{Digests, OutputCache, last_run, read_journal};
@@ -46,7 +46,7 @@ pub(super) fn status(
         decisions: decisions.iter().map(|decision| (&decision.id, decision)).collect(),
         command: format!("regatta run {manifest}{}", words.concat()),
     };
-    let standing = look.standing();
+    let standing = look.standing()?;
     if standing.is_empty() {
         let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
         return Err(CommandError::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
@@ -100,14 +100,14 @@ struct Sources<'a> {
 
 impl Look<'_> {
     /// A row for each benchmark and scenario: first those of packages, then LoadGen tests that no package names.
-    fn standing(&self) -> Vec<ResultProgress> {
+    fn standing(&self) -> Result<Vec<ResultProgress>, ActionError> {
         let actions: Vec<(&Task, Action)> = self
             .plan
             .tasks
             .iter()
             .filter(|task| task.skipped.is_none())
-            .filter_map(|task| Some((task, serde_json::from_str(&task.action).ok()?)))
-            .collect();
+            .map(|task| Ok((task, task.typed_action()?)))
+            .collect::<Result<_, ActionError>>()?;
         let mut rows = Vec::new();
         for (task, action) in &actions {
             let Action::Mlperf(Mlperf::Package(package)) = action else { continue };
@@ -134,7 +134,7 @@ impl Look<'_> {
             let system = self.plan.params.get("system").map_or("–", String::as_str);
             rows.push(self.row(system, &one.benchmark, one.scenario, &sources));
         }
-        rows
+        Ok(rows)
     }
 
     /// One result of a package, by the stages that its entry names.

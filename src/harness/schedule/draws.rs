@@ -49,7 +49,7 @@ pub(in crate::harness) fn length(law: &Length, purpose: &str, seed: u64, index: 
 fn empirical(values: &[Weighted], rng: &mut impl RngExt) -> u32 {
     let total: f64 = values.iter().map(|value| value.weight).sum();
     let mut left = rng.random::<f64>() * total;
-    for value in values.iter() {
+    for value in values {
         left -= value.weight;
         if left < 0.0 {
             return value.tokens;

@@ -176,7 +176,7 @@ const fn llama_vocabulary() -> u32 {
 }
 
 fn a_minute() -> TimeSpan {
-    Duration::from_secs(60).into()
+    Duration::from_mins(1).into()
 }
 
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Look;
 use super::repository::said;
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::TaskId;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, Repository};
@@ -18,16 +18,23 @@ const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens
 
 /// Looks at every repository with an engine that is built in the same plan. Each task comes with its rendered stage.
 pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
-    let engines: HashMap<&TaskId, Engine> = tasks
-        .clone()
-        .filter(|(task, _)| task.kind == ActionKind::Engine)
-        .filter_map(|(task, _)| match serde_json::from_str(&task.action) {
-            Ok(Action::Engine(engine)) => Some((&task.id, engine)),
-            _ => None,
-        })
-        .collect();
+    let mut engines: HashMap<&TaskId, Engine> = HashMap::new();
+    for (task, _) in tasks.clone().filter(|(task, _)| task.kind == ActionKind::Engine) {
+        match task.typed_action() {
+            Ok(Action::Engine(engine)) => drop(engines.insert(&task.id, engine)),
+            Ok(_) => {}
+            Err(error) => found.push(Diagnostic::error(error.to_string())),
+        }
+    }
     for (task, node) in tasks.filter(|(task, _)| task.kind == ActionKind::Repository) {
-        let Ok(Action::Repository(repository)) = serde_json::from_str(&task.action) else { continue };
+        let repository = match task.typed_action() {
+            Ok(Action::Repository(repository)) => repository,
+            Ok(_) => continue,
+            Err(error) => {
+                found.push(Diagnostic::error(error.to_string()));
+                continue;
+            }
+        };
         let Some(PlanReference::Out(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else {
             continue;
         };

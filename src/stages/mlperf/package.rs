@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::checker;
 use crate::event::{Done, Failure, FailureKind};
@@ -81,7 +81,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         rehearse: step.rehearse,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: command(&origins),
-        made: origins.tasks.iter().map(made).collect(),
+        made: origins.tasks.iter().map(made).collect::<Result<_, _>>()?,
     })
 }
 
@@ -132,12 +132,15 @@ fn command(origins: &Upstream) -> String {
         .join(" ")
 }
 
-fn made(origin: &UpstreamTask) -> FinishedTask {
+fn made(origin: &UpstreamTask) -> Result<FinishedTask, Failure> {
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
     let commit =
         origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
-    FinishedTask {
+    let action = serde_json::from_str(&origin.action).map_err(|error| {
+        Failure::new(FailureKind::Refused, format!("the action of {} cannot be read: {error}", origin.task))
+    })?;
+    Ok(FinishedTask {
         folder: origin.folder.clone(),
         stage: ProvenanceStage {
             task: text(&origin.task),
@@ -148,12 +151,12 @@ fn made(origin: &UpstreamTask) -> FinishedTask {
             key: origin.key.as_ref().map(|key| text(key)),
             digest: origin.digest.as_ref().map(|digest| text(digest)),
             commit: commit.map(|commit| commit.trim().to_owned()),
-            action: serde_json::from_str(&origin.action).unwrap_or(Value::Null),
+            action,
             facts: origin.facts.clone(),
             inputs: origin.inputs.iter().map(|(name, digest)| (name.clone(), text(digest))).collect(),
             upstream: origin.upstream.iter().map(|(task, digest)| (text(task), text(digest))).collect(),
         },
-    }
+    })
 }
 
 /// What is to be filled in, beside the output that a failed stage keeps.

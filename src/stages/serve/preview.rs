@@ -1,15 +1,14 @@
 //! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-use serde::de::DeserializeOwned;
 
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext};
 use super::trtllm;
-use crate::event::Endpoint;
+use crate::event::{Endpoint, TaskId};
 use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
-use crate::plan::{ActionKind, Plan, PlanReference, Task};
+use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
 use crate::spec::{Launcher, ServerMode};
 use crate::stages::remote::hosts;
 use crate::triton::launch::{
@@ -40,24 +39,31 @@ pub enum LaunchPreview {
 }
 
 /// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
-pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<ServePreview> {
+///
+/// # Errors
+/// A task's action cannot be read.
+pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<ServePreview>, ActionError> {
+    let known = plan.tasks.iter().filter(|task| task.skipped.is_none());
+    let actions: BTreeMap<&TaskId, Action> =
+        known.map(|task| Ok((&task.id, task.typed_action()?))).collect::<Result<_, ActionError>>()?;
     let serves = plan.tasks.iter().zip(chosen).filter(|(task, chosen)| **chosen && task.kind == ActionKind::Serve);
     serves
         .filter(|(task, _)| task.skipped.is_none())
-        .filter_map(|(task, _)| {
-            let look = Look { plan, task, project };
-            let Action::Serve(written) = action(task)? else { return None };
-            let repository = match &written {
+        .map(|(task, _)| {
+            let look = Look { plan, actions: &actions, task, project };
+            let Some(Action::Serve(written)) = actions.get(&task.id) else { return Ok(None) };
+            let repository = match written {
                 Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
                 Serve::Simulator(server) => server.repository.clone(),
                 Serve::TrtllmServe(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
             };
             // Everything else is only to be shown.
-            let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
+            let Action::Serve(serve) = read_action(&task.id, &look.shown(&task.action))? else { return Ok(None) };
             let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::Impossible);
             let launch = on_hosts(task, launch);
-            Some(ServePreview { task: task.id.to_string(), launch })
+            Ok(Some(ServePreview { task: task.id.to_string(), launch }))
         })
+        .filter_map(Result::transpose)
         .collect()
 }
 
@@ -84,10 +90,6 @@ fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
     launch
 }
 
-fn action<T: DeserializeOwned>(task: &Task) -> Option<T> {
-    serde_json::from_str(&task.action).ok()
-}
-
 /// What a text of an action will be.
 enum Meant<'a> {
     /// Made by this task; the rest of the path.
@@ -98,6 +100,7 @@ enum Meant<'a> {
 
 struct Look<'a> {
     plan: &'a Plan,
+    actions: &'a BTreeMap<&'a TaskId, Action>,
     task: &'a Task,
     project: &'a Path,
 }
@@ -155,7 +158,9 @@ impl Look<'_> {
         match self.meant(repository) {
             Meant::Made(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
-                let Some((from, Action::Repository(wished))) = from.and_then(|from| Some((from, action(from)?))) else {
+                let Some((from, Action::Repository(wished))) =
+                    from.and_then(|from| Some((from, self.actions.get(&from.id)?)))
+                else {
                     notes.push(format!(
                         "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
                         task.id
@@ -166,7 +171,7 @@ impl Look<'_> {
                     notes
                         .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
                 }
-                let models = Look { task: from, ..*self }.models(&wished, notes)?;
+                let models = Look { task: from, ..*self }.models(wished, notes)?;
                 let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
                 Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
             }
@@ -174,9 +179,9 @@ impl Look<'_> {
             Meant::Made(task, rest) => {
                 let mut models = Vec::new();
                 if let Some(from) = self.writer(task)
-                    && let Some(Action::Repository(wished)) = action(from)
+                    && let Some(Action::Repository(wished)) = self.actions.get(&from.id)
                 {
-                    models = Look { task: from, ..*self }.models(&wished, notes)?;
+                    models = Look { task: from, ..*self }.models(wished, notes)?;
                 }
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
             }
@@ -210,7 +215,7 @@ impl Look<'_> {
         }
         let (engine, parallelism) = match self.meant(&wished.engine) {
             Meant::Made(task, rest) => {
-                let parallelism = match action(task) {
+                let parallelism = match self.actions.get(&task.id) {
                     Some(Action::Engine(engine)) if rest.is_empty() => {
                         Some((engine.tensor_parallelism, engine.pipeline_parallelism))
                     }

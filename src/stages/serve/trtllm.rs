@@ -140,9 +140,8 @@ pub fn option_value(context: &TaskContext, knob: &str) -> Option<f64> {
     if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
         return Some(lowered.to);
     }
-    let Action::Serve(Serve::TrtllmServe(server)) = serde_json::from_str(&context.lease.task.action).ok()? else {
-        return None;
-    };
+    // The stage runs, so that its action was read.
+    let Ok(Action::Serve(Serve::TrtllmServe(server))) = context.lease.task.typed_action() else { return None };
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(knob)?)?.as_f64()
 }
 

@@ -64,7 +64,7 @@ fn told(task: &Task, out: &mut String) {
 }
 
 fn launched(plan: &Plan, out: &mut String) {
-    for preview in previews(plan, &vec![true; plan.tasks.len()], Path::new("/")) {
+    for preview in previews(plan, &vec![true; plan.tasks.len()], Path::new("/")).unwrap() {
         let LaunchPreview::Start(launch) = preview.launch else { panic!("{}: {:?}", preview.task, preview.launch) };
         let _ = writeln!(out, "{}: {} servers", preview.task, launch.servers.len());
         for note in launch.notes.iter().filter(|note| note.contains("nodes")) {
@@ -217,7 +217,7 @@ fn every_system_of_the_catalogue_is_whole() {
 fn every_program_for_containers_can_start_the_servers() {
     for program in ["docker", "podman", "enroot", "apptainer", "none"] {
         let planned = plan("llama2-70b", "h200-x8", &[("container", program)]);
-        for preview in previews(&planned, &vec![true; planned.tasks.len()], Path::new("/")) {
+        for preview in previews(&planned, &vec![true; planned.tasks.len()], Path::new("/")).unwrap() {
             let LaunchPreview::Start(launch) = preview.launch else { panic!("{program}: {:?}", preview.launch) };
             let argv = launch.servers[0].argv();
             assert!(argv[0] == program || program == "none", "{argv:?}");
@@ -238,7 +238,7 @@ fn every_system_can_be_measured_by_loadgens_rules() {
             let planned = plan(workload, &system, &words);
             let measured = planned.tasks.iter().filter(|task| task.skipped.is_none() && task.kind == ActionKind::Bench);
             assert_eq!(measured.count(), 3 * scenarios.split(',').count(), "{workload} {system}");
-            let notes = loadgen::notes(&planned);
+            let notes = loadgen::notes(&planned).unwrap();
             assert!(notes.iter().any(|note| note.starts_with("run_harness/")), "{workload} {system}: {notes:?}");
         }
     }

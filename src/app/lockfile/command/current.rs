@@ -10,7 +10,7 @@ use crate::app::lockfile::{
 use crate::app::project::Project;
 use crate::cli::GivenSetting;
 use crate::event::{Failure, RunId};
-use crate::plan::Plan;
+use crate::plan::{ActionError, Plan};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
 use crate::runner::{self, RunOptions, foresee};
 use crate::stages::StageExecutor;
@@ -51,7 +51,7 @@ pub fn section<'a>(
     plan: &Plan,
     parts: &[runner::TaskRole],
     keys: impl Iterator<Item = (usize, &'a TaskKey)>,
-) -> LockSection {
+) -> Result<LockSection, ActionError> {
     let private = private(project, plan);
     let mut here = plan.clone();
     for (task, part) in here.tasks.iter_mut().zip(parts) {
@@ -61,18 +61,18 @@ pub fn section<'a>(
         }
     }
     let folder = project.home.project();
-    let needs = doctor::needs(&here, folder);
+    let needs = doctor::needs(&here, folder)?;
     let entry = |(ix, key): (usize, &TaskKey)| {
         let task = &plan.tasks[ix];
         (task.id.to_string(), LockEntry::new(plan, task, key, &private))
     };
-    LockSection {
+    Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
         stages: keys.map(entry).collect(),
-    }
+    })
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
@@ -97,7 +97,7 @@ pub fn foreseen(
     plan: &Plan,
     options: &RunOptions,
     keys: &Keys,
-) -> Vec<LockDifference> {
+) -> Result<Vec<LockDifference>, ActionError> {
     let extent = LockExtent { is_part: is_part(plan, &options.parts), has_run: false };
     let private = private(project, plan);
     let mut wrong = Vec::new();
@@ -114,10 +114,10 @@ pub fn foreseen(
         }
     }
     let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
-    let mut found = compare(locked, &section(project, plan, &options.parts, known), extent);
+    let mut found = compare(locked, &section(project, plan, &options.parts, known)?, extent);
     // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
     found.sort_by(|a, b| a.task.cmp(&b.task));
-    found
+    Ok(found)
 }

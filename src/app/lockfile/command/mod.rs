@@ -110,6 +110,6 @@ fn since(
     let name = current::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
     let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
-    let found = current::foreseen(section, &project, &plan, &options, &keys);
+    let found = current::foreseen(section, &project, &plan, &options, &keys)?;
     Ok(BTreeMap::from([(name, found)]))
 }

@@ -10,7 +10,7 @@ use crate::app::lockfile::{LockDifference, LockEntry, LockSection, Strictness, o
 use crate::app::project::Project;
 use crate::cli::{self, LockStrictness, Locking};
 use crate::event::{Failure, FailureKind, TaskId};
-use crate::plan::Plan;
+use crate::plan::{ActionError, Plan};
 use crate::report::Styler;
 use crate::runner::store::{Lookup, OutputCache};
 use crate::runner::{OutputGate, RunOptions, TaskRole};
@@ -45,7 +45,7 @@ pub fn hold(
     let shelf = OutputCache::open(&project.home)?;
     std::fs::create_dir_all(project.home.state())?;
     let keys = current::keys(project, plan, options, &shelf);
-    let found = current::foreseen(&section, project, plan, options, &keys);
+    let found = current::foreseen(&section, project, plan, options, &keys)?;
     let stops = found.iter().filter(|one| strictness.stops(one)).count();
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
@@ -60,7 +60,7 @@ pub fn hold(
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
         holding.told.push((None, format!("differs from {shown}: {place}{}", shown::line(one))));
     }
-    pins(plan, options, &section, keys, &shelf, &mut holding);
+    pins(plan, options, &section, keys, &shelf, &mut holding)?;
     options.gate = gate(section, strictness, shown);
     Ok(holding)
 }
@@ -83,25 +83,26 @@ fn pins(
     keys: current::Keys,
     shelf: &OutputCache,
     holding: &mut LockReport,
-) {
+) -> Result<(), ActionError> {
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
         if let Lookup::Hit(record) = shelf.look(&key.digest())
-            && outcome(task.id.as_str(), entry, &resolved(task, &shelf.folder(&record))).is_empty()
+            && outcome(task.id.as_str(), entry, &resolved(task, &shelf.folder(&record))?).is_empty()
         {
             continue;
         }
-        if let Some(text) = pin(task, entry) {
+        if let Some(text) = pin(task, entry)? {
             holding.told.push((Some(task.id.clone()), text));
         }
     }
+    Ok(())
 }
 
 fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGate {
     OutputGate::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
-        let mut now = resolved(task, folder);
+        let mut now = resolved(task, folder)?;
         if entry.resolved.contains_key("output") {
             now.insert("output".to_owned(), output.to_string().into());
         }

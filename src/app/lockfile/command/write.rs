@@ -7,7 +7,7 @@ use super::current;
 use crate::app::lockfile::{LockFile, LockSection, measured, read, write as text_of};
 use crate::app::project::Project;
 use crate::cli::{self, GivenSetting, Locking};
-use crate::plan::{ActionKind, Plan};
+use crate::plan::{ActionError, ActionKind, Plan};
 use crate::runner::store::replace;
 use crate::runner::{SettledTask, TaskRole};
 use crate::stages::resolved;
@@ -38,7 +38,10 @@ pub fn write(
         },
     };
     let name = current::name(project, plan, settings);
-    let mut section = section(project, plan, parts, settled);
+    let mut section = match section(project, plan, parts, settled) {
+        Ok(section) => section,
+        Err(why) => return cannot(&why),
+    };
     if current::is_part(plan, parts)
         && let Some(old) = all.runs.remove(&name)
     {
@@ -55,19 +58,24 @@ pub fn write(
     replace(&path, text.as_bytes()).err().and_then(|error| cannot(&error))
 }
 
-fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[SettledTask]) -> LockSection {
-    let mut section = current::section(project, plan, parts, settled.iter().map(|one| (one.task, &one.key)));
+fn section(
+    project: &Project,
+    plan: &Plan,
+    parts: &[TaskRole],
+    settled: &[SettledTask],
+) -> Result<LockSection, ActionError> {
+    let mut section = current::section(project, plan, parts, settled.iter().map(|one| (one.task, &one.key)))?;
     let measured = measured(plan);
     for one in settled {
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
-        let told = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).unwrap_or_default();
+        let told = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).transpose()?.unwrap_or_default();
         // The file beside an image's id holds the requested name.
         let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
         let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
         section.stages.insert(task.id.to_string(), entry.with(told, &one.key, output));
     }
-    section
+    Ok(section)
 }
 
 /// What is new, and of the rest what was locked, as long as the plan has such a task.

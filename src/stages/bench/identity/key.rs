@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::engines;
 use crate::event::Endpoint;
 use crate::harness::{self, ServerIdentity, Transport};
-use crate::manifest::model::Action;
+use crate::manifest::model::{Action, Bench};
 use crate::manifest::targets;
-use crate::plan::{PlanReference, Task};
+use crate::plan::{ActionError, PlanReference, Task, read_action};
 use crate::stages::bench::spec;
 use crate::stages::bench::telemetry::is_here;
 
@@ -20,7 +20,10 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     if endpoints.is_empty() || !task.cache {
         return BTreeMap::new();
     }
-    let (protocol, model) = how(task, &endpoints).unwrap_or((Transport::Kserve, String::new()));
+    let (protocol, model) = match how(task, &endpoints) {
+        Ok(found) => found.unwrap_or((Transport::Kserve, String::new())),
+        Err(error) => return BTreeMap::from([("servers".to_owned(), error.to_string())]),
+    };
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let asked = std::thread::scope(|scope| {
         let asking = || {
@@ -33,17 +36,22 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
-fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Transport, String)> {
+fn how(task: &Task, endpoints: &[Endpoint]) -> Result<Option<(Transport, String)>, ActionError> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
     let action = PlanReference::replace_in(&task.action, |reference| match reference {
         PlanReference::Service(_) => Some(servers.clone()),
         other => Some(other.token()),
-    })
-    .ok()?;
-    let Action::Bench(bench) = serde_json::from_str(&action).ok()? else { return None };
+    });
+    // Every reference has a text here.
+    let Ok(action) = action else { return Ok(None) };
+    let Action::Bench(bench) = read_action(&task.id, &action)? else { return Ok(None) };
+    Ok(over(&bench))
+}
+
+fn over(bench: &Bench) -> Option<(Transport, String)> {
     let targets = targets(&bench.target).ok()?;
-    let protocol = spec::protocol(&bench, &targets, std::path::Path::new("")).ok()?;
+    let protocol = spec::protocol(bench, &targets, std::path::Path::new("")).ok()?;
     Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
 }
 

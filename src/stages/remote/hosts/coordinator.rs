@@ -69,7 +69,7 @@ impl<'a> Coordinator<'a> {
         let (tell, news) = unbounded_channel();
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
-        let programs = handshake::programs(lease);
+        let programs = handshake::programs(lease)?;
         let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
         let origins = if writes_origins { (lease.origins)() } else { crate::runner::Upstream::default() };
         let mut crew = Coordinator {

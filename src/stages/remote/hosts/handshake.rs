@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::spec::{AgentOrders, HostProblem};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model::{Action, Serve};
+use crate::plan::{ActionError, read_action};
 use crate::runner::Lease;
 
 /// A folder that was made a moment ago may be hidden from here for so long, by what a network filesystem remembers.
@@ -14,16 +15,16 @@ const LATENCY: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The programs that a stage's servers need where they run; what is in a container is the container's.
-pub fn programs(lease: &Lease) -> Vec<String> {
+pub fn programs(lease: &Lease) -> Result<Vec<String>, ActionError> {
     if lease.assignment.container.is_some() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    match serde_json::from_str::<Action>(&lease.assignment.action) {
-        Ok(Action::Serve(Serve::Triton(server))) if server.container.is_none() => vec![server.program.clone()],
-        Ok(Action::Serve(Serve::TrtllmServe(server))) => vec![server.program.clone()],
-        Ok(Action::Serve(Serve::Command(server))) => server.words.first().cloned().into_iter().collect(),
+    Ok(match read_action(&lease.task.id, &lease.assignment.action)? {
+        Action::Serve(Serve::Triton(server)) if server.container.is_none() => vec![server.program.clone()],
+        Action::Serve(Serve::TrtllmServe(server)) => vec![server.program.clone()],
+        Action::Serve(Serve::Command(server)) => server.words.first().cloned().into_iter().collect(),
         _ => Vec::new(),
-    }
+    })
 }
 
 /// Everything that is wrong with this machine. May wait for a slow network filesystem.
