@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::output::{FILE, PROBES, with_identity};
 use super::phases::{SearchStep, SearchTest, next};
-use super::probe::{client_failure, client_fault, set_aside};
+use super::probe::{client_failure, client_fault, second_folder};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, BenchSpec, FoundRate, RateBounds};
 use crate::manifest::model::{Bench, Loadgen};
@@ -126,30 +126,34 @@ async fn attempt(
     (number, rate, is_whole): (usize, f64, bool),
 ) -> Result<LoadgenProbeReport, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
-    let folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
-    let path = context.lease.out.join(&folder);
-    if let Some(detail) = before(&path, rate, servers) {
-        return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
-    }
-    let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
-    empty(&path)?;
-    let mut result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
-    if let Some(why) = client_fault(&result) {
-        // As in a search by the limits of the stage: a stall of a moment does not end it, a client that is too slow does.
-        context.lease.notice(format!("at {rate} qps the client was disturbed, and it is measured once more: {why}"));
-        set_aside(&path)?;
+    let mut folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
+    let test = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
+    // As in a search by the limits of the stage: a stall of a moment does not end it, a client that is too slow does.
+    let mut is_second = false;
+    loop {
+        let path = context.lease.out.join(&folder);
+        if let Some(detail) = before(&path, rate, servers) {
+            return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
+        }
         empty(&path)?;
-        result = Box::pin(once(context, bench, &asked, spec.clone(), program, &path)).await?;
+        let result = Box::pin(once(context, bench, &test, spec.clone(), program, &path)).await?;
+        if let Some(lost) = result.server_lost() {
+            // No lower rate would meet the limits without a server.
+            let what = format!("at {rate} qps the server failed");
+            let failure = Failure::new(FailureKind::Invalid(result.verdict()), what);
+            return Err(failure.cause(lost.text.clone()));
+        }
+        match client_fault(&result) {
+            None => return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?)),
+            Some(why) if is_second => return Err(client_failure(&format!("{rate} qps"), &result, why)),
+            Some(why) => {
+                let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
+                context.lease.notice(format!("{label}: {why}"));
+                is_second = true;
+                folder = second_folder(&folder);
+            }
+        }
     }
-    if let Some(why) = client_fault(&result) {
-        return Err(client_failure(&format!("{rate} qps"), &result, why));
-    }
-    if let Some(lost) = result.server_lost() {
-        // No lower rate would meet the limits without a server.
-        let failure = Failure::new(FailureKind::Invalid(result.verdict()), format!("at {rate} qps the server failed"));
-        return Err(failure.cause(lost.text.clone()));
-    }
-    Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?))
 }
 
 /// Those of the round.
@@ -186,7 +190,7 @@ impl LoadgenProbeReport {
 /// A test of this rate that was finished: its last file is there, and its result is whole.
 fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
-    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) {
+    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) || client_fault(&result).is_some() {
         return None;
     }
     let detail = read(path).ok()?;

@@ -38,7 +38,7 @@ pub(super) struct ProbeReport {
     output_tokens_per_s: Option<f64>,
     /// Why it missed.
     pub(super) why: Option<String>,
-    /// Why a first measurement at this rate does not count. It is kept beside this one, as `<folder>-client`.
+    /// Why a first measurement at this rate does not count. It is kept beside this one, whose folder ends in `-again`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_invalid: Option<String>,
     /// What qualifies its figures.
@@ -63,18 +63,17 @@ impl Prober<'_> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
         let spec = BenchSpec { scenario: LoadPattern::Server { rate: rate.into() }, seed, ..self.spec.clone() };
-        let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
-        let path = self.context.lease.out.join(&folder);
+        let mut folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
         let label = format!("probe {} at {rate} req/s", number + 1);
-        let (mut result, mut margin) = Box::pin(self.measured(&spec, rate, &path, &label)).await?;
+        let (mut result, mut margin) = Box::pin(self.measured(&spec, rate, &folder, &label)).await?;
         let mut first_invalid = None;
         if let Some(why) = client_fault(&result) {
             self.context
                 .lease
                 .notice(format!("{label}: the client was disturbed, and it is measured once more: {why}"));
-            set_aside(&path)?;
             first_invalid = Some(why);
-            (result, margin) = Box::pin(self.measured(&spec, rate, &path, &format!("{label}, again"))).await?;
+            folder = second_folder(&folder);
+            (result, margin) = Box::pin(self.measured(&spec, rate, &folder, &format!("{label}, again"))).await?;
         }
         if let Some(why) = client_fault(&result) {
             return Err(client_failure(&format!("{rate} req/s"), &result, why));
@@ -100,9 +99,10 @@ impl Prober<'_> {
         &self,
         spec: &BenchSpec,
         rate: f64,
-        path: &Path,
+        folder: &Path,
         label: &str,
     ) -> Result<(RunResult, Margin), Failure> {
+        let path = &self.context.lease.out.join(folder);
         if let Some(earlier) = probe_before(path, spec, self.servers) {
             return Ok(earlier);
         }
@@ -136,15 +136,11 @@ pub(super) fn client_failure(rate: &str, result: &RunResult, why: String) -> Fai
     failure.hint("give the client more cores or connections, or search below this rate")
 }
 
-/// Keeps a measurement that does not count beside the one that will, as `<folder>-client`.
-pub(super) fn set_aside(path: &Path) -> Result<(), Failure> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push("-client");
-    let aside = PathBuf::from(aside);
-    let removed = if aside.exists() { fs::remove_dir_all(&aside) } else { Ok(()) };
-    removed
-        .and_then(|()| fs::rename(path, &aside))
-        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", aside.display())))
+/// Where the second measurement of a probe is, beside the first, which does not count.
+pub(super) fn second_folder(folder: &Path) -> PathBuf {
+    let mut second = folder.as_os_str().to_owned();
+    second.push("-again");
+    PathBuf::from(second)
 }
 
 /// What `before` finds, with its margin.
