@@ -71,7 +71,7 @@ mod tests {
     fn it_is_written_as_it_was_and_compared_by_its_length() {
         let minute: TimeSpan = serde_json::from_str("\"1m\"").unwrap();
         assert_eq!(serde_json::to_string(&minute).unwrap(), "\"1m\"");
-        assert_eq!(minute, TimeSpan::from(Duration::from_secs(60)));
+        assert_eq!(minute, TimeSpan::from(Duration::from_mins(1)));
         for nanos in [0, 1, 1_500_000, 250_000_000, 1_000_000_000, 86_400_000_000_123] {
             let span = TimeSpan::from(Duration::from_nanos(nanos));
             assert_eq!(TimeSpan::parse(&span.text), Ok(span));
