@@ -5,33 +5,33 @@ use std::path::Path;
 
 use super::project::Project;
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::{CliExit, Gc, Global};
 use crate::event::RunId;
-use crate::runner::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
+use crate::runner::store::{Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, garbage, remove};
 use crate::units::size;
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
-    let home = Project::here(global)?.home;
+    let home = Project::open_current(global)?.home;
     let _lock = if request.yes { lock(&home)? } else { None };
-    let shelf = OutputCache::open(&home)?;
-    let found = garbage(&home, &shelf, request.keep, request.keep.max(1));
-    tell(&home, &found, request.yes);
+    let output_cache = OutputCache::open(&home)?;
+    let found = garbage(&home, &output_cache, request.keep, request.keep.max(1));
+    print_garbage(&home, &found, request.yes);
     if request.yes {
-        remove(&home, &shelf, &found)?;
+        remove(&home, &output_cache, &found)?;
     }
     Ok(CliExit::Done)
 }
 
 pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {
-    let home = Project::here(global)?.home;
+    let home = Project::open_current(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
         .into_iter()
         .filter(|path| path.exists() || path.is_symlink())
         .map(|path| Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path })
         .collect();
-    tell(&home, &all, yes);
+    print_garbage(&home, &all, yes);
     if yes {
         // The links first: their targets can only be read while they exist.
         for item in all.iter().rev() {
@@ -47,7 +47,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
 
 /// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have existed before, with
 /// other things in it.
-fn remove_links(home: &Home) -> std::io::Result<()> {
+fn remove_links(home: &StateFolder) -> std::io::Result<()> {
     let state = fs::canonicalize(home.state()).ok();
     if home.latest().is_symlink() {
         return fs::remove_file(home.latest());
@@ -68,12 +68,12 @@ fn remove_links(home: &Home) -> std::io::Result<()> {
 }
 
 /// Nothing is removed during a run. `None` where there is no state at all.
-fn lock(home: &Home) -> Result<Option<ProjectLock>, CommandError> {
+fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
     if !home.state().exists() {
         return Ok(None);
     }
     match ProjectLock::try_take(home, || RunId::new("cleaning"))? {
-        LockAttempt::Yes(lock) => Ok(Some(lock)),
+        LockAttempt::Acquired(lock) => Ok(Some(lock)),
         LockAttempt::No(held) => {
             let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
             Err(CommandError::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
@@ -81,17 +81,17 @@ fn lock(home: &Home) -> Result<Option<ProjectLock>, CommandError> {
     }
 }
 
-fn tell(home: &Home, found: &[Garbage], yes: bool) {
+fn print_garbage(home: &StateFolder, found: &[Garbage], yes: bool) {
     let base = home.project();
     for item in found {
         let path = item.path.strip_prefix(base).unwrap_or(&item.path);
-        say(&format!("{:>10}  {}  {}\n", size(item.bytes), path.display(), item.why));
+        print(&format!("{:>10}  {}  {}\n", size(item.bytes), path.display(), item.why));
     }
     let total = size(found.iter().map(|item| item.bytes).sum());
     match (found.len(), yes) {
-        (0, _) => say("nothing to remove\n"),
-        (n, true) => say(&format!("{n} removed, {total}\n")),
-        (n, false) => say(&format!("{n} would be removed, {total}; `--yes` removes them\n")),
+        (0, _) => print("nothing to remove\n"),
+        (n, true) => print(&format!("{n} removed, {total}\n")),
+        (n, false) => print(&format!("{n} would be removed, {total}; `--yes` removes them\n")),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::results::{FoundResult, find_all, find_runs};
+use super::find_result::{FoundResult, find_all, find_runs};
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
+use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::harness::REPEATS;
 use crate::interop::{self, Tool};
@@ -26,12 +26,12 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         }
         for found in &runs {
             sheets.push(match as_tool {
-                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(CommandError::usage)?,
-                None => ComparedResult::of(&found.told),
+                Some(tool) => ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage)?,
+                None => ComparedResult::of(&found.run),
             });
         }
         sets.push(RunSet::new(word.as_str(), sheets).map_err(CommandError::usage)?);
-        firsts.extend(runs.into_iter().next().map(|found| found.told));
+        firsts.extend(runs.into_iter().next().map(|found| found.run));
     }
     let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
     let rules = CompareRules {
@@ -39,7 +39,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) },
     };
     let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
-    say(&if request.json {
+    print(&if request.json {
         format!("{:#}\n", compare::json(&sets, &comparisons))
     } else {
         compare::text(&sets, &comparisons, Styler::chosen(global.color.choice()))
@@ -48,7 +48,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         let page = html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?;
         std::fs::write(path, page)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
-        say_error(&format!("the page: {}\n", path.display()));
+        print_error(&format!("the page: {}\n", path.display()));
     }
     let mut exit = CliExit::Done;
     for comparison in &comparisons {
@@ -66,17 +66,17 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
 /// a gate: it would judge by one run what was measured several times so that chance does not decide.
 fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandError> {
     let runs =
-        found.told.result.own().and_then(|result| result.repeats.as_ref()).map_or(0, |repeats| repeats.runs.len());
+        found.run.result.own().and_then(|result| result.repeats.as_ref()).map_or(0, |repeats| repeats.runs.len());
     if runs < 2 {
         return Ok(());
     }
     let what =
-        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.told.name);
+        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.run.name);
     let hint = format!("copy `{REPEATS}` with result.json, or compare the folder that has both");
     if !may_go_on {
         return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
     }
-    say_error(&format!("warning: {what}: it is compared as one run\n  hint: {hint}\n"));
+    print_error(&format!("warning: {what}: it is compared as one run\n  hint: {hint}\n"));
     Ok(())
 }
 
@@ -85,12 +85,12 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Comma
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
     Ok(match gate.outcome(comparison).map_err(CommandError::usage)? {
-        FailConditionOutcome::Kept(_) => CliExit::Done,
-        FailConditionOutcome::Unproven(delta) => {
+        FailConditionOutcome::Passed(_) => CliExit::Done,
+        FailConditionOutcome::Inconclusive(delta) => {
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
             let percent = report::signed_percent(percent(delta));
-            say_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
+            print_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
             CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
@@ -100,7 +100,7 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Comma
                 "one run on a side: this may be chance, `--repeat 5` measures it".to_owned()
             };
             let percent = report::signed_percent(percent(delta));
-            say_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
+            print_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
             CliExit::DifferenceExceeded
         }
     })
@@ -127,25 +127,26 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
         Some(word) => word.clone(),
         None => super::history::last(global)?,
     };
-    let paint = Styler::chosen(global.color.choice());
+    let styler = Styler::chosen(global.color.choice());
     let mut all = serde_json::Map::new();
     for found in find_all(global, &word)? {
-        let told = found.told;
-        if told.seen.is_empty() {
-            say_error(&format!("{}: it has no records of single requests\n", told.name));
+        let measured_run = found.run;
+        if measured_run.request_traces.is_empty() {
+            print_error(&format!("{}: it has no records of single requests\n", measured_run.name));
             continue;
         }
-        let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&told, *tool)).collect();
+        let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
         if request.json {
-            all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
+            all.insert(measured_run.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
             // The table itself names the tool that measured an imported result, and such a result has no verdict.
-            let verdict = told.result.own().map_or_else(String::new, |result| format!("  {}", result.verdict_text()));
-            say(&format!("{}{verdict}\n{}", told.name, report::tool_metrics(&rows, paint)));
+            let verdict =
+                measured_run.result.own().map_or_else(String::new, |result| format!("  {}", result.verdict_text()));
+            print(&format!("{}{verdict}\n{}", measured_run.name, report::tool_metrics(&rows, styler)));
         }
     }
     if request.json {
-        say(&format!("{:#}\n", Value::Object(all)));
+        print(&format!("{:#}\n", Value::Object(all)));
     }
     Ok(CliExit::Done)
 }

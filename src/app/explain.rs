@@ -5,29 +5,29 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::app::error::CommandError;
-use crate::app::output::say;
-use crate::cli::{CliExit, Explain, Global};
+use crate::app::output::print;
+use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::diag::{list_of, nearest};
 use crate::manifest::ManifestKey;
 use crate::report::explain::{self, ENTRIES};
 use crate::report::{Styler, TextRole, table};
 
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, CommandError> {
-    let paint = Styler::chosen(global.color.choice());
+pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliExit, CommandError> {
+    let styler = Styler::chosen(global.color.choice());
     let text = match &request.topic {
         None if request.json => format!("{:#}\n", explain::list_json()),
-        None => explain::list(paint),
+        None => explain::list(styler),
         Some(topic) => {
             if let Some(entry) = explain::entry(topic) {
-                if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, paint) }
+                if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, styler) }
             } else {
                 let root = ManifestKey::root();
                 let key = root.find(topic).ok_or_else(|| unknown(topic, &root))?;
-                if request.json { format!("{:#}\n", json!(key)) } else { text(key, paint) }
+                if request.json { format!("{:#}\n", json!(key)) } else { text(key, styler) }
             }
         }
     };
-    say(&text);
+    print(&text);
     Ok(CliExit::Done)
 }
 
@@ -48,8 +48,8 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
 }
 
 /// One key, and the keys directly below it.
-fn text(key: &ManifestKey, paint: Styler) -> String {
-    let mut out = format!("{}: {}\n", paint.tone(TextRole::Name, &key.path), key.type_text());
+fn text(key: &ManifestKey, styler: Styler) -> String {
+    let mut out = format!("{}: {}\n", styler.tone(TextRole::Name, &key.path), key.type_text());
     if !key.about.is_empty() {
         out.push_str(&key.about);
         out.push('\n');
@@ -59,18 +59,18 @@ fn text(key: &ManifestKey, paint: Styler) -> String {
     facts.push(("expression", if key.expression { "allowed: {{ … }}" } else { "not allowed" }.to_owned()));
     let row = |(name, text): (&str, String)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text)];
     out.push('\n');
-    out.push_str(&table(paint, "  ", &facts.into_iter().map(row).collect::<Vec<_>>()));
+    out.push_str(&table(styler, "  ", &facts.into_iter().map(row).collect::<Vec<_>>()));
     let row = |name: &str, text: &str| vec![(TextRole::Name, name.to_owned()), (TextRole::Plain, text.to_owned())];
     if !key.values.is_empty() {
         out.push_str("\nValues\n");
         let rows: Vec<_> = key.values.iter().map(|allowed| row(&allowed.value, &allowed.about)).collect();
-        out.push_str(&table(paint, "  ", &rows));
+        out.push_str(&table(styler, "  ", &rows));
     }
     for (title, are_actions) in [("Actions", true), ("Keys", false)] {
         let rows: Vec<_> = key.keys.iter().filter(|one| one.is_action() == are_actions).map(summary).collect();
         if !rows.is_empty() {
             let _ = writeln!(out, "\n{}", if key.keys.iter().any(|one| one.choice) { "One of" } else { title });
-            out.push_str(&table(paint, "  ", &rows));
+            out.push_str(&table(styler, "  ", &rows));
         }
     }
     if let Some(example) = key.example() {

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use super::results::{RESULT, SEEN, find, sources};
+use super::find_result::{RESULT, SEEN, find, sources};
 use super::translate;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{CliExit, Export, Global, Import};
+use crate::app::output::{print, print_error};
+use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::interop::{self, ExportFormat};
 
-pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, CommandError> {
+pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let found = find(global, &request.result)?;
     if found.records.is_empty() {
         return Err(CommandError::Usage(format!(
@@ -19,19 +19,19 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Comma
         )));
     }
     fs::create_dir_all(&request.out)?;
-    for shape in ExportFormat::ALL.into_iter().filter(|shape| request.shapes.iter().any(|name| name == shape.name())) {
-        let exported = interop::export(&found.told, &found.records, shape).map_err(anyhow::Error::from)?;
+    for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
+        let exported = interop::export(&found.run, &found.records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
             put(&request.out, file.name, &file.bytes)?;
         }
         for what in &exported.left_out {
-            say_error(&format!("{}: left out: {what}\n", shape.name()));
+            print_error(&format!("{}: left out: {what}\n", shape.name()));
         }
     }
     Ok(CliExit::Done)
 }
 
-pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, CommandError> {
+pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit, CommandError> {
     if !request.line.is_empty() {
         return translate::line(global, &request.line);
     }
@@ -71,6 +71,6 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
     fs::write(&path, bytes)
         .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
-    say(&format!("{}\n", path.display()));
+    print(&format!("{}\n", path.display()));
     Ok(())
 }

@@ -9,20 +9,20 @@ use std::time::Duration;
 use super::output::is_closed;
 use super::project::Project;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
+use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
+use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, runs};
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
-    let home = Project::here(global)?.home;
-    let Some(run) = last_run(&home) else { return Err(nothing_ran()) };
-    let story = story_of(&home, &run)?;
+    let home = Project::open_current(global)?.home;
+    let Some(run) = last_run(&home) else { return Err(no_run_error()) };
+    let story = run_state(&home, &run)?;
     let alive = story.finished.is_none() && is_held(&home, &run);
-    say(&if request.json {
+    print(&if request.json {
         report::run_status_json(&story, alive)
     } else {
         report::run_status(&story, alive, Styler::chosen(global.color.choice()))
@@ -32,16 +32,16 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
 
 /// The name of the last run.
 pub(super) fn last(global: &Global) -> Result<String, CommandError> {
-    last_run(&Project::here(global)?.home).map(|run| run.to_string()).ok_or_else(nothing_ran)
+    last_run(&Project::open_current(global)?.home).map(|run| run.to_string()).ok_or_else(no_run_error)
 }
 
-fn nothing_ran() -> CommandError {
+fn no_run_error() -> CommandError {
     CommandError::Usage(
         "nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned(),
     )
 }
 
-fn story_of(home: &Home, run: &RunId) -> Result<RunState, CommandError> {
+fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, CommandError> {
     let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
     let mut story = RunState::new();
     for event in &journal.events {
@@ -52,12 +52,12 @@ fn story_of(home: &Home, run: &RunId) -> Result<RunState, CommandError> {
 
 /// Whether that run's process still exists: the lock names it, and it is alive. The lock alone is not enough: the watchdog of a
 /// killed run holds it for a moment longer.
-fn is_held(home: &Home, run: &RunId) -> bool {
+fn is_held(home: &StateFolder, run: &RunId) -> bool {
     let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
-    held.is_some_and(|held| held.run == run.as_str() && lives(held.pid))
+    held.is_some_and(|held| held.run == run.as_str() && is_alive(held.pid))
 }
 
-fn lives(pid: u32) -> bool {
+fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The state follows the name, which may hold anything but ends at the last `)`.
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
@@ -65,15 +65,15 @@ fn lives(pid: u32) -> bool {
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
 pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandError> {
-    let home = Project::here(global)?.home;
-    let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
+    let home = Project::open_current(global)?.home;
+    let Some(newest) = last_run(&home) else { return Err(no_run_error()) };
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest));
         for log in &logs {
-            say(&format!("{}\n", name_of(log)));
+            print(&format!("{}\n", name_of(log)));
         }
         if logs.is_empty() {
-            say_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
+            print_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
         }
         return Ok(CliExit::Done);
     };
@@ -114,14 +114,14 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
+fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
     let mut file = fs::File::open(log)?;
     loop {
         // Check first, read after: what is written before the run ends is then always shown.
         let going_on = follow && is_held(home, run);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        say(&String::from_utf8_lossy(&bytes));
+        print(&String::from_utf8_lossy(&bytes));
         if !going_on || is_closed() {
             return Ok(CliExit::Done);
         }
@@ -132,23 +132,23 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, C
 }
 
 pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, CommandError> {
-    let home = Project::here(global)?.home;
+    let home = Project::open_current(global)?.home;
     let run = match &request.run {
         Some(name) => RunId::new(name.as_str()),
-        None => last_run(&home).ok_or_else(nothing_ran)?,
+        None => last_run(&home).ok_or_else(no_run_error)?,
     };
     let page = home.run(&run).join("report.html");
     if !page.is_file() {
         let known: Vec<String> = runs(&home).iter().map(ToString::to_string).collect();
         return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
-    say(&format!("{}\n", page.display()));
+    print(&format!("{}\n", page.display()));
     Ok(CliExit::Done)
 }
 
 /// Not every kind of stage writes a log; a page must not point to a missing one.
-fn with_logs_that_are_there(story: &RunState) -> RunState {
-    let mut story = story.clone();
+fn with_logs_that_are_there(run_state: &RunState) -> RunState {
+    let mut story = run_state.clone();
     for chapter in story.tasks.values_mut() {
         chapter.log = chapter.log.take().filter(|log| log.is_file());
     }
@@ -156,15 +156,17 @@ fn with_logs_that_are_there(story: &RunState) -> RunState {
 }
 
 /// Output folders, and what failed tasks kept.
-pub(super) fn outputs(story: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
-    let failed =
-        story.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
+pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
+    let failed = run_state
+        .tasks
+        .iter()
+        .filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
     done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
 }
 
 /// Writes the page of a run, with the results of all its benchmarks, cached ones too. Returns its path.
 pub(super) fn write_report(
-    home: &Home,
+    home: &StateFolder,
     run: &RunId,
     story: &RunState,
     plan: &Plan,
@@ -181,10 +183,10 @@ pub(super) fn write_report(
         }
     }
     results.sort_by(|a, b| a.task.cmp(&b.task));
-    let story = &with_logs_that_are_there(story);
+    let run_state = &with_logs_that_are_there(story);
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = html::RunOrigin { manifest_path: story.manifest.clone(), versions, ..html::RunOrigin::default() };
-    let page = html::render(story, &about, &results, plan)?;
+    let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
+    let page = html::render(run_state, &about, &results, plan)?;
     let path = home.run(run).join("report.html");
     fs::write(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

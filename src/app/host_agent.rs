@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::app::error::CommandError;
-use crate::app::output::say_error;
+use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::exec::process;
-use crate::stages::{AgentInput, AgentMessage, AgentOrders, guard};
+use crate::stages::{AgentInput, AgentMessage, AgentOrders, run_agent};
 
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
@@ -22,7 +22,7 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
             serde_json::from_str(&line).map_err(|_| CommandError::Usage("this is for a run to start".to_owned()))?;
-        return Err(process::go_on_as(&["__host", "--awake"], &env, &STEP).into());
+        return Err(process::reexec(&["__host", "--awake"], &env, &STEP).into());
     }
     let mut line = String::new();
     stdin().read_line(&mut line)?;
@@ -30,13 +30,13 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
         anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
     })?;
     let (tell, heard) = unbounded_channel();
-    std::thread::spawn(move || listen(&tell));
+    std::thread::spawn(move || forward_stdin_lines(&tell));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     process::adopt_orphans()?;
     runtime.block_on(async {
-        guard(AgentInput { orders, heard, say: Arc::new(say) }).await;
+        run_agent(AgentInput { orders, lines: heard, send: Arc::new(send_message) }).await;
         for leftover in process::sweep(Duration::from_secs(1)).await {
-            say_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
+            print_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
         }
     });
     runtime.shutdown_background();
@@ -44,7 +44,7 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
 }
 
 /// Passes lines on, until the connection ends.
-fn listen(tell: &UnboundedSender<String>) {
+fn forward_stdin_lines(tell: &UnboundedSender<String>) {
     for line in stdin().lock().lines() {
         let Ok(line) = line else { return };
         if tell.send(line).is_err() {
@@ -53,8 +53,8 @@ fn listen(tell: &UnboundedSender<String>) {
     }
 }
 
-fn say(said: &AgentMessage) {
-    let Ok(mut text) = serde_json::to_vec(said) else { return };
+fn send_message(agent_message: &AgentMessage) {
+    let Ok(mut text) = serde_json::to_vec(agent_message) else { return };
     text.push(b'\n');
     let mut out = stdout().lock();
     // A run that is gone does not read this; the reading side notices that.

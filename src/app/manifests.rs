@@ -5,23 +5,23 @@ use std::io::ErrorKind;
 
 use super::project::{Project, colored};
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{Check, CliExit, Global, Init, RunList, SchemaOf, Show};
+use crate::app::output::{print, print_error};
+use crate::cli::{CheckRequest, CliExit, Global, InitRequest, RunList, SchemaOf, ShowRequest};
 use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
 /// Every error of every manifest; one line for each good one.
-pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
+    let project = Project::open_current(global)?;
     let mut exit = CliExit::Done;
     for name in &request.manifests {
         let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
         match checked {
-            Ok(plan) => say(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
+            Ok(plan) => print(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
             Err(CommandError::Manifest(found)) => {
                 exit = CliExit::Usage;
-                say_error(&found.render(colored(global.color.choice())));
+                print_error(&found.render(colored(global.color.choice())));
             }
             Err(other) => return Err(other),
         }
@@ -29,14 +29,14 @@ pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Command
     Ok(exit)
 }
 
-pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, CommandError> {
-    let manifest = Project::here(global)?.manifest(&request.manifest, &request.settings)?;
+pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {
+    let manifest = Project::open_current(global)?.manifest(&request.manifest, &request.settings)?;
     let values: Vec<report::ValueRow> = manifest
         .values()
         .into_iter()
         .map(|shown| report::ValueRow { path: shown.path, value: shown.value, from: shown.origin })
         .collect();
-    say(&if request.json {
+    print(&if request.json {
         format!("{:#}\n", serde_json::json!({ "values": values }))
     } else {
         report::value_table(&values, Styler::chosen(global.color.choice()))
@@ -45,7 +45,7 @@ pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, CommandEr
 }
 
 pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let all: Vec<report::ManifestRow> = catalogue(&project.manifests)
         .into_iter()
         .map(|listed| report::ManifestRow {
@@ -57,7 +57,7 @@ pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, Command
             },
         })
         .collect();
-    say(&if request.json {
+    print(&if request.json {
         report::manifest_list_json(&all)
     } else {
         report::manifest_list(&all, Styler::chosen(global.color.choice()))
@@ -71,12 +71,12 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
         SchemaOf::Result => crate::harness::result_schema(),
         SchemaOf::Requests => crate::interop::requests_schema(),
     };
-    say(&format!("{schema:#}\n"));
+    print(&format!("{schema:#}\n"));
     CliExit::Done
 }
 
 /// Writes the shipped manifests, templates and schemas. Leaves existing files alone.
-pub(super) fn init(request: &Init) -> Result<CliExit, CommandError> {
+pub(super) fn init(request: &InitRequest) -> Result<CliExit, CommandError> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {
         let target = request.folder.join(&path);
@@ -90,7 +90,7 @@ pub(super) fn init(request: &Init) -> Result<CliExit, CommandError> {
         }
     }
     let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
-    say(&format!("{written} files written to {}{kept}\n", request.folder.display()));
-    say("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
+    print(&format!("{written} files written to {}{kept}\n", request.folder.display()));
+    print("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
     Ok(CliExit::Done)
 }

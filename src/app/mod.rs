@@ -9,20 +9,20 @@ mod doctor;
 mod error;
 mod explain;
 mod export_import;
+mod find_result;
 mod history;
 mod host_agent;
+mod job_worker;
 mod lockfile;
 mod manifests;
 mod mlperf;
-mod node;
 mod output;
 mod planning;
 mod project;
 mod repository;
-mod results;
 mod run;
+mod run_cache;
 mod selftest;
-mod sharing;
 mod simulate;
 mod translate;
 mod triton;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use self::error::CommandError;
-use self::output::{say, say_error};
+use self::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::mlperf::loadgen;
 
@@ -50,10 +50,10 @@ pub fn main() -> ExitCode {
     let goes_on = outlives_its_reader(&request.job);
     let exit = perform(request).unwrap_or_else(|trouble| {
         match &trouble {
-            CommandError::Manifest(found) => say_error(&found.render(project::colored(color))),
-            CommandError::Differs(told) => say_error(told),
-            CommandError::Usage(what) => say_error(&format!("error: {what}\n")),
-            CommandError::Other(error) => say_error(&format!("error: {error:#}\n")),
+            CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
+            CommandError::Differs(told) => print_error(told),
+            CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
+            CommandError::Other(error) => print_error(&format!("error: {error:#}\n")),
         }
         trouble.exit()
     });
@@ -69,7 +69,7 @@ const fn outlives_its_reader(job: &CliJob) -> bool {
             | CliJob::Bench(_)
             | CliJob::Simulate(_)
             | CliJob::NullServer { .. }
-            | CliJob::Warden { .. }
+            | CliJob::Watchdog { .. }
             | CliJob::OnNode { .. }
             | CliJob::OnHost { .. }
             | CliJob::LoadgenTest { .. }
@@ -104,18 +104,18 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Repository(request) => repository::perform(&global, &request),
         CliJob::Simulate(request) => simulate::serve(&request),
         CliJob::Mlperf(request) => mlperf::perform(&global, request),
-        CliJob::Triton(request) => triton::ask(&global, request),
+        CliJob::Triton(request) => triton::run_command(&global, request),
         CliJob::Selftest(request) => selftest::selftest(&global, &request),
         CliJob::Completions(shell) => {
-            say(&cli::completions(shell));
+            print(&cli::completions(shell));
             Ok(CliExit::Done)
         }
         CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
-        CliJob::Warden { run } => {
-            crate::exec::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
+        CliJob::Watchdog { run } => {
+            crate::exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliJob::OnNode { folder } => node::work_in(folder),
+        CliJob::OnNode { folder } => job_worker::run_job(folder),
         CliJob::OnHost { awake } => host_agent::on_host(awake),
         CliJob::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
@@ -123,7 +123,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
 
 /// The process that starts it reads lines of JSON, so it reports everything in that format.
 fn loadgen_test(job: &Path) -> CliExit {
-    let tell = |line: &loadgen::ChildMessage| say(&format!("{}\n", serde_json::json!(line)));
+    let tell = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {
         Ok(()) => CliExit::Done,
         Err(trouble) => {

@@ -22,26 +22,26 @@ static STDERR: Stream = Stream::new("stderr");
 struct Stream {
     name: &'static str,
     /// The first error, closed pipes aside.
-    lost: OnceLock<String>,
+    write_error: OnceLock<String>,
     is_closed: AtomicBool,
 }
 
 impl Stream {
     const fn new(name: &'static str) -> Self {
-        Self { name, lost: OnceLock::new(), is_closed: AtomicBool::new(false) }
+        Self { name, write_error: OnceLock::new(), is_closed: AtomicBool::new(false) }
     }
 
     fn note(&self, error: &io::Error) {
         if error.kind() == ErrorKind::BrokenPipe {
             self.is_closed.store(true, Ordering::Relaxed);
         } else {
-            let _ = self.lost.set(error.to_string());
+            let _ = self.write_error.set(error.to_string());
         }
     }
 
     /// The message of a stream that lost output.
-    fn loss(&self) -> Option<String> {
-        Some(format!("cannot write to {}: {}", self.name, self.lost.get()?))
+    fn write_error_text(&self) -> Option<String> {
+        Some(format!("cannot write to {}: {}", self.name, self.write_error.get()?))
     }
 }
 
@@ -71,17 +71,17 @@ impl<W: Write> Write for Checked<W> {
 }
 
 /// To stdout, without colour codes where that is no terminal.
-pub(super) fn say(text: &str) {
-    say_bytes(text.as_bytes());
+pub(super) fn print(text: &str) {
+    print_bytes(text.as_bytes());
 }
 
-pub(super) fn say_bytes(bytes: &[u8]) {
+pub(super) fn print_bytes(bytes: &[u8]) {
     let mut out = anstream::stdout();
     // Errors are recorded, and decide the exit code.
     let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
 }
 
-pub(super) fn say_error(text: &str) {
+pub(super) fn print_error(text: &str) {
     let mut out = anstream::stderr();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()).inspect_err(|error| STDERR.note(error));
 }
@@ -98,10 +98,10 @@ pub(super) fn note(error: &io::Error) {
 
 /// The code to exit with, after a command ended with `exit`. `goes_on` where the command outlives its reader.
 pub(super) fn exit_code(exit: CliExit, goes_on: bool) -> ExitCode {
-    if let Some(loss) = STDOUT.loss() {
-        say_error(&format!("error: {loss}\n"));
+    if let Some(loss) = STDOUT.write_error_text() {
+        print_error(&format!("error: {loss}\n"));
     }
-    let is_lost = STDOUT.lost.get().is_some() || STDERR.lost.get().is_some();
+    let is_lost = STDOUT.write_error.get().is_some() || STDERR.write_error.get().is_some();
     code(exit, is_lost, is_closed() && !goes_on).into()
 }
 
@@ -131,9 +131,9 @@ mod tests {
             }
         }
         let _ = Checked { to: Fails(ErrorKind::BrokenPipe), stream: &STREAM }.write_all(b"x");
-        assert_eq!((STREAM.loss(), STREAM.is_closed.load(Ordering::Relaxed)), (None, true));
+        assert_eq!((STREAM.write_error_text(), STREAM.is_closed.load(Ordering::Relaxed)), (None, true));
         let _ = Checked { to: Fails(ErrorKind::StorageFull), stream: &STREAM }.write_all(b"x");
-        assert_eq!(STREAM.loss().as_deref(), Some("cannot write to stdout: no storage space"));
+        assert_eq!(STREAM.write_error_text().as_deref(), Some("cannot write to stdout: no storage space"));
     }
 
     #[test]

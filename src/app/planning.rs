@@ -1,10 +1,10 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use super::project::{Project, gpus_here, options};
-use super::sharing;
+use super::run_cache;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{CliExit, Global, PlanAs, PlanRequest, Select};
+use crate::app::output::{print, print_error};
+use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
 use crate::report::{self, DecisionKind, Styler};
@@ -13,35 +13,36 @@ use crate::runner::{self, predict};
 use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
     match request.show {
-        PlanAs::Dot => say(&report::graph_dot(&plan)),
-        PlanAs::Mermaid => say(&report::graph_mermaid(&plan)),
-        PlanAs::Launch { json } => return launches(global, &project, &plan, &request.select, json),
-        as_what @ (PlanAs::Text | PlanAs::Json) => {
+        PlanFormat::Dot => print(&report::graph_dot(&plan)),
+        PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),
+        PlanFormat::Launch { json } => return launches(global, &project, &plan, &request.select, json),
+        as_what @ (PlanFormat::Text | PlanFormat::Json) => {
             let options = options(&plan, &request.select, 1, gpus_here(), false)?;
-            let shelf = OutputCache::open(&project.home)?;
+            let output_cache = OutputCache::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
-            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
+            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
-            let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
+            let decisions: Vec<_> =
+                predict(&plan, &stages, &output_cache, &digests, &options).into_iter().map(decision_row).collect();
             // A plan is made without a network.
-            if let Some(store) = sharing::address(None)?
+            if let Some(store) = run_cache::address(None)?
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
             {
                 let name = &request.manifest;
                 notes.push(format!("{store} was not queried: `regatta cache status {name}` shows what it has"));
             }
-            say(&match as_what {
-                PlanAs::Json => report::decisions_json(&decisions),
+            print(&match as_what {
+                PlanFormat::Json => report::decisions_json(&decisions),
                 _ => report::decisions_text(&decisions, Styler::chosen(global.color.choice())),
             });
-            if matches!(as_what, PlanAs::Text) {
+            if matches!(as_what, PlanFormat::Text) {
                 for note in notes {
-                    say(&format!("{note}\n"));
+                    print(&format!("{note}\n"));
                 }
             }
         }
@@ -58,21 +59,23 @@ fn launches(
     json: bool,
 ) -> Result<CliExit, CommandError> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
-    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
+    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
     let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())?
         .into_iter()
         .map(|ServePreview { task, launch }| report::LaunchRow {
             task,
             starts: match launch {
-                LaunchPreview::Start(plan) => report::Starts::Plan(plan),
-                LaunchPreview::Attach { endpoints, models } => report::Starts::Nothing { attach: endpoints, models },
-                LaunchPreview::Impossible(problems) => report::Starts::Impossible {
+                LaunchPreview::Start(plan) => report::LaunchKind::Plan(plan),
+                LaunchPreview::Attach { endpoints, models } => {
+                    report::LaunchKind::Nothing { attach: endpoints, models }
+                }
+                LaunchPreview::Impossible(problems) => report::LaunchKind::Impossible {
                     problems: problems.into_iter().map(|one| (one.message, one.hint)).collect(),
                 },
             },
         })
         .collect();
-    say(&if json {
+    print(&if json {
         report::launch_json(&launches)
     } else {
         report::launch_text(&launches, Styler::chosen(global.color.choice()))
@@ -81,11 +84,11 @@ fn launches(
     if wrong.is_empty() {
         return Ok(CliExit::Done);
     }
-    say_error(&wrong);
+    print_error(&wrong);
     Ok(CliExit::Usage)
 }
 
-fn told(decision: runner::Decision) -> report::DecisionRow {
+fn decision_row(decision: runner::Decision) -> report::DecisionRow {
     report::DecisionRow {
         id: decision.id,
         stage: decision.stage,

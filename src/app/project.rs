@@ -9,11 +9,11 @@ use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
-use crate::runner::store::{CompilerId, Home, PlanSources};
-use crate::runner::{OutputGate, RunOptions, TaskRole, parts};
+use crate::runner::store::{CompilerId, PlanSources, StateFolder};
+use crate::runner::{OutputCheck, RunOptions, TaskRole, parts};
 
 pub(super) struct Project {
-    pub home: Home,
+    pub home: StateFolder,
     pub manifests: ManifestLibrary,
     /// Variables that take precedence over those of this process.
     pub env: BTreeMap<String, String>,
@@ -21,10 +21,14 @@ pub(super) struct Project {
 
 impl Project {
     /// The current folder. Touches nothing.
-    pub(super) fn here(global: &Global) -> Result<Self, CommandError> {
+    pub(super) fn open_current(global: &Global) -> Result<Self, CommandError> {
         let folder = env::current_dir()?;
         let state = folder.join(&global.home);
-        Ok(Self { manifests: ManifestLibrary::new(&folder), home: Home::new(folder, state), env: BTreeMap::new() })
+        Ok(Self {
+            manifests: ManifestLibrary::new(&folder),
+            home: StateFolder::new(folder, state),
+            env: BTreeMap::new(),
+        })
     }
 
     /// A manifest with what was given on the command line and in the environment.
@@ -90,7 +94,7 @@ impl Project {
         plan: &Plan,
     ) -> Result<(), CommandError> {
         let mut found = Diagnostics::default();
-        for (word, wrong) in &manifest.coined {
+        for (word, wrong) in &manifest.new_var_arguments {
             let others: Vec<GivenSetting> =
                 settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
             if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
@@ -184,7 +188,7 @@ pub(super) fn options(
         Force::All => parts.iter().map(|part| *part == TaskRole::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
-    Ok(RunOptions { jobs, gpus, keep_going, parts, forced, shared: None, gate: OutputGate::default() })
+    Ok(RunOptions { jobs, gpus, keep_going, parts, forced, remote_outputs: None, gate: OutputCheck::default() })
 }
 
 /// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.

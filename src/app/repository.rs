@@ -6,7 +6,7 @@ use std::fs;
 
 use super::project::colored;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
+use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
@@ -17,18 +17,18 @@ pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<Cli
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
-                say(&format!("{:#}\n", told(checked.models.len(), &checked.found)));
+                print(&format!("{:#}\n", check_result_json(checked.models.len(), &checked.found)));
             } else {
-                say_error(&checked.found.render(colored(global.color.choice())));
+                print_error(&checked.found.render(colored(global.color.choice())));
                 let warnings = checked.found.len() - errors;
                 let (models, errors) = (count(checked.models.len(), "model"), count(errors, "error"));
-                say(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
+                print(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
             }
             Ok(if errors > 0 { CliExit::Usage } else { CliExit::Done })
         }
         RepositoryAction::Fill(request) => fill(request),
         RepositoryAction::Parameters { json } => {
-            say(&parameters(*json));
+            print(&parameters(*json));
             Ok(CliExit::Done)
         }
     }
@@ -38,7 +38,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn told(models: usize, found: &Diagnostics) -> serde_json::Value {
+fn check_result_json(models: usize, found: &Diagnostics) -> serde_json::Value {
     let problems: Vec<serde_json::Value> = found.sorted().into_iter().map(problem).collect();
     serde_json::json!({ "models": models, "errors": found.errors(), "problems": problems })
 }
@@ -63,11 +63,11 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
 fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
     let values = values(request)?;
     let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
-        TreeError::Mistakes(found) => CommandError::Manifest(found),
+        TreeError::Diagnostics(found) => CommandError::Manifest(found),
         TreeError::Refused(what) => CommandError::Usage(what),
         error @ TreeError::Io { .. } => CommandError::Other(error.into()),
     })?;
-    say(&report(&models));
+    print(&report(&models));
     Ok(CliExit::Done)
 }
 

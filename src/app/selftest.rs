@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{CliExit, Global, Loudness, Selftest};
+use crate::app::output::{print, print_error};
+use crate::cli::{CliExit, Global, OutputVerbosity, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
@@ -24,7 +24,7 @@ const SCRIPT: ResponseScript = ResponseScript { seed: 2026, first_ms: (20.0, 60.
 
 /// Durations and rates.
 #[derive(Clone, Debug)]
-struct Effort {
+struct SelftestPlan {
     /// Requests per second against the script.
     rates: Vec<f64>,
     /// Of arrivals at each rate.
@@ -35,7 +35,7 @@ struct Effort {
     patience: u32,
 }
 
-impl Default for Effort {
+impl Default for SelftestPlan {
     fn default() -> Self {
         Self {
             rates: vec![10.0, 100.0, 1000.0],
@@ -46,7 +46,7 @@ impl Default for Effort {
     }
 }
 
-impl Effort {
+impl SelftestPlan {
     fn limit(&self, duration: Duration) -> Duration {
         duration * self.patience + Duration::from_secs(30)
     }
@@ -54,7 +54,7 @@ impl Effort {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-struct Proven {
+struct SelftestReport {
     cores: u64,
     /// Processes that ran or were ready to run, mean of the minute before: this machine's other work.
     load_average: Option<f64>,
@@ -64,7 +64,7 @@ struct Proven {
     /// Reasons against it, worst first.
     reasons: Vec<Reason>,
     scripted: Vec<Scripted>,
-    ceilings: Vec<Ceiling>,
+    ceilings: Vec<MaxRateResult>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,7 +104,7 @@ struct Spread {
 
 /// Against a server that answers at once.
 #[derive(Clone, Debug, Serialize)]
-struct Ceiling {
+struct MaxRateResult {
     tokens_per_answer: u32,
     requests_per_s: f64,
     tokens_per_s: f64,
@@ -113,42 +113,47 @@ struct Ceiling {
 }
 
 pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, CommandError> {
-    let effort =
-        Effort { rates: request.rates.clone(), duration: Duration::from_secs(request.seconds), ..Effort::default() };
+    let effort = SelftestPlan {
+        rates: request.rates.clone(),
+        duration: Duration::from_secs(request.seconds),
+        ..SelftestPlan::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let is_quiet = global.loudness == Loudness::Quiet;
-    let proven = runtime.block_on(prove(&effort, |what| {
+    let is_quiet = global.loudness == OutputVerbosity::Quiet;
+    let proven = runtime.block_on(measure(&effort, |what| {
         if !is_quiet {
-            say_error(&format!("measuring: {what}\n"));
+            print_error(&format!("measuring: {what}\n"));
         }
     }))?;
-    say(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.told() });
+    print(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.to_text() });
     Ok(if proven.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
-async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandError> {
+async fn measure(effort: &SelftestPlan, tell: impl Fn(&str)) -> Result<SelftestReport, CommandError> {
     let load_average = load_average();
     let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT))?;
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
-        server.forget();
+        server.clear();
         let what = format!("{rate} req/s");
         tell(&format!("{what} against a server with known write times, {:?}", effort.duration));
-        let race = Race { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
+        let race =
+            SelftestMeasurement { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
         let run = race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
-            scripted.push(compare(*rate, &measured, &server.truths()));
+            scripted.push(compare(*rate, &measured, &server.ground_truths()));
         }
     }
     for tokens in [128, 1] {
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
         tell(&format!("{what}, {:?}", effort.flood));
-        let race = Race { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
+        let race =
+            SelftestMeasurement { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
         let run = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             let result = measured.result;
-            ceilings.push(Ceiling {
+            ceilings.push(MaxRateResult {
                 tokens_per_answer: tokens,
                 requests_per_s: result.rates.requests_full.unwrap_or_default(),
                 tokens_per_s: result.rates.output_tokens.unwrap_or_default(),
@@ -164,7 +169,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, CommandEr
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let is_debug = cfg!(debug_assertions);
-    Ok(Proven { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
+    Ok(SelftestReport { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
 }
 
 /// Where the kernel reports it.
@@ -173,7 +178,7 @@ fn load_average() -> Option<f64> {
 }
 
 /// One measurement of a server of Regatta's own.
-struct Race {
+struct SelftestMeasurement {
     scenario: LoadPattern,
     tokens: u32,
     clients: u32,
@@ -182,7 +187,7 @@ struct Race {
 /// These are about a server or the number of requests, which the selftest itself sets.
 const BESIDE_THE_POINT: [VerdictCheck; 2] = [VerdictCheck::Samples, VerdictCheck::Drift];
 
-impl Race {
+impl SelftestMeasurement {
     /// None where nothing could be measured. The cause, and other reasons against it, go to `reasons`.
     async fn run(
         self,
@@ -318,22 +323,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_is_held_against_what_the_server_did() {
-        let effort = Effort {
+    fn measurements_are_compared_with_ground_truth() {
+        let effort = SelftestPlan {
             rates: vec![50.0],
             duration: Duration::from_secs(1),
             flood: Duration::from_millis(300),
             patience: 20,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let Ok(proven) = runtime.block_on(prove(&effort, |_| {})) else { panic!("it could not be proven") };
+        let Ok(proven) = runtime.block_on(measure(&effort, |_| {})) else { panic!("it could not be proven") };
         let row = &proven.scripted[0];
-        assert!(proven.verdict.is_valid() || proven.told().contains(&proven.reasons[0].text));
+        assert!(proven.verdict.is_valid() || proven.to_text().contains(&proven.reasons[0].text));
         assert!(row.requests > 20);
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
         assert!(proven.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
-        assert!(proven.told().contains("Errors are measured minus actual times"));
+        assert!(proven.to_text().contains("Errors are measured minus actual times"));
     }
 
     #[test]
@@ -343,7 +348,7 @@ mod tests {
             reason(ReasonSeverity::InvalidClient, "lag: the client was late"),
             reason(ReasonSeverity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
         ];
-        let proven = Proven {
+        let proven = SelftestReport {
             cores: 2,
             load_average: Some(9.5),
             is_debug: true,
@@ -352,7 +357,7 @@ mod tests {
             scripted: Vec::new(),
             ceilings: Vec::new(),
         };
-        let told = proven.told();
+        let told = proven.to_text();
         for wanted in [
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",
@@ -365,13 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended_and_said() {
+    fn a_timeout_is_reported() {
         // Answers take longer than the time limit.
         let slow = ResponseScript { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow)) else { panic!("no server") };
-            let race = Race { scenario: LoadPattern::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
+            let race =
+                SelftestMeasurement { scenario: LoadPattern::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();
             let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
             assert!(Box::pin(measured).await.is_none(), "nothing was answered");

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::{CliExit, Simulate};
 use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 
@@ -29,7 +29,7 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, CommandError> {
                 _ = int.recv() => {}
             }
         };
-        sim::serve(options, stop, |at| say(&ready_line(&at))).await?;
+        sim::serve(options, stop, |at| print(&ready_line(&at))).await?;
         Ok(CliExit::Done)
     })
 }
@@ -38,7 +38,7 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, CommandError> {
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, CommandError> {
     let server =
         GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
-    say(&format!("ready grpc={}\n", server.address.port()));
+    print(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -15,19 +15,19 @@ use serde_json::{Map, Value, json};
 use super::bench;
 use super::project::Project;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
+use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::diag::{Diagnostics, MissingValue};
 use crate::interop::{
-    BenchLine, RunLine, RunSetting, Translation, TranslationKind, UntranslatedOption, origin, read_config, read_line,
-    read_script,
+    RunLine, RunSetting, TranslatedBench, Translation, TranslationKind, UntranslatedOption, origin, read_config,
+    read_line, read_script,
 };
 use crate::manifest::{GivenValues, Manifest, load, shipped};
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, CommandError> {
-    let told = read_line(words).map_err(|faults| wrong(&faults))?;
-    tell(global, told)
+    let translation = read_line(words).map_err(|faults| usage_error(&faults))?;
+    print_translation(global, translation)
 }
 
 /// A script of command lines.
@@ -35,8 +35,8 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandErr
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
-    let told = read_script(&name, &text).map_err(|faults| wrong(&faults))?;
-    tell(global, told)
+    let translation = read_script(&name, &text).map_err(|faults| usage_error(&faults))?;
+    print_translation(global, translation)
 }
 
 /// Configs of NVIDIA's MLPerf code.
@@ -54,25 +54,25 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
         let found: Value = serde_yaml::from_slice(bytes).ok()?;
         found.pointer("/vars/model").cloned()
     };
-    let told = read_config(&files, pick, &shape).map_err(|faults| wrong(&faults))?;
-    let TranslationKind::Manifest(manifest) = &told.means else { return Ok(CliExit::Done) };
-    print(&told, &[], &yaml(manifest)?);
+    let translation = read_config(&files, pick, &shape).map_err(|faults| usage_error(&faults))?;
+    let TranslationKind::Manifest(manifest) = &translation.kind else { return Ok(CliExit::Done) };
+    print_command(&translation, &[], &yaml(manifest)?);
     Ok(CliExit::Done)
 }
 
-fn wrong(faults: &[String]) -> CommandError {
+fn usage_error(faults: &[String]) -> CommandError {
     CommandError::Usage(faults.join("\n  "))
 }
 
-fn tell(global: &Global, mut told: Translation) -> Result<CliExit, CommandError> {
-    match std::mem::replace(&mut told.means, TranslationKind::Commands(Vec::new())) {
-        TranslationKind::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
+fn print_translation(global: &Global, mut translation: Translation) -> Result<CliExit, CommandError> {
+    match std::mem::replace(&mut translation.kind, TranslationKind::Commands(Vec::new())) {
+        TranslationKind::Manifest(manifest) => print_command(&translation, &[], &yaml(&manifest)?),
         TranslationKind::Bench(line) => {
-            let (manifest, same) = measured(&line, &mut told)?;
-            print(&told, &same, &yaml(&manifest)?);
+            let (manifest, same) = measured(&line, &mut translation)?;
+            print_command(&translation, &same, &yaml(&manifest)?);
         }
         TranslationKind::Pipeline(mut stages, line) => {
-            let (mut manifest, same) = measured(&line, &mut told)?;
+            let (mut manifest, same) = measured(&line, &mut translation)?;
             let mut bench = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
             if let Some(target) = bench.as_mut().and_then(|stage| stage.pointer_mut("/bench/target"))
                 && stages.contains_key("triton")
@@ -82,33 +82,36 @@ fn tell(global: &Global, mut told: Translation) -> Result<CliExit, CommandError>
             stages.insert("run_harness".to_owned(), bench.unwrap_or_default());
             manifest.insert("name".to_owned(), json!("script"));
             manifest.insert("stages".to_owned(), Value::Object(stages));
-            print(&told, &same, &yaml(&manifest)?);
+            print_command(&translation, &same, &yaml(&manifest)?);
         }
         TranslationKind::Run(line) => {
-            let command = run(global, &line, &mut told)?;
-            print(&told, &[], &command);
+            let command = run(global, &line, &mut translation)?;
+            print_command(&translation, &[], &command);
         }
         TranslationKind::Commands(commands) => {
             let text: String = commands.iter().map(|words| shell(words) + "\n").collect();
-            print(&told, &[], &text);
+            print_command(&translation, &[], &text);
         }
     }
     Ok(CliExit::Done)
 }
 
 /// The manifest of a bench line, and the comment at its head about the line itself.
-fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), CommandError> {
-    let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
+fn measured(
+    line: &TranslatedBench,
+    translation: &mut Translation,
+) -> Result<(Map<String, Value>, Vec<String>), CommandError> {
+    let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.args.iter().cloned());
     let words: Vec<String> = words.collect();
     let request = cli::parse(words.clone()).map_err(|refused| {
-        CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", told.tool, shell(&words)))
+        CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
     })?;
     let CliJob::Bench(request) = request.job else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
-    told.notes.extend(request.notices.iter().cloned());
+    translation.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;
-    manifest.insert("about".to_owned(), json!(origin(told.tool)));
+    manifest.insert("about".to_owned(), json!(origin(translation.tool)));
     let mut same = vec![format!("in one line: {}", shell(&words))];
     if let Some(stage) = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")) {
         if let Some(keys) = stage.get_mut("bench").and_then(Value::as_object_mut) {
@@ -137,8 +140,8 @@ fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Val
 }
 
 /// `regatta run …`, with what the manifest declares.
-fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String, CommandError> {
-    let project = Project::here(global)?;
+fn run(global: &Global, line: &RunLine, translation: &mut Translation) -> Result<String, CommandError> {
+    let project = Project::open_current(global)?;
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(CommandError::Usage(format!(
@@ -154,19 +157,19 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
     };
     // The parameters are known with any value for those that the user must give.
     let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
-        let filled: Vec<_> = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
+        let filled: Vec<_> = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
         if filled.is_empty() { Err(found) } else { given(filled, &[]) }
     })?;
     let mut params = Vec::new();
     let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
-    for RunSetting { names, value, word } in &line.settings {
+    for RunSetting { names, value, argument: word } in &line.settings {
         if let Some(key) = names.iter().find(|key| manifest.params.contains_key(*key)) {
             words.push(format!("{key}={value}"));
             params.push((key.clone(), value.clone()));
         } else {
             let key = names.join("` or `");
             let why = format!("the manifest `{name}` has no parameter `{key}`: change it in the file of the system");
-            told.left.push(UntranslatedOption { word: word.clone(), why });
+            translation.untranslated.push(UntranslatedOption { argument: word.clone(), why });
         }
     }
     for (key, value) in &line.usual {
@@ -179,7 +182,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
         if manifest.stages.contains_key(stage) {
             words.extend(["--until".to_owned(), stage.clone()]);
         } else {
-            told.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
+            translation.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
         }
     }
     let mut front = Vec::new();
@@ -189,16 +192,17 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let why = format!("no parameter of the manifest `{name}` is read from it");
-            told.left.push(UntranslatedOption { word: format!("--env {variable}=…"), why });
+            translation.untranslated.push(UntranslatedOption { argument: format!("--env {variable}=…"), why });
         }
     }
     // Report what it does not take in the same way as for a run.
     if let Err(found) = given(params, &line.env) {
-        let names = unsaid(&found);
+        let names = missing_parameters(&found);
         if names.is_empty() {
             return Err(found.into());
         }
-        told.notes
+        translation
+            .notes
             .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it")));
     }
     front.push(shell(&words));
@@ -206,7 +210,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
 }
 
 /// Parameters that have no value, where that is the only error.
-fn unsaid(found: &Diagnostics) -> Vec<String> {
+fn missing_parameters(found: &Diagnostics) -> Vec<String> {
     let names = found.sorted().into_iter().map(|one| match &one.missing {
         Some(MissingValue::Parameter(name)) => Some(name.clone()),
         _ => None,
@@ -219,8 +223,8 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, CommandError> {
 }
 
 /// The text, below the notes on it.
-fn print(told: &Translation, same: &[String], text: &str) {
-    let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
+fn print_command(translation: &Translation, same: &[String], text: &str) {
+    let mut head = format!("# {}.\n", origin(translation.tool).replacen("from", "From", 1));
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
             let _ = writeln!(head, "# {title}");
@@ -230,13 +234,16 @@ fn print(told: &Translation, same: &[String], text: &str) {
         }
     };
     list("The same:", same);
-    list("Not quite the same:", &told.notes);
-    let left: Vec<String> = told.left.iter().map(|one| format!("{}: {}", one.word, one.why)).collect();
+    list("Not quite the same:", &translation.notes);
+    let left: Vec<String> =
+        translation.untranslated.iter().map(|one| format!("{}: {}", one.argument, one.why)).collect();
     list("Not translated:", &left);
-    say(&format!("{head}{text}"));
+    print(&format!("{head}{text}"));
     if !left.is_empty() {
         let what = if left.len() == 1 { "1 part" } else { &format!("{} parts", left.len()) };
-        say_error(&format!("note: {what} could not be translated; the comment at the top lists it with the reason\n"));
+        print_error(&format!(
+            "note: {what} could not be translated; the comment at the top lists it with the reason\n"
+        ));
     }
 }
 

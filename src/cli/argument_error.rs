@@ -10,7 +10,7 @@ use super::setting::GivenSetting;
 pub(super) type ArgumentError = (ErrorKind, String);
 
 /// Twice the same value is harmless; two values for one key are an error; the last one does not win.
-pub(super) fn each_once(settings: &[GivenSetting]) -> Result<(), ArgumentError> {
+pub(super) fn reject_duplicates(settings: &[GivenSetting]) -> Result<(), ArgumentError> {
     let mut seen = BTreeMap::new();
     for GivenSetting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {

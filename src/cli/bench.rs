@@ -52,7 +52,7 @@ pub struct BenchCommand {
     pub ttft_p99: Option<String>,
     pub tpot_p99: Option<String>,
     /// Each key of the manifest's `bench.slo`, with its milliseconds.
-    pub promise: Vec<(&'static str, f64)>,
+    pub slo: Vec<(&'static str, f64)>,
     pub is_shared: bool,
     pub stall_timeout: String,
     pub out: Option<PathBuf>,
@@ -81,11 +81,11 @@ pub struct TokenLength {
     pub max: Option<u32>,
 }
 
-fn mistake<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
+fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
 
-pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
+pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
         args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
@@ -108,7 +108,7 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError
         (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => BenchLoad::Offline,
         (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => BenchLoad::Rate(rate),
         (_, Some(rate), _) => {
-            return mistake(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));
+            return invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));
         }
         (_, _, true) => BenchLoad::Offline,
         // As GenAI-Perf has it.
@@ -126,11 +126,11 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError
     let requests = args.requests.or_else(|| needs_count.then_some(100));
     for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
         if !(stddev.is_finite() && stddev >= 0.0) {
-            return mistake(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
+            return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
         }
     }
     if input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
-        return mistake("`--max-input-len` is below the mean `--input-tokens`");
+        return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
     }
     Ok(BenchCommand {
         target,
@@ -165,7 +165,7 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError
         ttft_p99: args.ttft_p99.clone(),
         tpot_p99: args.tpot_p99.clone(),
         limits: args.limit.iter().map(|text| limit(text)).collect::<Result<_, _>>()?,
-        promise: args.goodput.iter().map(|word| promise(word)).collect::<Result<_, _>>()?,
+        slo: args.goodput.iter().map(|word| parse_goodput_limit(word)).collect::<Result<_, _>>()?,
         notices: notices(&args),
         is_shared: args.stream == StreamWord::Shared,
         stall_timeout: args.stall_timeout,
@@ -194,7 +194,10 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
         (Some(DataWord::Mooncake), _) => "mooncake",
         (Some(DataWord::Plan), _) => "plan",
         (None, _) => {
-            return mistake(format!("`--data {}`: its name does not show its format; add --data-kind", file.display()));
+            return invalid_value(format!(
+                "`--data {}`: its name does not show its format; add --data-kind",
+                file.display()
+            ));
         }
     };
     Ok(Some((kind, file.clone())))
@@ -217,12 +220,12 @@ fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
         (Some(ServiceWord::Openai), None) | (_, Some(EndpointWord::Chat)) => Some("openai-chat"),
         (_, Some(EndpointWord::Completions)) => Some("openai-completions"),
         (Some(ServiceWord::Openai), Some(EndpointWord::Kserve | EndpointWord::Generate)) => {
-            return mistake("`--service-kind openai` has the endpoint types chat and completions");
+            return invalid_value("`--service-kind openai` has the endpoint types chat and completions");
         }
     };
     match (own, theirs) {
         (Some(own), Some(theirs)) if own != theirs => {
-            mistake(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
+            invalid_value(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
         }
         _ => Ok(own.or(theirs)),
     }
@@ -235,18 +238,18 @@ fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
         if word.trim_start().starts_with('{') {
             match serde_json::from_str(word) {
                 Ok(Value::Object(more)) => all.extend(more),
-                Ok(_) => return mistake(format!("`--extra {word}` is no JSON object")),
-                Err(error) => return mistake(format!("`--extra {word}`: {error}")),
+                Ok(_) => return invalid_value(format!("`--extra {word}` is no JSON object")),
+                Err(error) => return invalid_value(format!("`--extra {word}`: {error}")),
             }
             continue;
         }
         let Some((name, value)) = word.split_once(':') else {
-            return mistake(format!("`--extra {word}` is not NAME:VALUE"));
+            return invalid_value(format!("`--extra {word}` is not NAME:VALUE"));
         };
         all.insert(name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
     }
     if let Some(text) = all.values().find_map(|value| value.as_str().filter(|text| text.contains("{{"))) {
-        return mistake(format!("`--extra …:{text}`: `{{{{` begins an expression in a manifest"));
+        return invalid_value(format!("`--extra …:{text}`: `{{{{` begins an expression in a manifest"));
     }
     Ok(all)
 }
@@ -267,20 +270,20 @@ fn limit(text: &str) -> Result<(String, String), ArgumentError> {
         Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))
         }
-        _ => mistake(format!("`--limit {text}` is not KEY=LIMIT, such as `e2e_p95=9s` or `failures=0.5%`")),
+        _ => invalid_value(format!("`--limit {text}` is not KEY=LIMIT, such as `e2e_p95=9s` or `failures=0.5%`")),
     }
 }
 
-fn promise(word: &str) -> Result<(&'static str, f64), ArgumentError> {
+fn parse_goodput_limit(word: &str) -> Result<(&'static str, f64), ArgumentError> {
     let Some((name, ms)) = word.split_once(':') else {
-        return mistake(format!("`--goodput {word}` is not METRIC:MS"));
+        return invalid_value(format!("`--goodput {word}` is not METRIC:MS"));
     };
     let Some(key) = metric(name) else {
-        return mistake(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e"));
+        return invalid_value(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e"));
     };
     match ms.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms > 0.0) {
         Some(ms) => Ok((key, ms)),
-        None => mistake(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
+        None => invalid_value(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
     }
 }
 
@@ -324,7 +327,7 @@ mod tests {
     fn read(line: &str) -> Result<BenchCommand, Box<dyn std::error::Error>> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let line = Line::try_parse_from(words)?;
-        Ok(meaning(line.args).map_err(|(_, text)| text)?)
+        Ok(into_command(line.args).map_err(|(_, text)| text)?)
     }
 
     #[test]
@@ -384,7 +387,7 @@ mod tests {
     #[test]
     fn a_target_behind_the_promises_is_the_target() {
         let bench = read("--goodput ttft:150 tpot:40 sim:").unwrap();
-        assert_eq!((bench.target.as_str(), bench.promise), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
+        assert_eq!((bench.target.as_str(), bench.slo), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
         assert!(read("--goodput ttft:150 tpot:40").unwrap_err().to_string().contains("no TARGET"));
     }
 

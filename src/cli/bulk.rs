@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::argument_error::{ArgumentError, each_once};
+use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
 use super::common_args::HOW;
 use super::gpu_selection::gpus;
 use super::lock::{LockingArgs, locking};
-use super::request::Bulk;
+use super::request::BulkRequest;
 use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
@@ -39,9 +39,9 @@ pub(super) struct BulkArgs {
     pub locking: LockingArgs,
 }
 
-pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, ArgumentError> {
-    each_once(&args.settings)?;
-    Ok(Bulk {
+pub(super) fn into_request(args: BulkArgs) -> Result<BulkRequest, ArgumentError> {
+    reject_duplicates(&args.settings)?;
+    Ok(BulkRequest {
         file: args.file,
         settings: args.settings,
         dry_run: args.dry_run,

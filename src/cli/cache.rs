@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueHint};
 
-use super::argument_error::{ArgumentError, each_once};
+use super::argument_error::{ArgumentError, reject_duplicates};
 use super::common_args::{HOW, Subject};
 use super::help;
 use super::setting::GivenSetting;
@@ -16,11 +16,11 @@ use super::value_error::ArgumentValueError;
 pub struct Cache {
     /// `None`: the value of `REGATTA_STORE`.
     pub store: Option<String>,
-    pub act: CacheAct,
+    pub act: CacheAction,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheAct {
+pub enum CacheAction {
     Status { of: Option<(String, Vec<GivenSetting>)>, verify: bool, json: bool },
     Push { manifest: String, settings: Vec<GivenSetting>, only: Vec<String>, verify: bool },
     Pull { manifest: String, settings: Vec<GivenSetting>, until: Vec<String> },
@@ -129,27 +129,27 @@ pub(super) struct CacheGcArgs {
     pub store: StoreArgs,
 }
 
-pub(super) fn meaning(args: CacheArgs) -> Result<Cache, ArgumentError> {
+pub(super) fn into_command(args: CacheArgs) -> Result<Cache, ArgumentError> {
     Ok(match args.command {
         CacheCommand::Status(CacheStatusArgs { manifest, settings, verify, json, store }) => {
-            each_once(&settings)?;
+            reject_duplicates(&settings)?;
             let of = manifest.map(|manifest| (manifest, settings));
-            Cache { store: store.store, act: CacheAct::Status { of, verify, json } }
+            Cache { store: store.store, act: CacheAction::Status { of, verify, json } }
         }
         CacheCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
-            each_once(&settings)?;
-            Cache { store: store.store, act: CacheAct::Push { manifest, settings, only, verify } }
+            reject_duplicates(&settings)?;
+            Cache { store: store.store, act: CacheAction::Push { manifest, settings, only, verify } }
         }
         CacheCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
-            each_once(&settings)?;
-            Cache { store: store.store, act: CacheAct::Pull { manifest, settings, until } }
+            reject_duplicates(&settings)?;
+            Cache { store: store.store, act: CacheAction::Pull { manifest, settings, until } }
         }
         CacheCommand::Gc(CacheGcArgs { older_than, keep, grace, yes, store }) => {
             if yes && older_than.is_none() && keep.is_none() {
                 let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
                 return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
             }
-            Cache { store: store.store, act: CacheAct::Gc(CacheGc { older_than, keep, grace, yes }) }
+            Cache { store: store.store, act: CacheAction::Gc(CacheGc { older_than, keep, grace, yes }) }
         }
     })
 }

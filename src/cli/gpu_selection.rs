@@ -9,7 +9,7 @@ pub enum GpuSelection {
     /// Any so many.
     Count(u32),
     /// These ids, each once, as given.
-    These(Vec<u32>),
+    Ids(Vec<u32>),
 }
 
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
@@ -29,5 +29,5 @@ pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
         }
         ids.push(id);
     }
-    Ok(GpuSelection::These(ids))
+    Ok(GpuSelection::Ids(ids))
 }

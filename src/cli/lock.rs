@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::argument_error::{ArgumentError, each_once};
+use super::argument_error::{ArgumentError, reject_duplicates};
 use super::common_args::HOW;
 use super::help;
 use super::setting::GivenSetting;
@@ -80,13 +80,13 @@ pub(super) struct LockDiffArgs {
 
 /// What a run does with the lock file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Locking {
+pub enum LockMode {
     /// Nothing.
-    Leave,
+    Ignore,
     /// Written when all has ended well.
     Write(PathBuf),
     /// Held to.
-    Hold(PathBuf, LockStrictness),
+    Verify(PathBuf, LockStrictness),
 }
 
 /// How strictly.
@@ -106,22 +106,22 @@ pub enum LockAction {
     Diff { a: String, b: String, settings: Vec<GivenSetting>, json: bool },
 }
 
-pub(super) fn locking(args: LockingArgs) -> Locking {
+pub(super) fn locking(args: LockingArgs) -> LockMode {
     let file = args.lock.unwrap_or_else(|| LOCK_FILE.into());
     match args.locked {
-        _ if args.no_lock => Locking::Leave,
-        None => Locking::Write(file),
-        Some(LockedWord::Inputs) => Locking::Hold(file, LockStrictness::Inputs),
-        Some(LockedWord::Exact) => Locking::Hold(file, LockStrictness::Exact),
-        Some(LockedWord::Warn) => Locking::Hold(file, LockStrictness::Warn),
+        _ if args.no_lock => LockMode::Ignore,
+        None => LockMode::Write(file),
+        Some(LockedWord::Inputs) => LockMode::Verify(file, LockStrictness::Inputs),
+        Some(LockedWord::Exact) => LockMode::Verify(file, LockStrictness::Exact),
+        Some(LockedWord::Warn) => LockMode::Verify(file, LockStrictness::Warn),
     }
 }
 
-pub(super) fn meaning(args: LockArgs) -> Result<LockAction, ArgumentError> {
+pub(super) fn into_action(args: LockArgs) -> Result<LockAction, ArgumentError> {
     Ok(match args.command {
         LockCommand::Show(LockShowArgs { file, json }) => LockAction::Show { file, json },
         LockCommand::Diff(LockDiffArgs { a, b, settings, json }) => {
-            each_once(&settings)?;
+            reject_duplicates(&settings)?;
             LockAction::Diff { a, b, settings, json }
         }
     })

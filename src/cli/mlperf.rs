@@ -97,7 +97,7 @@ pub enum MlperfAction {
     Search { manifest: String, settings: Vec<GivenSetting>, cost: bool },
 }
 
-pub(super) fn meaning(args: MlperfArgs) -> MlperfAction {
+pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
     match args.command {
         MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => {
             MlperfAction::Status { manifest, settings, json }

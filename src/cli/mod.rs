@@ -26,16 +26,17 @@ mod triton;
 mod value_error;
 
 pub use bench::{BenchCommand, BenchLoad, TokenLength};
-pub use cache::{Cache, CacheAct, CacheGc};
+pub use cache::{Cache, CacheAction, CacheGc};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
-pub use lock::{LOCK_FILE, LockAction, LockStrictness, Locking};
+pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::MlperfAction;
-pub use parse::{Refused, completions, parse};
+pub use parse::{CliParseError, completions, parse};
 pub use request::{
-    Bulk, Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Import, Init,
-    Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest,
-    SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
+    BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc,
+    Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
+    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, Shell, ShowRequest,
+    Simulate, Status,
 };
 pub use setting::GivenSetting;
-pub use triton::{Infer, Triton, TritonAct, TritonFace, TritonUrl};
+pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::args::{
     ALL, CliArgs, CliCommand, ColorWord, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
 };
-use super::argument_error::{ArgumentError, each_once};
+use super::argument_error::{ArgumentError, reject_duplicates};
 use super::bench;
 use super::bulk;
 use super::cache;
@@ -22,18 +22,18 @@ use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
-    Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Import, Init, Invocation,
-    Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest, SchemaOf,
-    Select, Selftest, Show, Simulate, Status,
+    CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc, Global,
+    ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction,
+    RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
 };
 use super::setting::{GivenSetting, rehearsal};
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
 #[derive(Debug)]
-pub struct Refused(Box<clap::Error>);
+pub struct CliParseError(Box<clap::Error>);
 
-impl Refused {
+impl CliParseError {
     /// 0 for `--help` and `--version`, 2 for an error.
     pub fn exit(&self) -> CliExit {
         if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
@@ -45,19 +45,19 @@ impl Refused {
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for CliParseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for CliParseError {}
 
 /// Reads a command line; the first argument is the program's name.
-pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, Refused> {
+pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, CliParseError> {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let command = CliArgs::command().color(color_of(&words));
-    read(command, &words).map_err(|error| Refused(Box::new(error)))
+    read(command, &words).map_err(|error| CliParseError(Box::new(error)))
 }
 
 /// A completion script.
@@ -88,7 +88,7 @@ fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::
     let mut format = command.clone();
     let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
     let typed = CliArgs::from_arg_matches(&matches)?;
-    meaning(typed).map_err(|(kind, text)| format.error(kind, text))
+    into_invocation(typed).map_err(|(kind, text)| format.error(kind, text))
 }
 
 /// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
@@ -109,7 +109,7 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
     }
 }
 
-fn meaning(typed: CliArgs) -> Result<Invocation, ArgumentError> {
+fn into_invocation(typed: CliArgs) -> Result<Invocation, ArgumentError> {
     let CliArgs { global, command } = typed;
     let global = Global {
         home: global.home,
@@ -119,9 +119,9 @@ fn meaning(typed: CliArgs) -> Result<Invocation, ArgumentError> {
             ColorWord::Never => Color::Never,
         },
         loudness: match (global.quiet, global.verbose) {
-            (true, _) => Loudness::Quiet,
-            (false, 0) => Loudness::Normal,
-            (false, times) => Loudness::Verbose(times),
+            (true, _) => OutputVerbosity::Quiet,
+            (false, 0) => OutputVerbosity::Normal,
+            (false, times) => OutputVerbosity::Verbose(times),
         },
     };
     if global.home.as_os_str().is_empty() {
@@ -136,7 +136,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
-            each_once(&settings)?;
+            reject_duplicates(&settings)?;
             CliJob::Run(RunRequest {
                 manifest,
                 settings,
@@ -150,40 +150,40 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
                 locking: lock::locking(args.locking),
                 on: match args.on.on {
-                    None => On::Here,
-                    Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
+                    None => RunTarget::Local,
+                    Some(OnWord::Slurm) => RunTarget::Slurm(args.on.slurm),
                 },
                 store: args.store.store,
                 env: BTreeMap::new(),
             })
         }
-        CliCommand::Bulk(args) => CliJob::Bulk(bulk::meaning(args)?),
+        CliCommand::Bulk(args) => CliJob::Bulk(bulk::into_request(args)?),
         CliCommand::Bench(args) if args.selftest => CliJob::Selftest(Selftest::default()),
-        CliCommand::Bench(args) => CliJob::Bench(Box::new(bench::meaning(*args)?)),
+        CliCommand::Bench(args) => CliJob::Bench(Box::new(bench::into_command(*args)?)),
         CliCommand::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
-            each_once(&settings)?;
+            reject_duplicates(&settings)?;
             let show = match (args.json, args.graph) {
-                (json, _) if args.launch => PlanAs::Launch { json },
-                (true, _) => PlanAs::Json,
-                (false, None) => PlanAs::Text,
-                (false, Some(GraphWord::Dot)) => PlanAs::Dot,
-                (false, Some(GraphWord::Mermaid)) => PlanAs::Mermaid,
+                (json, _) if args.launch => PlanFormat::Launch { json },
+                (true, _) => PlanFormat::Json,
+                (false, None) => PlanFormat::Text,
+                (false, Some(GraphWord::Dot)) => PlanFormat::Dot,
+                (false, Some(GraphWord::Mermaid)) => PlanFormat::Mermaid,
             };
             CliJob::Plan(PlanRequest { manifest, settings, select, show })
         }
         CliCommand::Doctor(args) => {
-            each_once(&args.settings)?;
+            reject_duplicates(&args.settings)?;
             CliJob::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
-        CliCommand::Lock(args) => CliJob::Lock(lock::meaning(args)?),
-        CliCommand::Check(args) => CliJob::Check(Check { manifests: args.manifests }),
+        CliCommand::Lock(args) => CliJob::Lock(lock::into_action(args)?),
+        CliCommand::Check(args) => CliJob::Check(CheckRequest { manifests: args.manifests }),
         CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
-            each_once(&settings)?;
-            CliJob::Show(Show { manifest, settings, json: args.json })
+            reject_duplicates(&settings)?;
+            CliJob::Show(ShowRequest { manifest, settings, json: args.json })
         }
         CliCommand::List(args) => CliJob::List(RunList { json: args.json }),
         CliCommand::Schema(args) => CliJob::Schema(match args.of {
@@ -191,12 +191,12 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             SchemaWord::Result => SchemaOf::Result,
             SchemaWord::Requests => SchemaOf::Requests,
         }),
-        CliCommand::Init(args) => CliJob::Init(Init { folder: args.folder }),
+        CliCommand::Init(args) => CliJob::Init(InitRequest { folder: args.folder }),
         CliCommand::Status(args) => CliJob::Status(Status { json: args.json }),
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
         CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep, yes: args.yes }),
-        CliCommand::Cache(args) => CliJob::Cache(cache::meaning(args)?),
+        CliCommand::Cache(args) => CliJob::Cache(cache::into_command(args)?),
         CliCommand::Sim(args) => match args.command {
             SimCommand::Serve(serve) => CliJob::Simulate(Simulate {
                 repository: serve.repository,
@@ -209,8 +209,8 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
-        CliCommand::Mlperf(args) => CliJob::Mlperf(mlperf::meaning(args)),
-        CliCommand::Triton(args) => CliJob::Triton(triton::meaning(args)?),
+        CliCommand::Mlperf(args) => CliJob::Mlperf(mlperf::into_action(args)),
+        CliCommand::Triton(args) => CliJob::Triton(triton::into_command(args)?),
         CliCommand::Repository(args) => CliJob::Repository(repository(args.command)?),
         CliCommand::Report(args) => CliJob::Report(Report { run: args.run, compat: args.compat, json: args.json }),
         CliCommand::Compare(args) => CliJob::Compare(Compare {
@@ -222,16 +222,18 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             html: args.html,
             json: args.json,
         }),
-        CliCommand::Export(args) => CliJob::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
-        CliCommand::Import(args) => {
-            CliJob::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+        CliCommand::Export(args) => {
+            CliJob::Export(ExportRequest { result: args.result, formats: args.shapes, out: args.out })
         }
-        CliCommand::Explain(args) => CliJob::Explain(Explain { topic: args.topic, json: args.json }),
+        CliCommand::Import(args) => {
+            CliJob::Import(ImportRequest { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+        }
+        CliCommand::Explain(args) => CliJob::Explain(ExplainRequest { topic: args.topic, json: args.json }),
         CliCommand::Selftest(args) => {
             CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
         CliCommand::Completions(args) => CliJob::Completions(args.shell),
-        CliCommand::Warden(args) => CliJob::Warden { run: args.run },
+        CliCommand::Warden(args) => CliJob::Watchdog { run: args.run },
         CliCommand::NullServer(args) => CliJob::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         CliCommand::OnNode(args) => CliJob::OnNode { folder: args.folder },
         CliCommand::OnHost(args) => CliJob::OnHost { awake: args.awake },
@@ -245,7 +247,7 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
             RepositoryAction::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
         }
         RepositoryCommand::Fill(args) => {
-            each_once(&args.settings)?;
+            reject_duplicates(&args.settings)?;
             let mut of_models = Vec::new();
             for pair in args.model.chunks_exact(2) {
                 let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
@@ -304,19 +306,19 @@ mod tests {
     use super::*;
     use crate::cli::GpuSelection;
 
-    fn typed(line: &str) -> Result<Invocation, Refused> {
+    fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
         parse(std::iter::once("regatta").chain(line.split_whitespace()))
     }
 
     fn run(line: &str) -> RunRequest {
-        match typed(line).expect("understood").job {
+        match parse_line(line).expect("understood").job {
             CliJob::Run(run) => run,
             other => panic!("not a run: {other:?}"),
         }
     }
 
-    fn refused(line: &str) -> String {
-        let refused = typed(line).expect_err("refused");
+    fn usage_error_text(line: &str) -> String {
+        let refused = parse_line(line).expect_err("refused");
         assert_eq!(refused.exit(), CliExit::Usage, "{refused}");
         refused.to_string()
     }
@@ -328,8 +330,11 @@ mod tests {
 
     #[test]
     fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
-        assert_eq!(typed("bench --selftest").expect("understood").job, typed("selftest").expect("understood").job);
-        let text = refused("bench sim: --selftest");
+        assert_eq!(
+            parse_line("bench --selftest").expect("understood").job,
+            parse_line("selftest").expect("understood").job
+        );
+        let text = usage_error_text("bench sim: --selftest");
         assert!(text.contains("--selftest"), "{text}");
     }
 
@@ -337,16 +342,16 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([0, 2])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]
-    fn options_for_everybody_stand_anywhere() {
-        let global = typed("-q run m --home /x --color never").expect("understood").global;
+    fn global_options_are_accepted_anywhere() {
+        let global = parse_line("-q run m --home /x --color never").expect("understood").global;
         assert_eq!(global.home, Path::new("/x"));
-        assert_eq!((global.color, global.loudness), (Color::Never, Loudness::Quiet));
-        assert_eq!(typed("list -vv").expect("understood").global.loudness, Loudness::Verbose(2));
-        assert!(refused("list -q -v").contains("cannot be used with"));
+        assert_eq!((global.color, global.loudness), (Color::Never, OutputVerbosity::Quiet));
+        assert_eq!(parse_line("list -vv").expect("understood").global.loudness, OutputVerbosity::Verbose(2));
+        assert!(usage_error_text("list -q -v").contains("cannot be used with"));
     }
 
     #[test]
@@ -358,70 +363,70 @@ mod tests {
         let after = run("run m a=1 --force system=h200");
         assert_eq!(after.select.force, Force::All);
         assert_eq!(after.settings.len(), 2);
-        assert!(refused("run --force quickstart").contains("put the manifest first"));
-        assert!(refused("run m --force a..b=1").contains("not allowed"));
+        assert!(usage_error_text("run --force quickstart").contains("put the manifest first"));
+        assert!(usage_error_text("run m --force a..b=1").contains("not allowed"));
     }
 
     #[test]
     fn two_values_for_one_parameter_are_a_mistake() {
-        assert!(refused("run m a=1 a=2").contains("given twice"));
-        assert!(refused("plan m a=1 --force a=2").contains("given twice"));
+        assert!(usage_error_text("run m a=1 a=2").contains("given twice"));
+        assert!(usage_error_text("plan m a=1 --force a=2").contains("given twice"));
         assert_eq!(run("run m a=1 a=1").settings.len(), 2);
     }
 
     #[test]
     fn a_word_without_an_equals_sign_gets_a_hint() {
-        assert!(refused("run m system").contains("write `system=VALUE`"));
+        assert!(usage_error_text("run m system").contains("write `system=VALUE`"));
     }
 
     #[test]
     fn gpus_are_a_count_or_a_list() {
         assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
-        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::These(vec![2, 0])));
-        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::These(vec![3])));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![2, 0])));
+        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![3])));
         for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
-            assert!(refused(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
+            assert!(usage_error_text(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
         }
     }
 
     #[test]
     fn a_plan_is_shown_in_one_way() {
-        let show = |line: &str| match typed(line).expect("understood").job {
+        let show = |line: &str| match parse_line(line).expect("understood").job {
             CliJob::Plan(plan) => plan.show,
             other => panic!("not a plan: {other:?}"),
         };
-        assert_eq!(show("plan m"), PlanAs::Text);
-        assert_eq!(show("plan m --json"), PlanAs::Json);
-        assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
-        assert_eq!(show("plan m --launch"), PlanAs::Launch { json: false });
-        assert_eq!(show("plan m --json --launch"), PlanAs::Launch { json: true });
-        assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
-        assert!(refused("plan m --launch --graph dot").contains("cannot be used with"));
+        assert_eq!(show("plan m"), PlanFormat::Text);
+        assert_eq!(show("plan m --json"), PlanFormat::Json);
+        assert_eq!(show("plan m --graph mermaid"), PlanFormat::Mermaid);
+        assert_eq!(show("plan m --launch"), PlanFormat::Launch { json: false });
+        assert_eq!(show("plan m --json --launch"), PlanFormat::Launch { json: true });
+        assert!(usage_error_text("plan m --json --graph dot").contains("cannot be used with"));
+        assert!(usage_error_text("plan m --launch --graph dot").contains("cannot be used with"));
     }
 
     #[test]
     fn the_simulator_takes_faults_that_help_does_not_show() {
         let CliJob::Simulate(sim) =
-            typed("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
+            parse_line("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
         else {
             panic!("not a simulation");
         };
         assert_eq!((sim.grpc_port, sim.speed), (8001, 2.5));
         assert_eq!(sim.faults, [("die".into(), "3".into()), ("mute".into(), String::new())]);
         for bad in ["--speed 0", "--speed nan", "--load-seconds -1", "--grpc-port 70000"] {
-            refused(&format!("sim serve --repository r {}", bad.replace(' ', "=")));
+            usage_error_text(&format!("sim serve --repository r {}", bad.replace(' ', "=")));
         }
     }
 
     #[test]
     fn help_is_no_mistake_and_ends_with_the_exit_codes() {
         for command in CliArgs::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-            let refused = typed(&format!("{} --help", command.get_name())).expect_err("help");
+            let refused = parse_line(&format!("{} --help", command.get_name())).expect_err("help");
             assert_eq!(refused.exit(), CliExit::Done);
             let help = refused.to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
         }
-        assert!(!typed("--help").expect_err("help").to_string().contains("__"));
+        assert!(!parse_line("--help").expect_err("help").to_string().contains("__"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub use clap_complete::Shell;
 use super::bench::BenchCommand;
 use super::cache::Cache;
 use super::gpu_selection::GpuSelection;
-use super::lock::{LockAction, Locking};
+use super::lock::{LockAction, LockMode};
 use super::mlperf::MlperfAction;
 use super::setting::GivenSetting;
 use super::triton::Triton;
@@ -27,7 +27,7 @@ pub struct Global {
     /// The state folder, as given: a relative one is relative to the current folder.
     pub home: PathBuf,
     pub color: Color,
-    pub loudness: Loudness,
+    pub loudness: OutputVerbosity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Color {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loudness {
+pub enum OutputVerbosity {
     Quiet,
     Normal,
     /// How many `-v`.
@@ -59,16 +59,16 @@ pub enum Loudness {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CliJob {
     Run(RunRequest),
-    Bulk(Bulk),
+    Bulk(BulkRequest),
     Bench(Box<BenchCommand>),
     Plan(PlanRequest),
     Doctor(Doctor),
     Lock(LockAction),
-    Check(Check),
-    Show(Show),
+    Check(CheckRequest),
+    Show(ShowRequest),
     List(RunList),
     Schema(SchemaOf),
-    Init(Init),
+    Init(InitRequest),
     Status(Status),
     Logs(Logs),
     /// `true` does it, `false` prints what would be removed.
@@ -84,9 +84,9 @@ pub enum CliJob {
     Selftest(Selftest),
     Report(Report),
     Compare(Compare),
-    Export(Export),
-    Import(Import),
-    Explain(Explain),
+    Export(ExportRequest),
+    Import(ImportRequest),
+    Explain(ExplainRequest),
     Completions(Shell),
     /// The hidden server of a preflight; ms to the first token and from token to token, each evenly between two times.
     NullServer {
@@ -94,7 +94,7 @@ pub enum CliJob {
         gap_ms: (f64, f64),
     },
     /// The hidden watcher over one run; its folder.
-    Warden {
+    Watchdog {
         run: PathBuf,
     },
     /// The hidden work of a job on a node of a cluster; the job's folder.
@@ -122,18 +122,18 @@ pub struct RunRequest {
     pub events: EventsAs,
     /// `None`: all the machine has.
     pub gpus: Option<GpuSelection>,
-    pub on: On,
+    pub on: RunTarget,
     /// The store that machines share, as typed. `None`: the value of `REGATTA_STORE`.
     pub store: Option<String>,
-    pub locking: Locking,
+    pub locking: LockMode,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
 }
 
 /// Where a whole run happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum On {
-    Here,
+pub enum RunTarget {
+    Local,
     /// In one allocation, with these of Slurm's settings.
     Slurm(Vec<GivenSetting>),
     /// In the current allocation: stages that request their own run in it.
@@ -142,7 +142,7 @@ pub enum On {
 
 /// A list of runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bulk {
+pub struct BulkRequest {
     pub file: PathBuf,
     /// For all of them.
     pub settings: Vec<GivenSetting>,
@@ -154,7 +154,7 @@ pub struct Bulk {
     /// As of a [`RunRequest`].
     pub store: Option<String>,
     /// Of each of them; a run has a part of its own in the file.
-    pub locking: Locking,
+    pub locking: LockMode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,11 +190,11 @@ pub struct PlanRequest {
     pub manifest: String,
     pub settings: Vec<GivenSetting>,
     pub select: Select,
-    pub show: PlanAs,
+    pub show: PlanFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanAs {
+pub enum PlanFormat {
     Text,
     Json,
     Dot,
@@ -206,13 +206,13 @@ pub enum PlanAs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct CheckRequest {
     /// At least one.
     pub manifests: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Show {
+pub struct ShowRequest {
     pub manifest: String,
     pub settings: Vec<GivenSetting>,
     pub json: bool,
@@ -231,7 +231,7 @@ pub enum SchemaOf {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Init {
+pub struct InitRequest {
     pub folder: PathBuf,
 }
 
@@ -332,15 +332,15 @@ pub struct Compare {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
+pub struct ExportRequest {
     pub result: String,
     /// At least one.
-    pub shapes: Vec<String>,
+    pub formats: Vec<String>,
     pub out: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Import {
+pub struct ImportRequest {
     /// At least one, or a line.
     pub paths: Vec<PathBuf>,
     /// A command line of another tool.
@@ -359,7 +359,7 @@ pub struct Doctor {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explain {
+pub struct ExplainRequest {
     /// A metric or a key of a manifest. `None`: a line on each metric.
     pub topic: Option<String>,
     pub json: bool,

@@ -199,7 +199,7 @@ pub(super) struct TraceArgs {
 pub struct Triton {
     pub url: TritonUrl,
     pub deadline: Duration,
-    pub act: TritonAct,
+    pub act: TritonAction,
 }
 
 /// Where a server is, and how it is spoken to.
@@ -207,17 +207,17 @@ pub struct Triton {
 pub struct TritonUrl {
     pub host: String,
     pub port: u16,
-    pub face: TritonFace,
+    pub protocol: TritonProtocol,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TritonFace {
+pub enum TritonProtocol {
     Grpc,
     Http,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum TritonAct {
+pub enum TritonAction {
     Status { models: Vec<String>, json: bool },
     Models { models: Vec<String>, json: bool },
     Infer(Infer),
@@ -243,10 +243,10 @@ pub struct Infer {
     pub json: bool,
 }
 
-pub(super) fn meaning(args: TritonArgs) -> Result<Triton, ArgumentError> {
+pub(super) fn into_command(args: TritonArgs) -> Result<Triton, ArgumentError> {
     let (server, act) = match args.command {
-        TritonCommand::Status(args) => (args.server, TritonAct::Status { models: args.models, json: args.json }),
-        TritonCommand::Models(args) => (args.server, TritonAct::Models { models: args.models, json: args.json }),
+        TritonCommand::Status(args) => (args.server, TritonAction::Status { models: args.models, json: args.json }),
+        TritonCommand::Models(args) => (args.server, TritonAction::Models { models: args.models, json: args.json }),
         TritonCommand::Infer(args) => {
             let inputs = args.input.iter().map(|word| input(word)).collect::<Result<_, _>>()?;
             let infer = Infer {
@@ -258,30 +258,35 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, ArgumentError> {
                 stream: args.stream,
                 json: args.json,
             };
-            (args.server, TritonAct::Infer(infer))
+            (args.server, TritonAction::Infer(infer))
         }
         TritonCommand::Metrics(args) => {
             let watch = args.watch.map(seconds).transpose()?;
             let mut url = url(&args.url, 8002)?;
-            url.face = TritonFace::Http;
-            let act = TritonAct::Metrics { grep: args.grep, watch, json: args.json };
+            url.protocol = TritonProtocol::Http;
+            let act = TritonAction::Metrics { grep: args.grep, watch, json: args.json };
             return Ok(Triton { url, deadline: seconds(args.deadline)?, act });
         }
-        TritonCommand::Config(args) => (args.server, TritonAct::Config { model: args.model }),
-        TritonCommand::Statistics(args) => (args.server, TritonAct::Statistics { model: args.model, json: args.json }),
-        TritonCommand::Load(args) => (args.server, TritonAct::Load { model: args.model, config: args.config }),
-        TritonCommand::Unload(args) => {
-            (args.server, TritonAct::Unload { model: args.model, dependents: args.dependents })
+        TritonCommand::Config(args) => (args.server, TritonAction::Config { model: args.model }),
+        TritonCommand::Statistics(args) => {
+            (args.server, TritonAction::Statistics { model: args.model, json: args.json })
         }
-        TritonCommand::Log(args) => (args.server, TritonAct::Log { set: args.set }),
-        TritonCommand::Trace(args) => (args.server, TritonAct::Trace { model: args.model, set: args.set }),
+        TritonCommand::Load(args) => (args.server, TritonAction::Load { model: args.model, config: args.config }),
+        TritonCommand::Unload(args) => {
+            (args.server, TritonAction::Unload { model: args.model, dependents: args.dependents })
+        }
+        TritonCommand::Log(args) => (args.server, TritonAction::Log { set: args.set }),
+        TritonCommand::Trace(args) => (args.server, TritonAction::Trace { model: args.model, set: args.set }),
     };
     let url = url(&server.url, 8001)?;
     let knows_http = matches!(
         act,
-        TritonAct::Status { .. } | TritonAct::Models { .. } | TritonAct::Infer(_) | TritonAct::Metrics { .. }
+        TritonAction::Status { .. }
+            | TritonAction::Models { .. }
+            | TritonAction::Infer(_)
+            | TritonAction::Metrics { .. }
     );
-    if url.face == TritonFace::Http && !knows_http {
+    if url.protocol == TritonProtocol::Http && !knows_http {
         let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
         return Err((ErrorKind::InvalidValue, text));
     }
@@ -294,9 +299,9 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
         (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
     };
     let (face, rest, usual) = match text.split_once("://") {
-        None => (TritonFace::Grpc, text, usual),
-        Some(("grpc", rest)) => (TritonFace::Grpc, rest, usual),
-        Some(("http", rest)) => (TritonFace::Http, rest, if usual == 8001 { 8000 } else { usual }),
+        None => (TritonProtocol::Grpc, text, usual),
+        Some(("grpc", rest)) => (TritonProtocol::Grpc, rest, usual),
+        Some(("http", rest)) => (TritonProtocol::Http, rest, if usual == 8001 { 8000 } else { usual }),
         Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not supported here")),
         Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
     };
@@ -311,7 +316,7 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
     if host.is_empty() {
         return Err(mistake("it has no host"));
     }
-    Ok(TritonUrl { host: host.to_owned(), port, face })
+    Ok(TritonUrl { host: host.to_owned(), port, protocol: face })
 }
 
 fn seconds(seconds: f64) -> Result<Duration, ArgumentError> {
@@ -336,15 +341,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_how_it_is_spoken_to() {
-        let read = |text: &str| url(text, 8001).map(|url| (url.host, url.port, url.face));
+    fn the_url_scheme_selects_the_protocol() {
+        let read = |text: &str| url(text, 8001).map(|url| (url.host, url.port, url.protocol));
         let is = |host: &str, port, face| Ok((host.to_owned(), port, face));
-        assert_eq!(read("h:9"), is("h", 9, TritonFace::Grpc));
-        assert_eq!(read("h"), is("h", 8001, TritonFace::Grpc));
-        assert_eq!(read("grpc://h:9/"), is("h", 9, TritonFace::Grpc));
-        assert_eq!(read("http://h"), is("h", 8000, TritonFace::Http));
-        assert_eq!(read("http://[::1]:7/metrics"), is("[::1]", 7, TritonFace::Http));
-        assert_eq!(read("[::1]"), is("[::1]", 8001, TritonFace::Grpc));
+        assert_eq!(read("h:9"), is("h", 9, TritonProtocol::Grpc));
+        assert_eq!(read("h"), is("h", 8001, TritonProtocol::Grpc));
+        assert_eq!(read("grpc://h:9/"), is("h", 9, TritonProtocol::Grpc));
+        assert_eq!(read("http://h"), is("h", 8000, TritonProtocol::Http));
+        assert_eq!(read("http://[::1]:7/metrics"), is("[::1]", 7, TritonProtocol::Http));
+        assert_eq!(read("[::1]"), is("[::1]", 8001, TritonProtocol::Grpc));
         for wrong in ["h:x", ":8001", "https://h", "ftp://h", ""] {
             assert!(read(wrong).unwrap_err().1.contains("hint: write"), "{wrong}");
         }

@@ -61,7 +61,7 @@ impl Diagnostic {
 
     /// A further place that explains the first.
     #[must_use]
-    pub fn see(mut self, span: Span, text: impl Into<String>) -> Self {
+    pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.further.push(Label { span, text: text.into() });
         self
     }

@@ -23,7 +23,7 @@ impl SourceText {
     }
 
     /// An argument that a user typed; `name` is where: `command line`. Its places are reported without a line.
-    pub fn said(name: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn from_argument(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: true, lines: OnceLock::new() }))
     }
 

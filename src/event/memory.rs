@@ -23,7 +23,7 @@ pub struct OutOfMemory {
 
 /// A number that is lower than in the manifest, because memory ran out with more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lowered {
+pub struct ReducedSetting {
     /// `kv_cache_free_gpu_mem_fraction`
     pub knob: String,
     /// As the manifest has it.
@@ -31,14 +31,14 @@ pub struct Lowered {
     pub to: f64,
 }
 
-impl Lowered {
+impl ReducedSetting {
     /// As a reason for what is done.
     pub fn because(&self) -> String {
         format!("{self}, because memory ran out")
     }
 }
 
-impl fmt::Display for Lowered {
+impl fmt::Display for ReducedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} → {}", self.knob, self.from, self.to)
     }

@@ -14,7 +14,7 @@ mod stop;
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};
 pub use id::{RunId, TaskId};
-pub use memory::{Lowered, MemoryKind, OutOfMemory};
+pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
 pub use run_event::{Event, ExternalResource, TaskTally};
 pub use stop::Stop;

@@ -23,18 +23,18 @@ impl Stop {
         Self { gently: self.gently.child_token(), now: self.now.child_token(), why: Arc::default() }
     }
 
-    pub fn gently(&self) {
+    pub fn request(&self) {
         self.gently.cancel();
     }
 
     /// A gentle stop, with a reason for the stopped task. The first reason stays.
-    pub fn because(&self, why: impl Into<String>) {
+    pub fn request_with_reason(&self, why: impl Into<String>) {
         let _ = self.why.set(why.into());
-        self.gently();
+        self.request();
     }
 
     /// The reason that was given to this one; a child has its own.
-    pub fn why(&self) -> Option<&str> {
+    pub fn reason(&self) -> Option<&str> {
         self.why.get().map(String::as_str)
     }
 
@@ -43,21 +43,21 @@ impl Stop {
         self.now.cancel();
     }
 
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.gently.is_cancelled()
     }
 
-    pub fn is_now(&self) -> bool {
+    pub fn is_hard_requested(&self) -> bool {
         self.now.is_cancelled()
     }
 
     /// Resolves once either stop was requested.
-    pub async fn asked(&self) {
+    pub async fn requested(&self) {
         self.gently.cancelled().await;
     }
 
     /// Resolves once the hard stop was requested.
-    pub async fn asked_now(&self) {
+    pub async fn hard_requested(&self) {
         self.now.cancelled().await;
     }
 }

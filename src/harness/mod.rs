@@ -37,7 +37,7 @@ pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{HarnessError, ScheduleError};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, ask as ask_identity, ask_all as ask_identities, changes_of_servers, identity_differences,
+    Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
@@ -56,15 +56,15 @@ pub use measure::result::{
     TokenCounts, Versions,
 };
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
-pub use measure::stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
-pub use measure::steady::{Drift, Steady};
+pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
+pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
 pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
 pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
 pub use spec::BenchSpec;
-pub use spec::level::{LoadLevel, LoadSegment};
+pub use spec::load_level::{LoadLevel, LoadSegment};
 pub use spec::load_pattern::{CallSource, LoadPattern};
 pub use spec::pause::Pause;
 pub use spec::prompts::{DataKind, PromptFile, PromptSource};

@@ -6,7 +6,7 @@ use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrac
 use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, StatsLayout, at, put, text_at};
 
 /// The first benchmark of the file; a sweep has several, each a run of its own.
-pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
+pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let first = value.pointer("/benchmarks/0").unwrap_or(&Value::Null);
     let metrics = first.get("metrics").unwrap_or(&Value::Null);
     let layout = StatsLayout {
@@ -40,7 +40,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         requests_per_s: at(metrics, "/requests_per_second/successful/mean"),
         tokens_per_s: at(metrics, "/output_tokens_per_second/successful/mean"),
         counted: None,
-        more: Vec::new(),
+        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, read("/time_to_first_token_ms", 1.0)),
             (MetricConcept::Tpot, read("/time_per_output_token_ms", 1.0)),
@@ -92,6 +92,6 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
         version: text_at(value, "/metadata/guidellm_version"),
         requested: Map::new(),
         counted: None,
-        seen,
+        request_traces: seen,
     })
 }

@@ -26,7 +26,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--verbose"], "`regatta -v` prints more"),
 ];
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let (command, plain) = match line.plain.split_first() {
@@ -34,7 +34,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
         None => ("", &[][..]),
     };
     if !["submit", "single", "bulk"].contains(&command) {
-        sheet.fault(format!("`llmb-run {command}` starts no benchmark: there are submit, single and bulk"));
+        sheet.push_error(format!("`llmb-run {command}` starts no benchmark: there are submit, single and bulk"));
     }
     let file = line
         .value("--file")
@@ -42,13 +42,13 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
         .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
         for given in line.given.iter().filter(|given| given.name != "--file") {
-            sheet.leave(given.words(), "the file lists what is run");
+            sheet.push_untranslated(given.as_written(), "the file lists what is run");
         }
         let bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
-        return sheet.told(TOOL, TranslationKind::Commands(vec![bulk]));
+        return sheet.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
-        sheet.fault(format!("`{word}`: {command} takes options only"));
+        sheet.push_error(format!("`{word}`: {command} takes options only"));
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
@@ -59,22 +59,22 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
             run.manifests.extend(sized);
             run.manifests.push(model.to_owned());
         }
-        None => sheet.fault("llmb-run needs -w WORKLOAD, or -f FILE"),
+        None => sheet.push_error("llmb-run needs -w WORKLOAD, or -f FILE"),
     }
     for given in &line.given {
         let value = given.value();
         match given.name {
             "--workload" | "--model-size" | "--file" => {}
-            "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.words())),
-            "--scale" => sheet.leave(
-                given.words(),
+            "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.as_written())),
+            "--scale" => sheet.push_untranslated(
+                given.as_written(),
                 "how many GPUs, of the kind that cluster_config.yaml names, is one parameter here: `system=gb200-x1`",
             ),
             "--env" => {
                 for pair in &given.values {
                     match pair.split_once('=') {
                         Some((name, value)) => run.env.push((name.to_owned(), value.to_owned())),
-                        None => sheet.fault(format!("`--env {pair}` is not NAME=VALUE")),
+                        None => sheet.push_error(format!("`--env {pair}` is not NAME=VALUE")),
                     }
                 }
             }
@@ -84,9 +84,9 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
                     .iter()
                     .find(|(names, _)| names.contains(&name))
                     .map_or("there is nothing like it here", |it| it.1);
-                sheet.leave(given.words(), why);
+                sheet.push_untranslated(given.as_written(), why);
             }
         }
     }
-    sheet.told(TOOL, TranslationKind::Run(run))
+    sheet.finish(TOOL, TranslationKind::Run(run))
 }

@@ -21,7 +21,7 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    BenchLine, RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, Translation, TranslationKind,
+    RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
     UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{

@@ -15,17 +15,17 @@ static TABLE: &[Opt] = &[
     flag(&["--verbose", "-v"]),
 ];
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let Some((command, rest)) = words.split_first() else {
         return Err(vec!["`triton` alone does nothing".to_owned()]);
     };
     if command == "profile" {
-        return genai_perf::tell("triton profile", false, rest);
+        return genai_perf::translate("triton profile", false, rest);
     }
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, rest, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.fault(format!("`{word}`: triton {command} takes options only"));
+        sheet.push_error(format!("`{word}`: triton {command} takes options only"));
     }
     let asks = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");
@@ -68,7 +68,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
                 ("--openai-chat-template-tokenizer", "the server has the one of its model"),
             ] {
                 if let Some(value) = line.value(name) {
-                    sheet.leave(format!("{name} {value}"), why);
+                    sheet.push_untranslated(format!("{name} {value}"), why);
                 }
             }
             TranslationKind::Run(run)
@@ -79,13 +79,13 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
         "status" => asks("status"),
         "list" => TranslationKind::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
         "remove" => {
-            sheet.leave("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
+            sheet.push_untranslated("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
             TranslationKind::Commands(Vec::new())
         }
         other => {
-            sheet.fault(format!("`triton {other}` is not known here"));
+            sheet.push_error(format!("`triton {other}` is not known here"));
             TranslationKind::Commands(Vec::new())
         }
     };
-    sheet.told("triton", means)
+    sheet.finish("triton", means)
 }

@@ -18,7 +18,7 @@ static SERVES: &[Opt] = &[
 ];
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
-pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = read(SERVE, SERVES, words, &mut sheet);
@@ -30,11 +30,11 @@ pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translatio
             model.clone()
         }
         [] => {
-            sheet.fault("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
+            sheet.push_error("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
             String::new()
         }
         words => {
-            sheet.fault(format!(
+            sheet.push_error(format!(
                 "`trtllm-serve {}`: one model, served over OpenAI's interface, can be imported",
                 words.join(" ")
             ));
@@ -49,7 +49,7 @@ pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translatio
     }
     sheet.note("a server is started when a stage needs it: add a `bench` with `protocol: openai-completions` and the target `{{ stages.server }}`");
     let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-    sheet.told(SERVE, manifest("trtllm-serve", SERVE, stages))
+    sheet.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
 }
 
 /// A `serve: { trtllm_serve: … }` stage in the making.
@@ -95,7 +95,7 @@ impl ServeStage {
         let value = match (key, text.parse::<u32>()) {
             ("tokenizer" | "host" | "backend", _) => json!(text),
             (_, Ok(number)) => json!(number),
-            _ => return sheet.fault(format!("`{option} {text}` is no whole number")),
+            _ => return sheet.push_error(format!("`{option} {text}` is no whole number")),
         };
         self.keys.insert(key.to_owned(), value);
     }
@@ -119,7 +119,7 @@ impl ServeStage {
 /// The lease decides which GPUs are visible.
 pub(in crate::interop) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
-        sheet.leave(
+        sheet.push_untranslated(
             "CUDA_VISIBLE_DEVICES=…",
             "as many as the model needs are leased; `regatta run … --gpus` selects them",
         );

@@ -11,8 +11,8 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::node::{MapEntry, Node, Tree, is_template};
 use super::value::{MAX_TEXT, NoValue, node_of};
+use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::units::{DurationError, duration};
 
@@ -147,7 +147,7 @@ impl Expressions {
     /// so that all are reported at once. Texts that test whether something is defined are left alone.
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
         match &node.tree {
-            Tree::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {
+            NodeValue::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {
                 let names = self.env.template_from_str(text).map(|template| template.undeclared_variables(true));
                 let mut names: Vec<String> = names.unwrap_or_default().into_iter().collect();
                 names.sort();
@@ -166,8 +166,8 @@ impl Expressions {
                     }
                 }
             }
-            Tree::List(items) => items.iter().for_each(|item| self.unknown_names(item, known, stages, found)),
-            Tree::Map(map) => map.values().for_each(|entry| self.unknown_names(&entry.node, known, stages, found)),
+            NodeValue::List(items) => items.iter().for_each(|item| self.unknown_names(item, known, stages, found)),
+            NodeValue::Map(map) => map.values().for_each(|entry| self.unknown_names(&entry.node, known, stages, found)),
             _ => {}
         }
     }
@@ -175,15 +175,17 @@ impl Expressions {
     /// Renders every text in a node. What could not be rendered is reported and left as it is.
     pub fn render(&self, node: &Node, scope: &Arc<Scope>, found: &mut Diagnostics) -> Node {
         let tree = match &node.tree {
-            Tree::Text(text) if is_template(text) => match self.text(text, scope, &node.span) {
+            NodeValue::Text(text) if is_template(text) => match self.text(text, scope, &node.span) {
                 Ok(rendered) => return rendered,
                 Err(faults) => {
                     found.extend(faults);
                     node.tree.clone()
                 }
             },
-            Tree::List(items) => Tree::List(items.iter().map(|item| self.render(item, scope, found)).collect()),
-            Tree::Map(map) => Tree::Map(
+            NodeValue::List(items) => {
+                NodeValue::List(items.iter().map(|item| self.render(item, scope, found)).collect())
+            }
+            NodeValue::Map(map) => NodeValue::Map(
                 map.iter()
                     .map(|(name, entry)| {
                         let node = self.render(&entry.node, scope, found);
@@ -239,7 +241,7 @@ impl Expressions {
             Ok(rendered) if rendered.len() > MAX_TEXT => {
                 Err(vec![Diagnostic::error("this text becomes too long").at(span.first_line(), "more than 1 MiB")])
             }
-            Ok(rendered) => Ok(Node::new(span.clone(), Tree::Text(rendered.into()))),
+            Ok(rendered) => Ok(Node::new(span.clone(), NodeValue::Text(rendered.into()))),
             Err(error) => {
                 let names = template.undeclared_variables(true).into_iter().collect();
                 Err(self.explain(&error, text, names, scope, span))

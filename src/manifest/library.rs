@@ -87,7 +87,7 @@ impl ManifestLibrary {
         if spelled_as_path {
             for candidate in [path.to_owned(), self.root.join(path)] {
                 if candidate.is_file() {
-                    return fs::canonicalize(candidate).ok().map(|found| self.own(&found));
+                    return fs::canonicalize(candidate).ok().map(|found| self.project_file_id(&found));
                 }
             }
             if let Some(rel) = normal("", what)
@@ -103,7 +103,7 @@ impl ManifestLibrary {
             .find(exists)
     }
 
-    fn own(&self, absolute: &Path) -> FileId {
+    fn project_file_id(&self, absolute: &Path) -> FileId {
         match absolute.strip_prefix(&self.root) {
             Ok(rel) => FileId { root: self.root.clone(), rel: rel.to_string_lossy().into_owned() },
             Err(_) => FileId {
@@ -123,7 +123,7 @@ impl ManifestLibrary {
             match entry {
                 DirEntry::File(_) => name.strip_suffix(".yaml").map(str::to_owned).into_iter().collect(),
                 DirEntry::Dir(dir) if dir.contains(dir.path().join("pipeline.yaml")) => vec![name],
-                DirEntry::Dir(dir) => dir.dirs().filter_map(|systems| whose(dir, systems)).collect(),
+                DirEntry::Dir(dir) => dir.dirs().filter_map(|systems| pipeline_of(dir, systems)).collect(),
             }
         });
         let inside: BTreeSet<String> = inside.flatten().collect();
@@ -140,7 +140,7 @@ impl ManifestLibrary {
 
 /// In a folder that is no pipeline of its own, a file is one if a folder of systems of the same name lies beside it:
 /// `mlperf/llama2-70b.yaml`. Others there are parts for including.
-fn whose(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
+fn pipeline_of(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
     let name = systems.path().to_string_lossy().into_owned();
     dir.contains(format!("{name}.yaml")).then_some(name)
 }
@@ -188,7 +188,7 @@ pub enum ManifestFileError {
 
 impl FileId {
     /// A path as written in this file; `None` if it is absolute or leaves the tree.
-    pub fn beside(&self, path: &str) -> Option<Self> {
+    pub fn sibling(&self, path: &str) -> Option<Self> {
         let folder = self.rel.rsplit_once('/').map_or("", |(folder, _)| folder);
         Some(Self { root: self.root.clone(), rel: normal(folder, path)? })
     }

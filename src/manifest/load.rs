@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 
-use super::check::{Templates, check};
 use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge_documents;
-use super::node::{Map, MapEntry, Node, Tree};
-use super::param::{Chooser, Chosen};
-use super::shape::{self, ValueShape};
+use super::param::{ParamResolver, ResolvedParam};
+use super::schema_check::{TemplatePolicy, check};
 use super::value::value_of;
-use super::{GivenValues, Manifest, ManifestLibrary, overrides, param, read, uses, vars};
+use super::value_shape::{self, ValueShape};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
+use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use crate::event::Digest;
 
@@ -70,7 +70,7 @@ impl Loader {
             if parameters_are_fine { overrides::apply(&mut root, &given.params, &mut self.found) } else { Vec::new() };
         if let Some(root) = parameters_are_fine.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
-            check(root, shape::document(), "", key, Templates::InStages, &mut self.found);
+            check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
             self.names(root);
         }
         let map = root.map()?;
@@ -79,15 +79,15 @@ impl Loader {
         let declared = section("params");
         let all_chosen = params.len() == declared.len();
         let (globals, vars) = if all_chosen {
-            let value = |chosen: &Chosen| value_of(&Node::of_json(&chosen.declared, &chosen.value));
+            let value = |chosen: &ResolvedParam| value_of(&Node::of_json(&chosen.declared, &chosen.value));
             let globals = params.iter().map(|(name, chosen)| (name.clone(), value(chosen))).collect();
             vars::resolve(&section("vars"), &expressions, globals, &mut self.found)
         } else {
             Default::default()
         };
-        let mut uses = uses::Uses::default();
+        let mut uses = override_usage::OverrideUsage::default();
         if !self.found.has_errors() && !given.params.is_empty() {
-            uses = uses::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
+            uses = override_usage::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
         }
         if self.found.has_errors() {
             if parameters_are_fine {
@@ -107,7 +107,7 @@ impl Loader {
             vars,
             globals: globals.into(),
             given: uses.readers,
-            coined: uses.coined,
+            new_var_arguments: uses.new_var_arguments,
             sources: std::mem::take(&mut self.sources),
             env,
         })
@@ -167,9 +167,9 @@ impl Loader {
                 return None;
             }
         };
-        let Tree::Map(mut map) = node.tree else {
-            let empty = node.tree == Tree::Null;
-            let what = super::check::kind_of(&node.tree);
+        let NodeValue::Map(mut map) = node.tree else {
+            let empty = node.tree == NodeValue::Null;
+            let what = super::schema_check::kind_of(&node.tree);
             let message =
                 if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
             let found =
@@ -185,7 +185,7 @@ impl Loader {
                 None => include,
             });
         }
-        let own = Node::new(node.span, Tree::Map(map));
+        let own = Node::new(node.span, NodeValue::Map(map));
         Some(match merged {
             Some(below) => merge_documents(below, own),
             None => own,
@@ -194,7 +194,7 @@ impl Loader {
 
     fn includes(&mut self, list: Option<&MapEntry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {
         let Some(list) = list else { return Vec::new() };
-        let Tree::List(items) = &list.node.tree else {
+        let NodeValue::List(items) = &list.node.tree else {
             let found = Diagnostic::error("`include` must be a list of files").at(list.node.span.first_line(), "");
             let hint = list.node.text().map(|_| format!("write it as [{}]", list.node.span.text()));
             self.found.push(found.maybe_hint(hint));
@@ -203,14 +203,14 @@ impl Loader {
         };
         let mut nodes = Vec::new();
         for item in items {
-            let Some(path) = item.text().filter(|path| !super::node::is_template(path)) else {
+            let Some(path) = item.text().filter(|path| !super::yaml_node::is_template(path)) else {
                 let found =
                     Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
                 self.found.push(found);
                 self.broken = true;
                 continue;
             };
-            let Some(target) = file.beside(path) else {
+            let Some(target) = file.sibling(path) else {
                 let found = Diagnostic::error(format!("`{path}` leaves the project folder"));
                 let found = chain_of(found.at(item.span.clone(), "outside"), chain);
                 self.found
@@ -238,17 +238,17 @@ impl Loader {
         root: &mut Node,
         file: &FileId,
         given: &GivenValues,
-        params: &mut IndexMap<String, Chosen>,
+        params: &mut IndexMap<String, ResolvedParam>,
         env: &mut BTreeMap<String, Option<String>>,
     ) -> bool {
         let mut chosen_files: Vec<String> = Vec::new();
         loop {
             let mut wrong = Diagnostics::new();
             if let Some(entry) = root.get("params")
-                && let ValueShape::Object(document) = shape::document()
+                && let ValueShape::Object(document) = value_shape::document()
                 && let Some(shape) = document.fields.get("params")
             {
-                check(&entry.node, shape, "params", &entry.key, Templates::Done, &mut wrong);
+                check(&entry.node, shape, "params", &entry.key, TemplatePolicy::Done, &mut wrong);
             }
             if wrong.has_errors() {
                 // The walk over the whole document reports the same; without catalogs it may miss keys, so only it stays.
@@ -277,7 +277,7 @@ impl Loader {
                     self.found.append(wrong);
                     return false;
                 }
-                let chooser = Chooser { name, entry, given, catalog };
+                let chooser = ParamResolver { name, entry, given, catalog };
                 match chooser.choose(&mut wrong) {
                     Some(chosen) => {
                         if let (true, Some(folder), false) = (is_catalog, folder, chosen_files.contains(name)) {
@@ -300,7 +300,7 @@ impl Loader {
                 self.found.append(wrong);
                 return false;
             };
-            let below = std::mem::replace(root, Node::new(place, Tree::Null));
+            let below = std::mem::replace(root, Node::new(place, NodeValue::Null));
             *root = merge_documents(below, over);
         }
     }
@@ -309,7 +309,7 @@ impl Loader {
     fn folder(&self, entry: &MapEntry) -> Option<FileId> {
         let catalog = &entry.node.get("catalog")?.node;
         let file = self.by_name.get(catalog.span.source().name())?;
-        file.beside(catalog.text()?)
+        file.sibling(catalog.text()?)
     }
 
     /// Params, vars and the keywords of the language share one namespace; names are names.
@@ -327,7 +327,7 @@ impl Loader {
         for (name, entry) in vars {
             if let Some(param) = params.get(name) {
                 let clash = Diagnostic::error(format!("`{name}` is both a param and a var"));
-                let clash = clash.at(entry.key.clone(), "a var").see(param.key.clone(), "a param");
+                let clash = clash.at(entry.key.clone(), "a var").related(param.key.clone(), "a param");
                 self.found.push(clash.hint("expressions could not tell them apart: rename one"));
             }
         }
@@ -404,7 +404,7 @@ fn chain_of(mut found: Diagnostic, chain: &Chain) -> Diagnostic {
             .as_ref()
             .is_none_or(|label| label.span.range() != place.range() || !label.span.source().is(place.source()))
         {
-            found = found.see(place.clone(), "included from here");
+            found = found.related(place.clone(), "included from here");
         }
     }
     found

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::given::GivenValues;
+use super::given_values::GivenValues;
 use super::library::{ManifestFileError, ManifestLibrary};
-use super::node::{Map, Node, Tree, shown};
-use super::param::Chosen;
+use super::param::ResolvedParam;
+use super::yaml_node::{Map, Node, NodeValue, shown};
 use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
 use crate::event::Digest;
@@ -20,7 +20,7 @@ pub struct Manifest {
     pub about: Option<String>,
     /// The stages as merged, each value with its place.
     pub stages: Map,
-    pub params: IndexMap<String, Chosen>,
+    pub params: IndexMap<String, ResolvedParam>,
     /// Computed.
     pub vars: IndexMap<String, Node>,
     /// Params and vars, as expressions see them.
@@ -28,7 +28,7 @@ pub struct Manifest {
     /// Each argument of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Arguments of the command line that may change nothing, and the diagnostic if the plan is the same without them.
-    pub coined: Vec<(String, Diagnostic)>,
+    pub new_var_arguments: Vec<(String, Diagnostic)>,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
 }
@@ -73,12 +73,14 @@ impl Manifest {
 
 fn leaves(node: &Node, path: &str, say: &mut impl FnMut(String, String, String)) {
     match &node.tree {
-        Tree::Map(map) if !map.is_empty() => {
+        NodeValue::Map(map) if !map.is_empty() => {
             for (name, entry) in map {
                 leaves(&entry.node, &format!("{path}.{name}"), say);
             }
         }
-        Tree::List(items) if items.iter().any(|item| matches!(item.tree, Tree::Map(_) | Tree::List(_))) => {
+        NodeValue::List(items)
+            if items.iter().any(|item| matches!(item.tree, NodeValue::Map(_) | NodeValue::List(_))) =>
+        {
             for (index, item) in items.iter().enumerate() {
                 leaves(item, &format!("{path}[{index}]"), say);
             }

@@ -1,12 +1,13 @@
 //! Deep merge of two manifests: maps merge, everything else is replaced; the later one wins.
 
-use super::node::{Node, Tree};
+use super::yaml_node::{Node, NodeValue};
 
 /// A whole manifest on top of another. A section of `over` with nothing behind its key (`stages:`) leaves the one below as it is.
 pub fn merge_documents(base: Node, mut over: Node) -> Node {
-    if let (Tree::Map(below), Tree::Map(sections)) = (&base.tree, &mut over.tree) {
-        let is_section = |name: &String| below.get(name).is_some_and(|entry| matches!(entry.node.tree, Tree::Map(_)));
-        sections.retain(|name, entry| entry.node.tree != Tree::Null || !is_section(name));
+    if let (NodeValue::Map(below), NodeValue::Map(sections)) = (&base.tree, &mut over.tree) {
+        let is_section =
+            |name: &String| below.get(name).is_some_and(|entry| matches!(entry.node.tree, NodeValue::Map(_)));
+        sections.retain(|name, entry| entry.node.tree != NodeValue::Null || !is_section(name));
     }
     merge(base, over)
 }
@@ -14,11 +15,11 @@ pub fn merge_documents(base: Node, mut over: Node) -> Node {
 /// `over` on top of `base`. Keys keep the order in which they first came.
 pub fn merge(base: Node, over: Node) -> Node {
     match (base.tree, over.tree) {
-        (Tree::Map(mut base), Tree::Map(over_map)) => {
+        (NodeValue::Map(mut base), NodeValue::Map(over_map)) => {
             for (name, entry) in over_map {
                 match base.get_mut(&name) {
                     Some(slot) => {
-                        let below = std::mem::replace(&mut slot.node, Node::new(entry.key.clone(), Tree::Null));
+                        let below = std::mem::replace(&mut slot.node, Node::new(entry.key.clone(), NodeValue::Null));
                         slot.node = merge(below, entry.node);
                         slot.key = entry.key;
                     }
@@ -27,7 +28,7 @@ pub fn merge(base: Node, over: Node) -> Node {
                     }
                 }
             }
-            Node::new(over.span, Tree::Map(base))
+            Node::new(over.span, NodeValue::Map(base))
         }
         (_, tree) => Node::new(over.span, tree),
     }

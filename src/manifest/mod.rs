@@ -4,39 +4,39 @@
 //! files, and reports every error with its place. It starts nothing and writes nothing. Expressions inside stages
 //! are rendered by `plan`, with [`Expressions`].
 
-mod check;
 mod expression;
-mod given;
+mod given_values;
 mod library;
 mod load;
 mod loaded;
 mod merge;
 pub mod model;
-mod node;
 mod order;
+mod override_usage;
 mod overrides;
 mod param;
 mod read;
 mod reference;
 mod scalar;
 mod schema;
-mod shape;
+mod schema_check;
 mod target;
-mod uses;
 mod value;
+mod value_shape;
 mod vars;
+mod yaml_node;
 
-pub use check::{Templates, check, check_texts, coerce};
 pub use expression::{Expressions, Scope};
-pub use given::{GivenValues, ValueOrigin};
+pub use given_values::{GivenValues, ValueOrigin};
 pub use library::{ManifestLibrary, is_shipped, shipped};
 pub use load::load;
 pub use loaded::{ListedManifest, Manifest, ShownValue, catalogue};
-pub use node::{Map, MapEntry, Node, Tree, is_template, shown};
 pub(crate) use order::order;
-pub use param::Chosen;
+pub use param::ResolvedParam;
 pub use reference::{AllowedValue, ManifestKey};
 pub use schema::schema;
-pub use shape::stage as stage_shape;
+pub use schema_check::{TemplatePolicy, check, check_texts, coerce};
 pub use target::{TargetError, Targets, targets};
 pub use value::{NoValue, value_of};
+pub use value_shape::stage as stage_shape;
+pub use yaml_node::{Map, MapEntry, Node, NodeValue, is_template, shown};

@@ -7,9 +7,9 @@
 
 use super::merge::merge;
 use super::model::Action;
-use super::node::{Map, MapEntry, Node, Tree, shown};
 use super::read;
-use super::shape::{self, ValueShape};
+use super::value_shape::{self, ValueShape};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue, shown};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 
 /// What the places of such values are called.
@@ -18,7 +18,7 @@ const COMMAND_LINE: &str = "command line";
 /// One value that was replaced.
 pub struct Override {
     /// As it was typed.
-    pub word: SourceText,
+    pub argument: SourceText,
     /// From the top: `vars`, `tuning`, `kv_fraction`.
     pub path: Vec<String>,
     /// The names beside it, for suggestions after a typing error.
@@ -36,8 +36,8 @@ pub fn is_place(key: &str) -> bool {
 pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostics) -> Vec<Override> {
     let mut done = Vec::new();
     for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
-        let word = SourceText::said(COMMAND_LINE, format!("{key}={text}"));
-        match one(root, key, &word) {
+        let word = SourceText::from_argument(COMMAND_LINE, format!("{key}={text}"));
+        match apply_override(root, key, &word) {
             Ok(change) => done.push(change),
             Err(wrong) => found.push(wrong),
         }
@@ -45,20 +45,21 @@ pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostic
     done
 }
 
-fn one(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagnostic> {
+fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagnostic> {
     let steps: Vec<&str> = key.split('.').collect();
     let place = word.span(0..key.len());
     let value = value(word, key.len() + 1)?;
     let path = find(root, &steps).map_err(|why| why.on(key, &place))?;
-    let siblings = inside(root, &path[..path.len() - 1]);
+    let siblings = child_names(root, &path[..path.len() - 1]);
     let is_known = siblings.iter().any(|name| Some(name) == path.last());
     set(root, &path, &place, value).map_err(|before| {
         let text = shown(&before.json());
         let found = Diagnostic::error(format!("`{key}` leads into something that is no map"));
-        let found = found.at(place.clone(), "given here").see(before.span.first_line(), format!("this is `{text}`"));
+        let found =
+            found.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
         found.hint("replace the whole of it, or what it is made from")
     })?;
-    Ok(Override { word: word.clone(), path, siblings, is_known })
+    Ok(Override { argument: word.clone(), path, siblings, is_known })
 }
 
 /// The value behind the `=`, with its places in the argument.
@@ -69,19 +70,19 @@ fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
         return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(whole, "here"));
     }
     // As long as the argument itself, so that places in the one are places in the other.
-    let padded = SourceText::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
+    let padded = SourceText::from_argument(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
     Ok(match read::read(&padded) {
         Ok(node) => moved(node, word),
         // What is no YAML is a text.
-        Err(_) => Node::new(whole.clone(), Tree::Text(text.into())),
+        Err(_) => Node::new(whole.clone(), NodeValue::Text(text.into())),
     })
 }
 
 fn moved(node: Node, word: &SourceText) -> Node {
     let there = |span: &Span| word.span(span.range());
     let tree = match node.tree {
-        Tree::List(items) => Tree::List(items.into_iter().map(|item| moved(item, word)).collect()),
-        Tree::Map(map) => Tree::Map(
+        NodeValue::List(items) => NodeValue::List(items.into_iter().map(|item| moved(item, word)).collect()),
+        NodeValue::Map(map) => NodeValue::Map(
             map.into_iter()
                 .map(|(name, entry)| (name, MapEntry { key: there(&entry.key), node: moved(entry.node, word) }))
                 .collect(),
@@ -92,27 +93,27 @@ fn moved(node: Node, word: &SourceText) -> Node {
 }
 
 /// Why a key leads nowhere.
-enum Lost {
+enum UnresolvedKey {
     /// A parameter is given by its name alone.
     Param(String),
     /// Several stages have it: what to write instead.
-    Several(Vec<String>),
+    Ambiguous(Vec<String>),
     /// Nothing is called so; these are.
-    Nowhere { first: String, known: Vec<String> },
+    UnknownName { first: String, known: Vec<String> },
 }
 
-impl Lost {
+impl UnresolvedKey {
     fn on(self, key: &str, place: &Span) -> Diagnostic {
         match self {
             Self::Param(name) => {
                 let found = Diagnostic::error(format!("`{name}` is a parameter, it has no parts"));
                 found.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
             }
-            Self::Several(longer) => {
+            Self::Ambiguous(longer) => {
                 let found = Diagnostic::error(format!("`{key}` could be in several stages"));
                 found.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
             }
-            Self::Nowhere { first, known } => {
+            Self::UnknownName { first, known } => {
                 let found = Diagnostic::error(format!("`{key}` leads nowhere"));
                 let what = format!("no var, stage or map of flags is called `{first}`");
                 found.at(place.clone(), what).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
@@ -122,13 +123,13 @@ impl Lost {
 }
 
 /// The way from the top of the manifest to the value that a key means.
-fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
+fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
     let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
     let first = steps.first().copied().unwrap_or_default();
     let (vars, stages) = (section("vars"), section("stages"));
     if section("params").is_some_and(|params| params.contains_key(first)) {
-        return Err(Lost::Param(first.to_owned()));
+        return Err(UnresolvedKey::Param(first.to_owned()));
     }
     if steps.len() > 2 && matches!(first, "vars" | "stages") {
         return Ok(owned(steps));
@@ -138,7 +139,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
     }
     if let Some(stage) = stages.and_then(|stages| stages.get(first)) {
         let below = steps.get(1).copied().unwrap_or_default();
-        let is_key = matches!(shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
+        let is_key = matches!(value_shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
         let through = action(&stage.node).filter(|_| !is_key);
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
         // `serve: { triton: … }`: the server is known, so the key need not repeat it.
@@ -174,12 +175,12 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
             }
             known.sort();
             known.dedup();
-            Err(Lost::Nowhere { first: first.to_owned(), known })
+            Err(UnresolvedKey::UnknownName { first: first.to_owned(), known })
         }
         _ => {
             let leaf = steps.last().copied().unwrap_or_default();
             let longer = |way: &Vec<String>| format!("`{}.{}.{leaf}=…`", way[0], way[2..].join("."));
-            Err(Lost::Several(all.iter().map(longer).collect()))
+            Err(UnresolvedKey::Ambiguous(all.iter().map(longer).collect()))
         }
     }
 }
@@ -191,7 +192,7 @@ fn action(stage: &Node) -> Option<&'static str> {
 
 /// Every map in a value, with the way to it.
 fn maps(node: &Node, way: &mut Vec<String>, say: &mut impl FnMut(&[String])) {
-    let Tree::Map(map) = &node.tree else { return };
+    let NodeValue::Map(map) = &node.tree else { return };
     say(way);
     for (name, entry) in map {
         way.push(name.clone());
@@ -201,7 +202,7 @@ fn maps(node: &Node, way: &mut Vec<String>, say: &mut impl FnMut(&[String])) {
 }
 
 /// The names in the map at the end of a way.
-fn inside(root: &Node, way: &[String]) -> Vec<String> {
+fn child_names(root: &Node, way: &[String]) -> Vec<String> {
     let mut here = root;
     for step in way {
         let Some(entry) = here.get(step) else { return Vec::new() };
@@ -213,15 +214,15 @@ fn inside(root: &Node, way: &[String]) -> Vec<String> {
 /// Puts a value at the end of a path; creates missing maps. On error: what blocks the path.
 fn set(node: &mut Node, way: &[String], key: &Span, value: Node) -> Result<(), Node> {
     let Some((step, rest)) = way.split_first() else {
-        let before = std::mem::replace(node, Node::new(key.clone(), Tree::Null));
+        let before = std::mem::replace(node, Node::new(key.clone(), NodeValue::Null));
         *node = merge(before, value);
         return Ok(());
     };
-    if node.tree == Tree::Null {
-        *node = Node::new(key.clone(), Tree::Map(Map::new()));
+    if node.tree == NodeValue::Null {
+        *node = Node::new(key.clone(), NodeValue::Map(Map::new()));
     }
-    let Tree::Map(map) = &mut node.tree else { return Err(node.clone()) };
-    let empty = || MapEntry { key: key.clone(), node: Node::new(key.clone(), Tree::Null) };
+    let NodeValue::Map(map) = &mut node.tree else { return Err(node.clone()) };
+    let empty = || MapEntry { key: key.clone(), node: Node::new(key.clone(), NodeValue::Null) };
     let entry = map.entry(step.clone()).or_insert_with(empty);
     if rest.is_empty() {
         entry.key = key.clone();
@@ -292,7 +293,7 @@ mod tests {
         let (root, ..) = given(&["tuning.kv=0.8", "tuning.deep={ x: [1, 22] }"]);
         let kv = &at(&root, "vars.tuning.kv").span;
         assert_eq!((kv.to_string().as_str(), kv.text()), ("command line", "0.8"));
-        let Tree::List(items) = &at(&root, "vars.tuning.deep.x").tree else { panic!() };
+        let NodeValue::List(items) = &at(&root, "vars.tuning.deep.x").tree else { panic!() };
         assert_eq!((items[1].span.text(), items[1].span.range()), ("22", 21..23));
     }
 
@@ -304,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_says_what_there_is() {
+    fn an_unknown_key_lists_the_known_ones() {
         let (_, done, found) =
             given(&["runtime_flags.kv=1", "tunning.kv=1", "system.x=1", "machine.gpus=1", "tuning.kv=⟦out:x⟧"]);
         assert!(done.is_empty());
-        let said: Vec<String> = found.iter().map(|one| format!("{} | {}", one.message, one.hints.join(" "))).collect();
+        let lines: Vec<String> = found.iter().map(|one| format!("{} | {}", one.message, one.hints.join(" "))).collect();
         assert_eq!(
-            said,
+            lines,
             [
                 "`runtime_flags.kv` could be in several stages | write `one.runtime_flags.kv=…` or `two.runtime_flags.kv=…`",
                 "`tunning.kv` leads nowhere | did you mean `tuning`?",

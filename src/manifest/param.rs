@@ -7,14 +7,14 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
-use super::node::{MapEntry, Node, Tree, shown};
 use super::scalar;
+use super::yaml_node::{MapEntry, Node, NodeValue, shown};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ResolvedParam {
     pub value: Value,
     pub origin: ValueOrigin,
     /// The place that declares the parameter.
@@ -22,7 +22,7 @@ pub struct Chosen {
 }
 
 /// What the values of one parameter are chosen from.
-pub struct Chooser<'a> {
+pub struct ParamResolver<'a> {
     pub name: &'a str,
     pub entry: &'a MapEntry,
     pub given: &'a GivenValues,
@@ -30,9 +30,9 @@ pub struct Chooser<'a> {
     pub catalog: Vec<String>,
 }
 
-impl Chooser<'_> {
+impl ParamResolver<'_> {
     /// The value. `None` with something in `found` when it is wrong.
-    pub fn choose(&self, found: &mut Diagnostics) -> Option<Chosen> {
+    pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
         let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
         let before = found.len();
@@ -41,17 +41,17 @@ impl Chooser<'_> {
             return None;
         }
         let (value, origin) = value?;
-        Some(Chosen { value, origin, declared: self.entry.key.clone() })
+        Some(ResolvedParam { value, origin, declared: self.entry.key.clone() })
     }
 
     fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, ValueOrigin)> {
         let name = self.name;
         if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
-            let complain = |why: Wrong| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
+            let complain = |why: ParamError| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
             return match self.parse(kind, rule, text, &[',']) {
                 Ok(value) => Some((value, ValueOrigin::CommandLine)),
                 Err(why) => {
-                    found.push(complain(why).see(self.entry.key.clone(), "declared here"));
+                    found.push(complain(why).related(self.entry.key.clone(), "declared here"));
                     None
                 }
             };
@@ -107,9 +107,9 @@ impl Chooser<'_> {
     }
 
     /// A value typed on the command line, or of a variable. `between` separates the values of a list.
-    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, Wrong> {
+    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, ParamError> {
         if text.contains(super::read::RESERVED) {
-            return Err(Wrong::new("the brackets ⟦ and ⟧ are reserved"));
+            return Err(ParamError::new("the brackets ⟦ and ⟧ are reserved"));
         }
         match kind {
             "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
@@ -120,21 +120,22 @@ impl Chooser<'_> {
             "catalog" => self.catalog_item(text),
             "path" => path(text, rule.path),
             "int" => {
-                let number: i64 = text.parse().map_err(|_| Wrong::new(format!("`{text}` is not a whole number")))?;
+                let number: i64 =
+                    text.parse().map_err(|_| ParamError::new(format!("`{text}` is not a whole number")))?;
                 bounded(number as f64, rule.int.as_ref(), "it")?;
                 Ok(number.into())
             }
             "number" => {
                 let number =
                     text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
-                let (number, json) = number.ok_or_else(|| Wrong::new(format!("`{text}` is not a number")))?;
+                let (number, json) = number.ok_or_else(|| ParamError::new(format!("`{text}` is not a number")))?;
                 bounded(number, rule.number.as_ref(), "it")?;
                 Ok(text.parse::<i64>().map_or(Value::Number(json), Value::from))
             }
             "switch" => match text.to_lowercase().as_str() {
                 "true" | "yes" | "on" | "1" => Ok(Value::Bool(true)),
                 "false" | "no" | "off" | "0" => Ok(Value::Bool(false)),
-                _ => Err(Wrong::new(format!("`{text}` is neither true nor false"))),
+                _ => Err(ParamError::new(format!("`{text}` is neither true nor false"))),
             },
             _ => {
                 bounded(text.chars().count() as f64, rule.text.as_ref(), "its length")?;
@@ -145,65 +146,67 @@ impl Chooser<'_> {
     }
 
     /// A default: a typed value, checked against the same rules.
-    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, Wrong> {
+    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, ParamError> {
         if node.has_template() {
-            return Err(Wrong::new("a default cannot be an expression").hint("compute it in `vars`"));
+            return Err(ParamError::new("a default cannot be an expression").hint("compute it in `vars`"));
         }
-        let must = |what: &str| Wrong::new(format!("it must be {what}, this is {}", super::check::kind_of(&node.tree)));
+        let must = |what: &str| {
+            ParamError::new(format!("it must be {what}, this is {}", super::schema_check::kind_of(&node.tree)))
+        };
         match (kind, &node.tree) {
-            (kind, Tree::Null) if kind != "catalog" => Ok(Value::Null),
-            ("choice", Tree::Text(_) | Tree::Number(_) | Tree::Bool(_)) => {
+            (kind, NodeValue::Null) if kind != "catalog" => Ok(Value::Null),
+            ("choice", NodeValue::Text(_) | NodeValue::Number(_) | NodeValue::Bool(_)) => {
                 one_of(&shown(&node.json()), rule.choice.as_deref().unwrap_or_default())
             }
             ("choice", _) => Err(must("one of the choices")),
-            ("list", Tree::List(items)) => {
+            ("list", NodeValue::List(items)) => {
                 let items = items.iter().map(|item| {
                     let held = list_item(&shown(&item.json()), rule);
-                    let held = held.map_err(|why| Wrong { place: Some(item.span.clone()), ..why });
+                    let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
                     // Of any kind: what stands there has its own type.
                     held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
                 });
                 items.collect::<Result<_, _>>().map(Value::Array)
             }
             ("list", _) => Err(must("a list")),
-            ("catalog", Tree::Text(text)) => self.catalog_item(text),
-            ("path", Tree::Text(text)) => path(text, rule.path),
-            ("catalog" | "path" | "text", Tree::Number(_)) => self.parse(kind, rule, node.span.text(), &[',']),
-            ("int", Tree::Number(number)) if number.is_i64() || number.is_u64() => {
+            ("catalog", NodeValue::Text(text)) => self.catalog_item(text),
+            ("path", NodeValue::Text(text)) => path(text, rule.path),
+            ("catalog" | "path" | "text", NodeValue::Number(_)) => self.parse(kind, rule, node.span.text(), &[',']),
+            ("int", NodeValue::Number(number)) if number.is_i64() || number.is_u64() => {
                 bounded(number.as_f64().unwrap_or_default(), rule.int.as_ref(), "it").map(|()| node.json())
             }
             ("int", _) => Err(must("a whole number")),
-            ("number", Tree::Number(number)) => {
+            ("number", NodeValue::Number(number)) => {
                 bounded(number.as_f64().unwrap_or_default(), rule.number.as_ref(), "it").map(|()| node.json())
             }
             ("number", _) => Err(must("a number")),
-            ("switch", Tree::Bool(value)) => Ok(Value::Bool(*value)),
+            ("switch", NodeValue::Bool(value)) => Ok(Value::Bool(*value)),
             ("switch", _) => Err(must("true or false")),
-            ("text", Tree::Text(text)) => self.parse(kind, rule, text, &[',']),
+            ("text", NodeValue::Text(text)) => self.parse(kind, rule, text, &[',']),
             _ => Err(must("a text")),
         }
     }
 
-    fn catalog_item(&self, text: &str) -> Result<Value, Wrong> {
+    fn catalog_item(&self, text: &str) -> Result<Value, ParamError> {
         if self.catalog.iter().any(|known| known == text) {
             return Ok(Value::String(text.to_owned()));
         }
         let known = || self.catalog.iter().map(String::as_str);
         let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
-        let wrong = Wrong::new(format!("there is no `{text}` in `{folder}`"));
+        let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
         Err(wrong.maybe_hint(did_you_mean(text, known())))
     }
 }
 
 /// What is wrong with a value and what to try.
-struct Wrong {
+struct ParamError {
     what: String,
     hint: Option<String>,
     /// The part of the value that is wrong, if it has a place of its own.
     place: Option<Span>,
 }
 
-impl Wrong {
+impl ParamError {
     fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None, place: None }
     }
@@ -221,7 +224,7 @@ impl Wrong {
     }
 }
 
-fn one_of(text: &str, allowed: &[Value]) -> Result<Value, Wrong> {
+fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
     if let Some(value) = allowed.iter().find(|value| shown(value) == text) {
         return Ok(value.clone());
     }
@@ -231,14 +234,14 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, Wrong> {
         Some(word) => format!("did you mean `{word}`? There is: {all}"),
         None => format!("there is: {all}"),
     };
-    Err(Wrong::new(format!("`{text}` is not one of the choices")).hint(hint))
+    Err(ParamError::new(format!("`{text}` is not one of the choices")).hint(hint))
 }
 
 /// Holds a text against the rule's `pattern`.
-fn fitting(text: &str, rule: &Param) -> Result<(), Wrong> {
+fn fitting(text: &str, rule: &Param) -> Result<(), ParamError> {
     let Some(pattern) = &rule.pattern else { return Ok(()) };
     let whole = Regex::new(&format!("^(?:{pattern})$"))
-        .map_err(|error| Wrong::new(format!("its `pattern` is no regular expression: {error}")))?;
+        .map_err(|error| ParamError::new(format!("its `pattern` is no regular expression: {error}")))?;
     if whole.is_match(text) {
         return Ok(());
     }
@@ -246,46 +249,51 @@ fn fitting(text: &str, rule: &Param) -> Result<(), Wrong> {
         Some(example) => format!("for example `{example}`"),
         None => format!("it must match `{pattern}`"),
     };
-    Err(Wrong::new(format!("`{text}` is not of the form that it must have")).hint(hint))
+    Err(ParamError::new(format!("`{text}` is not of the form that it must have")).hint(hint))
 }
 
-fn list_item(text: &str, rule: &Param) -> Result<Value, Wrong> {
+fn list_item(text: &str, rule: &Param) -> Result<Value, ParamError> {
     fitting(text, rule)?;
     match &rule.list {
         Some(ListRule::Of(allowed)) => one_of(text, allowed),
-        _ => match scalar::plain(text).map_err(|error| Wrong::new(error.to_string()))? {
-            Tree::Number(number) => Ok(Value::Number(number)),
-            Tree::Bool(value) => Ok(Value::Bool(value)),
+        _ => match scalar::parse_plain_scalar(text).map_err(|error| ParamError::new(error.to_string()))? {
+            NodeValue::Number(number) => Ok(Value::Number(number)),
+            NodeValue::Bool(value) => Ok(Value::Bool(value)),
             _ => Ok(Value::String(text.to_owned())),
         },
     }
 }
 
-fn path(text: &str, need: Option<PathNeed>) -> Result<Value, Wrong> {
+fn path(text: &str, need: Option<PathNeed>) -> Result<Value, ParamError> {
     if text.is_empty() {
         return match need {
             Some(PathNeed::Optional) => Ok(Value::Null),
-            _ => Err(Wrong::new("it is empty")),
+            _ => Err(ParamError::new("it is empty")),
         };
     }
-    let absolute = std::path::absolute(Path::new(text)).map_err(|error| Wrong::new(error.to_string()))?;
+    let absolute = std::path::absolute(Path::new(text)).map_err(|error| ParamError::new(error.to_string()))?;
     if !absolute.exists() {
-        return Err(Wrong::new(format!("there is no file or folder `{text}`")));
+        return Err(ParamError::new(format!("there is no file or folder `{text}`")));
     }
     Ok(Value::String(absolute.to_string_lossy().into_owned()))
 }
 
-fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), Wrong> {
+fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), ParamError> {
     let Some(bounds) = bounds else { return Ok(()) };
     match (bounds.min, bounds.max) {
-        (Some(min), _) if number < min => Err(Wrong::new(format!("{what} must be at least {min}"))),
-        (_, Some(max)) if number > max => Err(Wrong::new(format!("{what} must be at most {max}"))),
+        (Some(min), _) if number < min => Err(ParamError::new(format!("{what} must be at least {min}"))),
+        (_, Some(max)) if number > max => Err(ParamError::new(format!("{what} must be at most {max}"))),
         _ => Ok(()),
     }
 }
 
 /// Parameters that were given and do not exist.
-pub fn unknown(given: &GivenValues, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
+pub fn unknown(
+    given: &GivenValues,
+    known: &IndexMap<String, ResolvedParam>,
+    declared: &[String],
+    found: &mut Diagnostics,
+) {
     for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
         if !known.contains_key(name) && !declared.contains(name) {
             let hint = did_you_mean(name, declared.iter().map(String::as_str));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use indexmap::map::Entry as Slot;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use super::node::{Map, MapEntry, Node, Tree};
 use super::scalar;
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
 /// Deeper nesting than this is an error or an attack.
@@ -66,7 +66,7 @@ pub fn read(source: &SourceText) -> Result<Node, Diagnostics> {
             }
         }
     }
-    let root = reader.root.unwrap_or_else(|| Node::new(source.start(), Tree::Null));
+    let root = reader.root.unwrap_or_else(|| Node::new(source.start(), NodeValue::Null));
     reader.found.or(root)
 }
 
@@ -86,7 +86,7 @@ struct Frame {
     anchor: usize,
     /// Nodes in it so far, aliases expanded.
     size: usize,
-    tree: Tree,
+    tree: NodeValue,
     /// The key of the value that comes next.
     key: Option<(String, Span)>,
 }
@@ -113,19 +113,19 @@ impl Reader<'_> {
                     return Flow::Continue(());
                 }
                 let tree = if style == ScalarStyle::Plain {
-                    scalar::plain(&text).unwrap_or_else(|error| {
+                    scalar::parse_plain_scalar(&text).unwrap_or_else(|error| {
                         self.found
                             .push(Diagnostic::error(error.to_string()).at(span.clone(), "not finite, or out of range"));
-                        Tree::Null
+                        NodeValue::Null
                     })
                 } else {
-                    Tree::Text(Arc::from(&*text))
+                    NodeValue::Text(Arc::from(&*text))
                 };
                 self.finish(Node::new(span, tree), anchor, 1);
                 Flow::Continue(())
             }
-            Event::SequenceStart(anchor, tag) => self.open(Tree::List(Vec::new()), anchor, tag.is_some(), span),
-            Event::MappingStart(anchor, tag) => self.open(Tree::Map(Map::new()), anchor, tag.is_some(), span),
+            Event::SequenceStart(anchor, tag) => self.open(NodeValue::List(Vec::new()), anchor, tag.is_some(), span),
+            Event::MappingStart(anchor, tag) => self.open(NodeValue::Map(Map::new()), anchor, tag.is_some(), span),
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(frame) = self.stack.pop() {
                     let start = frame.begin.range().start;
@@ -140,10 +140,10 @@ impl Reader<'_> {
     }
 
     fn wants_key(&self) -> bool {
-        self.stack.last().is_some_and(|frame| matches!(frame.tree, Tree::Map(_)) && frame.key.is_none())
+        self.stack.last().is_some_and(|frame| matches!(frame.tree, NodeValue::Map(_)) && frame.key.is_none())
     }
 
-    fn open(&mut self, tree: Tree, anchor: usize, tagged: bool, span: Span) -> Flow {
+    fn open(&mut self, tree: NodeValue, anchor: usize, tagged: bool, span: Span) -> Flow {
         if tagged {
             self.tag(&span);
         }
@@ -164,11 +164,11 @@ impl Reader<'_> {
     }
 
     fn key(&mut self, name: String, span: Span) {
-        if let Some(Frame { tree: Tree::Map(map), key, .. }) = self.stack.last_mut() {
+        if let Some(Frame { tree: NodeValue::Map(map), key, .. }) = self.stack.last_mut() {
             if let Some(first) = map.get(&name) {
                 let found = Diagnostic::error(format!("the key `{name}` is given twice"))
                     .at(span.clone(), "again here")
-                    .see(first.key.clone(), "first here");
+                    .related(first.key.clone(), "first here");
                 self.found.push(found.hint("keep one of them"));
             }
             *key = Some((name, span));
@@ -186,8 +186,8 @@ impl Reader<'_> {
         };
         frame.size = frame.size.saturating_add(size);
         match &mut frame.tree {
-            Tree::List(items) => items.push(node),
-            Tree::Map(map) => {
+            NodeValue::List(items) => items.push(node),
+            NodeValue::Map(map) => {
                 if let Some((name, key)) = frame.key.take()
                     && let Slot::Vacant(slot) = map.entry(name)
                 {

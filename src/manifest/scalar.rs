@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
-use super::node::Tree;
+use super::yaml_node::NodeValue;
 
 /// A number that YAML knows and JSON does not: `.inf`, `.nan`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,22 +12,22 @@ use super::node::Tree;
 pub struct UnusableNumber(String);
 
 /// The meaning of a plain scalar; `Err` for numbers that no JSON number can hold (`.inf`, `1e999`).
-pub fn plain(text: &str) -> Result<Tree, UnusableNumber> {
+pub fn parse_plain_scalar(text: &str) -> Result<NodeValue, UnusableNumber> {
     if !may_be_special(text) {
-        return Ok(Tree::Text(Arc::from(text)));
+        return Ok(NodeValue::Text(Arc::from(text)));
     }
     match serde_yaml::from_str::<Value>(text) {
         Ok(Value::Null) if !matches!(text, "" | "~" | "null" | "Null" | "NULL") => Err(UnusableNumber(text.to_owned())),
-        Ok(Value::Null) => Ok(Tree::Null),
-        Ok(Value::Bool(value)) => Ok(Tree::Bool(value)),
-        Ok(Value::Number(number)) => Ok(Tree::Number(number)),
-        Ok(Value::String(_) | Value::Array(_) | Value::Object(_)) => Ok(Tree::Text(Arc::from(text))),
+        Ok(Value::Null) => Ok(NodeValue::Null),
+        Ok(Value::Bool(value)) => Ok(NodeValue::Bool(value)),
+        Ok(Value::Number(number)) => Ok(NodeValue::Number(number)),
+        Ok(Value::String(_) | Value::Array(_) | Value::Object(_)) => Ok(NodeValue::Text(Arc::from(text))),
         // Whole numbers beyond 64 bits.
         Err(_) => Ok(text
             .parse::<f64>()
             .ok()
             .and_then(Number::from_f64)
-            .map_or_else(|| Tree::Text(Arc::from(text)), Tree::Number)),
+            .map_or_else(|| NodeValue::Text(Arc::from(text)), NodeValue::Number)),
     }
 }
 

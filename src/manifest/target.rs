@@ -96,15 +96,15 @@ fn target(text: &str) -> Result<Targets, TargetError> {
     match scheme {
         "grpc" if found.path.is_some() => Err(TargetError::GrpcPath(text.to_owned())),
         "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..found }),
-        "openai" | "http" => Ok(asked_by_path(found, scheme == "openai")),
-        "https" => Ok(asked_by_path(Targets { is_secure: true, ..found }, false)),
+        "openai" | "http" => Ok(with_interface_from_path(found, scheme == "openai")),
+        "https" => Ok(with_interface_from_path(Targets { is_secure: true, ..found }, false)),
         "grpcs" => Err(TargetError::GrpcTls(text.to_owned())),
         other => Err(TargetError::Scheme(other.to_owned())),
     }
 }
 
 /// The path determines the interface.
-fn asked_by_path(mut found: Targets, is_openai: bool) -> Targets {
+fn with_interface_from_path(mut found: Targets, is_openai: bool) -> Targets {
     let path = found.path.clone().unwrap_or_default();
     let path = path.trim_end_matches('/');
     if path.ends_with("/chat/completions") {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_names_every_server_and_how_it_is_asked() {
+    fn a_target_names_every_server_and_its_protocol() {
         let hosts = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
         assert_eq!(shown("a:1,2|b:3"), Ok((hosts(&["a:1", "a:2", "b:3"]), None, None)));
         assert_eq!(shown("grpc://a:1"), Ok((hosts(&["a:1"]), Some(Protocol::Kserve), None)));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_says_why() {
+    fn an_invalid_target_reports_why() {
         let why = |text: &str| targets(text).unwrap_err().to_string();
         assert_eq!(why("a"), "`a` is not host:port");
         assert!(why("a:x").contains("is not a port"));

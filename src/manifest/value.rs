@@ -7,8 +7,8 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use serde_json::Number;
 
-use super::node::{Map, MapEntry, Node, Tree};
 use super::read::MAX_DEPTH;
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use crate::diag::{Diagnostic, Span};
 
 /// The most bytes that one rendered text may have: what grows beyond that feeds on itself.
@@ -86,7 +86,7 @@ impl NoNode {
     }
 }
 
-fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<Tree, NoNode> {
+fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<NodeValue, NoNode> {
     if depth > MAX_DEPTH {
         return Err(NoNode::TooDeep);
     }
@@ -96,8 +96,8 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
     }
     match value.kind() {
         ValueKind::Undefined => Err(NoNode::Undefined),
-        ValueKind::None => Ok(Tree::Null),
-        ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
+        ValueKind::None => Ok(NodeValue::Null),
+        ValueKind::Bool => Ok(NodeValue::Bool(value.is_true())),
         ValueKind::Number => {
             let number = match (value.as_i64(), u64::try_from(value.clone()), f64::try_from(value.clone())) {
                 (Some(number), _, _) if value.is_integer() => Some(Number::from(number)),
@@ -105,14 +105,14 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
                 (_, _, Ok(number)) => Number::from_f64(number),
                 _ => None,
             };
-            number.map(Tree::Number).ok_or(NoNode::Number)
+            number.map(NodeValue::Number).ok_or(NoNode::Number)
         }
         ValueKind::String if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) => Err(NoNode::LongText),
-        ValueKind::String => Ok(Tree::Text(value.as_str().unwrap_or_default().into())),
+        ValueKind::String => Ok(NodeValue::Text(value.as_str().unwrap_or_default().into())),
         ValueKind::Seq | ValueKind::Iterable => {
             let items = value.try_iter()?;
             let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?)));
-            nodes.collect::<Result<_, _>>().map(Tree::List)
+            nodes.collect::<Result<_, _>>().map(NodeValue::List)
         }
         ValueKind::Map => {
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
@@ -124,7 +124,7 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
                 let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?);
                 map.insert(key.to_string(), MapEntry { key: span.clone(), node });
             }
-            Ok(Tree::Map(map))
+            Ok(NodeValue::Map(map))
         }
         ValueKind::Invalid => Err(NoNode::Invalid(value.to_string())),
         _ => Err(NoNode::NotAValue),
@@ -134,12 +134,12 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
 /// A node as a value for expressions.
 pub fn value_of(node: &Node) -> Value {
     match &node.tree {
-        Tree::Null => Value::from(()),
-        Tree::Bool(value) => Value::from(*value),
-        Tree::Number(number) => number_value(number),
-        Tree::Text(text) => Value::from(Arc::clone(text)),
-        Tree::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
-        Tree::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
+        NodeValue::Null => Value::from(()),
+        NodeValue::Bool(value) => Value::from(*value),
+        NodeValue::Number(number) => number_value(number),
+        NodeValue::Text(text) => Value::from(Arc::clone(text)),
+        NodeValue::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
+        NodeValue::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
     }
 }
 

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use minijinja::Value;
 
 use super::expression::{Expressions, Scope};
-use super::node::{Map, Node, Tree, is_template};
 use super::value::value_of;
+use super::yaml_node::{Map, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics};
 
 /// Computes every var and adds it to `globals`. Cycles and errors are reported.
@@ -72,17 +72,20 @@ fn explain(vars: &Map, circle: &[usize]) -> Diagnostic {
         let Some((_, entry)) = vars.get_index(*index) else { continue };
         let next = names.get(at + 1).copied().unwrap_or(first);
         let label = format!("needs `{next}`");
-        diagnostic =
-            if at == 0 { diagnostic.at(entry.key.clone(), label) } else { diagnostic.see(entry.key.clone(), label) };
+        diagnostic = if at == 0 {
+            diagnostic.at(entry.key.clone(), label)
+        } else {
+            diagnostic.related(entry.key.clone(), label)
+        };
     }
     diagnostic.hint("give one of them a value of its own")
 }
 
 fn names_in(node: &Node, expressions: &Expressions, names: &mut Vec<String>) {
     match &node.tree {
-        Tree::Text(text) if is_template(text) => names.extend(expressions.names_in(text)),
-        Tree::List(items) => items.iter().for_each(|item| names_in(item, expressions, names)),
-        Tree::Map(map) => map.values().for_each(|entry| names_in(&entry.node, expressions, names)),
+        NodeValue::Text(text) if is_template(text) => names.extend(expressions.names_in(text)),
+        NodeValue::List(items) => items.iter().for_each(|item| names_in(item, expressions, names)),
+        NodeValue::Map(map) => map.values().for_each(|entry| names_in(&entry.node, expressions, names)),
         _ => {}
     }
 }

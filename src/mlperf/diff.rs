@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::gate::{self, JudgedRun};
 use super::layout::scenario_titled;
 use super::log::{Detail, DetailError};
+use super::submission_check::{self, JudgedRun};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
 use crate::spec::TestMode;
 
@@ -92,13 +92,13 @@ fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Va
 
 fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
     if root.join("mlperf_log_detail.txt").is_file() {
-        return Ok(BTreeMap::from([alone(root)?]));
+        return Ok(BTreeMap::from([single_run(root)?]));
     }
-    let round = gate::round_of(root);
+    let round = submission_check::round_of(root);
     let Some(round) = round else {
         return Err(DiffError::NoRound { root: root.to_owned() });
     };
-    let examined = gate::examine(root, &round);
+    let examined = submission_check::examine(root, &round);
     if examined.results.is_empty() {
         return Err(DiffError::NoResults { root: root.to_owned() });
     }
@@ -130,23 +130,23 @@ fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
 }
 
 /// The output of one run.
-fn alone(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
+fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
     let detail = Detail::of(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
-    let told: Option<TestRecord> =
+    let test_record: Option<TestRecord> =
         fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let scenario = told
+    let scenario = test_record
         .as_ref()
         .map(|test| test.scenario)
         .or_else(|| scenario_titled(detail.text("effective_scenario")?))
         .unwrap_or(MlperfScenario::Offline);
-    let name = match &told {
+    let name = match &test_record {
         Some(test) => format!("{} {}", test.benchmark, scenario.title()),
         None => scenario.title().to_owned(),
     };
     let mut settings = BTreeMap::new();
     of_log(&detail, &mut settings);
     of_conf(&fs::read_to_string(folder.join("user.conf")).unwrap_or_default(), &mut settings);
-    let judged = gate::judge(folder, scenario).unwrap_or_default();
+    let judged = submission_check::run_value(folder, scenario).unwrap_or_default();
     Ok((name, DiffedRun { judged, settings }))
 }
 
@@ -169,7 +169,7 @@ fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
 }
 
 /// Commits and what was under test, where Regatta made the package.
-fn of_lock(submitter: &Path, seen: &gate::ExaminedResult, settings: &mut BTreeMap<String, String>) {
+fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: &mut BTreeMap<String, String>) {
     let Some(Ok(lock)) = PackageProvenance::of(submitter) else { return };
     settings.insert("regatta".to_owned(), lock.regatta.clone());
     for stage in &lock.stages {

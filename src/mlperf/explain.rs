@@ -58,7 +58,7 @@ impl Run<'_> {
         let result = self.detail.result().map(str::to_owned);
         let is_accuracy = self.detail.text("effective_test_mode") == Some("AccuracyOnly");
         if result.is_none() && !is_accuracy {
-            self.say(
+            self.push_reason(
                 "unfinished",
                 "LoadGen wrote no result: the run did not end".to_owned(),
                 "run it again".to_owned(),
@@ -73,7 +73,7 @@ impl Run<'_> {
         Explanation { result, reasons: self.reasons, next_qps: self.next_qps }
     }
 
-    fn say(&mut self, rule: &'static str, what: String, advice: String) {
+    fn push_reason(&mut self, rule: &'static str, what: String, advice: String) {
         self.reasons.push(RuleViolation { rule, what, advice });
     }
 
@@ -84,7 +84,7 @@ impl Run<'_> {
             let first =
                 self.detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
             let advice = "a run with errors cannot be submitted, even if LoadGen's result is VALID";
-            self.say(
+            self.push_reason(
                 "errors",
                 format!("LoadGen logged {} errors{first}", grouped(errors as f64, 0)),
                 advice.to_owned(),
@@ -126,16 +126,16 @@ impl Run<'_> {
                 limit / 1e6,
                 (over - 1.0) * 100.0
             );
-            self.say(rule, what, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
+            self.push_reason(rule, what, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
         }
         if let Some(over) = worst {
-            self.next_qps = self.lower(over);
+            self.next_qps = self.suggested_lower_rate(over);
         }
         worst
     }
 
     /// A rate below one that missed its limits so far: no more than was really completed, and lower the more was missed.
-    fn lower(&self, over: f64) -> Option<f64> {
+    fn suggested_lower_rate(&self, over: f64) -> Option<f64> {
         let asked = self.detail.number("effective_target_qps")?;
         let scheduled = self.detail.number("result_scheduled_samples_per_sec").unwrap_or(asked);
         let completed = self.detail.number("result_completed_samples_per_sec").unwrap_or(asked);
@@ -163,7 +163,7 @@ impl Run<'_> {
                 time(lasted),
                 time(least)
             );
-            self.say(
+            self.push_reason(
                 "min_duration",
                 what,
                 "raise `target_qps` to what the system does, so that there are more samples".to_owned(),
@@ -176,7 +176,7 @@ impl Run<'_> {
         } else {
             "lower `user_conf.target_latency` to what a query really takes, so that there are more of them"
         };
-        self.say("min_duration", what, advice.to_owned());
+        self.push_reason("min_duration", what, advice.to_owned());
     }
 
     fn queries(&mut self) {
@@ -190,7 +190,7 @@ impl Run<'_> {
             grouped(issued as f64, 0),
             grouped(least as f64, 0)
         );
-        self.say("min_queries", what, "take `max_query_count` and `max_duration` away".to_owned());
+        self.push_reason("min_queries", what, "take `max_query_count` and `max_duration` away".to_owned());
     }
 
     /// LoadGen's test whether there were enough queries to be sure of the percentile.
@@ -198,11 +198,11 @@ impl Run<'_> {
         if self.detail.flag("early_stopping_met") != Some(false) {
             return;
         }
-        let said: Vec<&str> = ["early_stopping_ttft_result", "early_stopping_tpot_result", "early_stopping_result"]
+        let lines: Vec<&str> = ["early_stopping_ttft_result", "early_stopping_tpot_result", "early_stopping_result"]
             .into_iter()
             .filter_map(|key| self.detail.text(key))
             .collect();
-        let more = said.iter().filter_map(|text| number_after(text, "at least ")).max();
+        let more = lines.iter().filter_map(|text| number_after(text, "at least ")).max();
         let count = self.detail.count("result_query_count").or_else(|| self.detail.count("generated_query_count"));
         let (count, needed) = (
             count.unwrap_or(0),
@@ -220,7 +220,7 @@ impl Run<'_> {
             ),
             (None, None) => "the rate is not the cause: request more queries".to_owned(),
         };
-        self.say("early_stopping", what, advice);
+        self.push_reason("early_stopping", what, advice);
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
     use super::{explain, three_digits};
     use crate::mlperf::log::Detail;
 
-    fn told(name: &str) -> String {
+    fn explain_golden_log(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
         explain(&Detail::of(&folder).unwrap()).to_string()
     }
@@ -253,14 +253,14 @@ mod tests {
     #[test]
     fn nothing_is_wrong_with_a_valid_run() {
         for name in ["server-valid", "offline-valid", "single-stream"] {
-            assert_eq!(told(name), "VALID");
+            assert_eq!(explain_golden_log(name), "VALID");
         }
-        assert_eq!(told("server-accuracy"), "no result");
+        assert_eq!(explain_golden_log("server-accuracy"), "no result");
     }
 
     #[test]
     fn a_missed_limit_is_told_with_how_far_it_was_missed() {
-        insta::assert_snapshot!(told("server-slow"), @r"
+        insta::assert_snapshot!(explain_golden_log("server-slow"), @r"
         INVALID
           p99 TTFT of 640 queries is 560.0 ms; the limit is 450 ms: 24 % over
             → the system cannot serve this rate in time: lower `target_qps`
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn too_few_queries_are_not_the_rates_fault() {
-        insta::assert_snapshot!(told("server-few"), @r"
+        insta::assert_snapshot!(explain_golden_log("server-few"), @r"
         INVALID
           128 queries are not enough to be 99 % sure of the percentile: 331 more would be needed, all of them in time
             → the rate is not at fault: set `user_conf.min_query_count: 459` or more, or a longer `min_duration`
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_fast_system_needs_a_higher_rate_to_last_long_enough() {
-        insta::assert_snapshot!(told("offline-short"), @r"
+        insta::assert_snapshot!(explain_golden_log("offline-short"), @r"
         INVALID
           it lasted 0.3 s of at least 1.5 s: 611.4 samples/s is more than expected
             → raise `target_qps` to what the system does, so that there are more samples
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn a_run_that_was_cut_off_has_no_result() {
         let line = ":::MLLOG {\"key\": \"effective_test_mode\", \"value\": \"PerformanceOnly\", \"metadata\": {}}\n";
-        let told = explain(&Detail::read(line.as_bytes()).unwrap()).to_string();
-        assert_eq!(told, "no result\n  LoadGen wrote no result: the run did not end\n    → run it again");
+        let text = explain(&Detail::read(line.as_bytes()).unwrap()).to_string();
+        assert_eq!(text, "no result\n  LoadGen wrote no result: the run did not end\n    → run it again");
     }
 
     #[test]

@@ -15,7 +15,6 @@ pub mod dataset;
 mod diff;
 mod estimate;
 mod explain;
-mod gate;
 mod layout;
 pub mod loadgen;
 pub mod log;
@@ -23,23 +22,25 @@ mod official_checker;
 mod package;
 mod provenance;
 mod round;
+mod submission_check;
+mod synthetic_words;
 mod system;
-mod test;
+mod test_record;
 mod test_request;
-mod truncate;
-mod words;
+mod truncate_accuracy_log;
 
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
-pub use gate::{
-    Examined, ExaminedResult, FindingWeight, GateFinding, JudgedRun, MEASUREMENT_FIELDS, examine, judge, round_of,
-};
 pub use layout::SubmissionLayout;
 pub use official_checker::{Official, OfficialFinding};
-pub use package::{FinishedTask, PackageEntry, PackageRequest, Packed, Unpacked, pack};
+pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
+pub use submission_check::{
+    ExaminedResult, FindingWeight, GateFinding, JudgedRun, MEASUREMENT_FIELDS, SubmissionReport, examine, round_of,
+    run_value,
+};
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
-pub use test::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord};
+pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord};
 pub use test_request::{ResolvedTest, RuleError, TestRequest};

@@ -32,9 +32,11 @@ impl Official {
                 None => line.split_once(':').and_then(|(level, rest)| Some((level, rest.split_once(':')?.1))),
             };
             if let Some((level @ ("ERROR" | "WARNING"), text)) = parts {
-                let told = OfficialFinding { level: level.to_owned(), text: text.trim().to_owned() };
-                if !messages.contains(&told) && !told.text.starts_with("There are multiple messages with key") {
-                    messages.push(told);
+                let official_finding = OfficialFinding { level: level.to_owned(), text: text.trim().to_owned() };
+                if !messages.contains(&official_finding)
+                    && !official_finding.text.starts_with("There are multiple messages with key")
+                {
+                    messages.push(official_finding);
                 }
             }
         }

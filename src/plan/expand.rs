@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::build::{Builder, Built};
 use super::external;
 use super::instance::{Instance, Instances, instances};
+use super::plan_builder::{Built, PlanBuilder};
 use super::semantics::across;
 use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
 use super::task_action::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
-use crate::manifest::{Chosen, Expressions, Manifest, ValueOrigin, order, shown};
+use crate::manifest::{Expressions, Manifest, ResolvedParam, ValueOrigin, order, shown};
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
@@ -33,7 +33,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     if found.has_errors() {
         return Err(found.unique());
     }
-    let mut builder = Builder::new(manifest, &expressions, &made, directory(&made));
+    let mut builder = PlanBuilder::new(manifest, &expressions, &made, directory(&made));
     let built: Vec<Option<Built>> = made.all.iter().map(|one| builder.build(one, &mut found)).collect();
     let needs: Vec<Vec<usize>> = built
         .iter()
@@ -97,7 +97,7 @@ fn params(manifest: &Manifest) -> BTreeMap<String, String> {
 }
 
 fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
-    let variable = |chosen: &Chosen| match &chosen.origin {
+    let variable = |chosen: &ResolvedParam| match &chosen.origin {
         ValueOrigin::Environment(variable) => Some(variable.clone()),
         _ => None,
     };
@@ -165,7 +165,7 @@ fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> D
         diagnostic = if diagnostic.primary.is_none() {
             diagnostic.at(edge.place.first_line(), label)
         } else {
-            diagnostic.see(edge.place.first_line(), label)
+            diagnostic.related(edge.place.first_line(), label)
         };
     }
     diagnostic.hint("remove one of these references")

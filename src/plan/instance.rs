@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Expressions, Manifest, MapEntry, Node, Scope, Tree, shown, value_of};
+use crate::manifest::{Expressions, Manifest, MapEntry, Node, NodeValue, Scope, shown, value_of};
 
 /// More tasks than this are an error in a `foreach`.
 const MAX_TASKS: usize = 100_000;
@@ -45,15 +45,15 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
         let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {
-            Product::Of(coordinates) => coordinates,
-            Product::Empty(variable) => {
+            ForeachExpansion::Combinations(coordinates) => coordinates,
+            ForeachExpansion::Empty(variable) => {
                 // A stage never leaves the plan without a message.
                 let skipped = Some(format!("foreach.{variable} is an empty list"));
                 let id = TaskId::new(name.clone());
                 made.all.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });
                 Vec::new()
             }
-            Product::Wrong => Vec::new(),
+            ForeachExpansion::Invalid => Vec::new(),
         };
         let mut ids: HashMap<TaskId, usize> = HashMap::new();
         for coordinates in coordinates {
@@ -96,13 +96,13 @@ fn kind_of(entry: &MapEntry) -> ActionKind {
 type Coordinates = Vec<(String, Value)>;
 
 /// What the lists of a `foreach` come to.
-enum Product {
+enum ForeachExpansion {
     /// At least one.
-    Of(Vec<Coordinates>),
+    Combinations(Vec<Coordinates>),
     /// The list of this variable has nothing in it.
     Empty(String),
     /// Reported.
-    Wrong,
+    Invalid,
 }
 
 fn product(
@@ -112,9 +112,9 @@ fn product(
     expressions: &Expressions,
     room: usize,
     found: &mut Diagnostics,
-) -> Product {
-    let Some(foreach) = entry.node.get("foreach").filter(|foreach| foreach.node.tree != Tree::Null) else {
-        return Product::Of(vec![Vec::new()]);
+) -> ForeachExpansion {
+    let Some(foreach) = entry.node.get("foreach").filter(|foreach| foreach.node.tree != NodeValue::Null) else {
+        return ForeachExpansion::Combinations(vec![Vec::new()]);
     };
     let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: Vec::new() });
     let mut all: Vec<Coordinates> = vec![Vec::new()];
@@ -122,31 +122,31 @@ fn product(
         let message = format!("`stages.{stage}.foreach` must be a map");
         let hint = "name the variable: `foreach: { x: … }`";
         found.push(Diagnostic::error(message).at(foreach.node.span.first_line(), "this is none").hint(hint));
-        return Product::Wrong;
+        return ForeachExpansion::Invalid;
     };
     let mut empty = None;
     for (variable, list) in lists {
         if let Some(place) = uses(&list.node, "stages", expressions) {
             found.push(too_early(place, "foreach"));
-            return Product::Wrong;
+            return ForeachExpansion::Invalid;
         }
         let before = found.len();
         let rendered = expressions.render(&list.node, &scope, found);
         let path = format!("stages.{stage}.foreach.{variable}");
-        let Tree::List(items) = &rendered.tree else {
+        let NodeValue::List(items) = &rendered.tree else {
             // What could not be rendered is reported already.
             if found.len() == before {
                 let place = entry.node.place(&["foreach", variable]);
                 found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is not a list"));
             }
-            return Product::Wrong;
+            return ForeachExpansion::Invalid;
         };
         let mut values = Vec::new();
         for item in items {
-            if matches!(item.tree, Tree::List(_) | Tree::Map(_) | Tree::Null) {
+            if matches!(item.tree, NodeValue::List(_) | NodeValue::Map(_) | NodeValue::Null) {
                 let message = format!("the values of `{path}` must be texts, numbers or switches");
                 found.push(Diagnostic::error(message).at(item.span.first_line(), ""));
-                return Product::Wrong;
+                return ForeachExpansion::Invalid;
             }
             values.push(value_of(item));
         }
@@ -156,7 +156,7 @@ fn product(
         if all.len().saturating_mul(values.len()) > room {
             let message = format!("more than {MAX_TASKS} tasks");
             found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes them too many"));
-            return Product::Wrong;
+            return ForeachExpansion::Invalid;
         }
         all = all
             .iter()
@@ -169,7 +169,7 @@ fn product(
             })
             .collect();
     }
-    empty.map_or(Product::Of(all), Product::Empty)
+    empty.map_or(ForeachExpansion::Combinations(all), ForeachExpansion::Empty)
 }
 
 /// `stage/value/value`, with everything that could trouble a file name replaced.
@@ -205,9 +205,9 @@ fn when(
     let rendered = expressions.render(when, &scope, found);
     match rendered.tree {
         // `when:` with nothing behind it.
-        Tree::Null if when.tree == Tree::Null => None,
-        Tree::Bool(true) => None,
-        Tree::Bool(false) => Some(match when.text() {
+        NodeValue::Null if when.tree == NodeValue::Null => None,
+        NodeValue::Bool(true) => None,
+        NodeValue::Bool(false) => Some(match when.text() {
             Some(text) => {
                 let bare = text.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
                 format!("when is false: {bare}")
@@ -227,10 +227,10 @@ fn when(
 
 fn uses(node: &Node, name: &str, expressions: &Expressions) -> Option<Span> {
     match &node.tree {
-        Tree::Text(text) if text.contains(name) => {
+        NodeValue::Text(text) if text.contains(name) => {
             expressions.names_in(text).iter().any(|used| used == name).then(|| node.span.first_line())
         }
-        Tree::List(items) => items.iter().find_map(|item| uses(item, name, expressions)),
+        NodeValue::List(items) => items.iter().find_map(|item| uses(item, name, expressions)),
         _ => None,
     }
 }

@@ -10,10 +10,10 @@ use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
 
 use super::{ActionError, ActionKind, Plan};
 use crate::spec::Division;
-pub use search::{Cost, short, whole};
+pub use search::{Cost, full_test, short};
 
 /// A `bench` with `loadgen`, as the rules need it. None: there is no `loadgen`, or LoadGen has no such scenario.
-pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
+pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
     let loadgen = bench.loadgen.as_deref()?;
     Some(TestRequest {
         round: &loadgen.round,
@@ -55,7 +55,7 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
 
 /// What LoadGen will issue. None where that depends on a data set that is made up and may be smaller.
 fn estimate(bench: &Bench) -> Option<String> {
-    let ask = ask(bench)?;
+    let ask = test_request(bench)?;
     if bench.search.is_some() {
         return Cost::of(bench).map(|cost| cost.to_string());
     }

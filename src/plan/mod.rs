@@ -4,11 +4,11 @@
 //! a reference such as `{{ stages.engine.out }}` becomes a [`PlanReference`] in the text of the action; the runner
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 
-mod build;
 mod expand;
 mod external;
 mod instance;
 pub mod loadgen;
+mod plan_builder;
 mod reference;
 mod repeats;
 mod select;
@@ -17,9 +17,9 @@ mod stages;
 mod task;
 mod task_action;
 
-pub use build::UnwritableAction;
 pub use expand::expand;
+pub use plan_builder::UnwritableAction;
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
-pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};
+pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};
 pub use task_action::{ActionError, read_action};

@@ -8,7 +8,7 @@ use crate::event::TaskId;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlanReference {
     /// `{{ stages.x.out }}`: the output folder of a task.
-    Out(TaskId),
+    OutputFolder(TaskId),
     /// `{{ stages.x }}` of a `serve` stage: its endpoints, `host:port,port|host:port`.
     Service(TaskId),
     /// `{{ inputs.x }}`: the absolute path of the task's own input.
@@ -29,7 +29,7 @@ impl PlanReference {
     /// The text that stands for it: `⟦out:run_harness/server⟧`.
     pub fn token(&self) -> String {
         match self {
-            Self::Out(task) => format!("{OPEN}out:{task}{CLOSE}"),
+            Self::OutputFolder(task) => format!("{OPEN}out:{task}{CLOSE}"),
             Self::Service(task) => format!("{OPEN}service:{task}{CLOSE}"),
             Self::Input(name) => format!("{OPEN}input:{name}{CLOSE}"),
             Self::Image(task) => format!("{OPEN}image:{task}{CLOSE}"),
@@ -39,7 +39,7 @@ impl PlanReference {
     fn parse(inner: &str) -> Option<Self> {
         let (kind, name) = inner.split_once(':')?;
         match kind {
-            "out" => Some(Self::Out(TaskId::new(name))),
+            "out" => Some(Self::OutputFolder(TaskId::new(name))),
             "service" => Some(Self::Service(TaskId::new(name))),
             "input" => Some(Self::Input(name.to_owned())),
             "image" => Some(Self::Image(TaskId::new(name))),

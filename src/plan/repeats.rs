@@ -14,12 +14,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::build::{UnwritableAction, canonical};
+use super::plan_builder::{UnwritableAction, canonical};
 use super::reference::{PlanReference, UnknownReference};
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
 use super::task_action::ActionError;
 use crate::event::TaskId;
-use crate::manifest::model::{Action, Bench, Turn};
+use crate::manifest::model::{Action, Bench, RepeatRole};
 
 /// The input of a task that sums runs up: their folders, in order.
 pub const REPEATED_RUNS: &str = "runs";
@@ -110,7 +110,7 @@ fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize
 
 /// The run of this number, as a task.
 fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, UnwritableAction> {
-    let mut bench = Bench { repeat: 1, turn: Some(Turn::Run), ..bench.clone() };
+    let mut bench = Bench { repeat: 1, turn: Some(RepeatRole::Run), ..bench.clone() };
     bench.seed = bench.seed.wrapping_add(u64::from(number - 1));
     if number > 1 {
         // Whether this machine can make the load is tried once, before the first run.
@@ -122,7 +122,7 @@ fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, UnwritableAction
 
 /// The task of the stage: it needs its runs, and no server.
 fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Task)]) -> Result<Task, RepeatError> {
-    let bench = Bench { turn: Some(Turn::Sum), ..bench.clone() };
+    let bench = Bench { turn: Some(RepeatRole::Sum), ..bench.clone() };
     let action = canonical(&Action::Bench(Box::new(bench)))?;
     let without_servers = |text: &str| {
         PlanReference::replace_in(text, |reference| match reference {
@@ -136,7 +136,7 @@ fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Ta
     let env = task.env.iter().map(|(name, value)| Ok((name.clone(), without_servers(value)?)));
     let env = env.collect::<Result<_, UnknownReference>>()?;
     let mut inputs = task.inputs.clone();
-    let folders = runs.iter().map(|run| PlanReference::Out(run.id.clone()).token()).collect();
+    let folders = runs.iter().map(|run| PlanReference::OutputFolder(run.id.clone()).token()).collect();
     inputs.insert(REPEATED_RUNS.to_owned(), folders);
     Ok(Task {
         action: without_servers(&action)?,
@@ -220,7 +220,7 @@ stages:
         expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).unwrap_or_else(|wrong| panic!("{wrong:?}"))
     }
 
-    fn told(plan: &Plan) -> String {
+    fn plan_text(plan: &Plan) -> String {
         let name = |need: &Need| plan.tasks[need.task as usize].id.to_string();
         let needs = |task: &Task| task.needs.iter().map(name).collect::<Vec<_>>().join(" ");
         let line = |task: &Task| format!("{} ← {}", task.id, needs(task)).trim_end().to_owned();
@@ -230,7 +230,7 @@ stages:
     #[test]
     fn variants_take_turns() {
         let plan = repeated(plan(TWO), Some(2)).unwrap();
-        insta::assert_snapshot!(told(&plan), @r"
+        insta::assert_snapshot!(plan_text(&plan), @r"
         server/a ←
         server/b ←
         measure/a@1 ← server/a

@@ -1,9 +1,9 @@
 //! What the types cannot express about a rendered stage: names, paths, durations, numbers that must fit each other.
 
-mod across;
 mod compare;
 mod container;
 mod engine;
+mod engine_and_server;
 mod host;
 mod mlperf;
 mod repository;
@@ -12,7 +12,7 @@ mod serve;
 mod trtllm;
 mod weights;
 
-pub use across::across;
+pub use engine_and_server::across;
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
 use crate::spec::{
-    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, Words,
+    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
 };
 use crate::units::duration;
 
@@ -31,11 +31,11 @@ const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postpro
 
 /// Reports everything wrong with one stage, at its places.
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
-    let mut look = Look { node, name, found };
+    let mut look = StageChecker { node, name, found };
     look.common(stage);
     look.containers(stage);
-    if let Some(host) = stage.host.as_ref().and_then(Host::elsewhere) {
-        look.elsewhere(stage, &host);
+    if let Some(host) = stage.host.as_ref().and_then(Host::remote) {
+        look.check_remote_stage(stage, &host);
     }
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
@@ -47,7 +47,12 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
         }
         if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
             let hint = "write `layout: harness`, or remove it".to_owned();
-            look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
+            look.push_error(
+                &["repository", "triton_num_models_per_server"],
+                "needs the harness layout",
+                "here",
+                Some(hint),
+            );
         }
     }
     if let Some(repository) = &stage.repository {
@@ -73,14 +78,14 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
 }
 
-struct Look<'a> {
+struct StageChecker<'a> {
     node: &'a Node,
     name: &'a str,
     found: &'a mut Diagnostics,
 }
 
-impl Look<'_> {
-    fn say(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+impl StageChecker<'_> {
+    fn push_error(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
         let mut message = format!("`stages.{}", self.name);
         for step in path {
             let index = step.bytes().all(|byte| byte.is_ascii_digit());
@@ -98,7 +103,7 @@ impl Look<'_> {
         self.retry(stage);
         if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
             let hint = Some("remove it".to_owned());
-            self.say(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
+            self.push_error(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
         }
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
@@ -108,9 +113,9 @@ impl Look<'_> {
         }
         for (index, path) in stage.outputs.iter().enumerate() {
             let index = index.to_string();
-            if path.is_empty() || path.starts_with('/') || leaves(path) {
+            if path.is_empty() || path.starts_with('/') || escapes_folder(path) {
                 let hint = Some("it is relative to the output folder, $OUT".to_owned());
-                self.say(&["outputs", &index], "must lie in the output folder", "outside", hint);
+                self.push_error(&["outputs", &index], "must lie in the output folder", "outside", hint);
             }
         }
         for (name, paths) in &stage.inputs {
@@ -123,12 +128,12 @@ impl Look<'_> {
                 let many = matches!(paths, InputPaths::Many(_));
                 let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
                 if path.is_empty() {
-                    self.say(place, "is empty", "no path", None);
+                    self.push_error(place, "is empty", "no path", None);
                 } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
-                    self.say(place, "refers to an input", "inputs cannot be made of inputs", None);
-                } else if !path.starts_with('/') && !path.contains('⟦') && leaves(path) {
+                    self.push_error(place, "refers to an input", "inputs cannot be made of inputs", None);
+                } else if !path.starts_with('/') && !path.contains('⟦') && escapes_folder(path) {
                     let hint = Some("give an absolute path to something outside of it".to_owned());
-                    self.say(place, "leaves the project folder", "outside", hint);
+                    self.push_error(place, "leaves the project folder", "outside", hint);
                 }
             }
         }
@@ -137,7 +142,7 @@ impl Look<'_> {
     fn duration(&mut self, path: &[&str], text: &str) {
         if let Err(error) = duration(text) {
             let hint = Some("for example `90s`, `30m`, `1h30m` or `250ms`".to_owned());
-            self.say(path, "must be a duration", &error.to_string(), hint);
+            self.push_error(path, "must be a duration", &error.to_string(), hint);
         }
     }
 
@@ -159,7 +164,7 @@ impl Look<'_> {
     fn word(&mut self, path: &[&str], word: &str, known: &[&str]) {
         if !known.contains(&word) {
             let hint = did_you_mean(word, known.iter().copied());
-            self.say(path, &format!("cannot be `{word}`"), "not known", hint);
+            self.push_error(path, &format!("cannot be `{word}`"), "not known", hint);
         }
     }
 
@@ -169,10 +174,15 @@ impl Look<'_> {
         let key = ["bench", "search"];
         if bench.loadgen.is_none() && bench.scenario != Scenario::Server {
             let hint = Some("`scenario: server`".to_owned());
-            self.say(&key, "needs the scenario `server`", "only there requests arrive at a rate", hint);
+            self.push_error(&key, "needs the scenario `server`", "only there requests arrive at a rate", hint);
         }
         if bench.loadgen.is_none() && bench.rate.is_some() {
-            self.say(&key, "cannot be combined with `rate`", "it finds the rate", Some("take `rate` away".to_owned()));
+            self.push_error(
+                &key,
+                "cannot be combined with `rate`",
+                "it finds the rate",
+                Some("take `rate` away".to_owned()),
+            );
         }
         let needs_limits = bench.loadgen.is_none();
         if needs_limits
@@ -182,33 +192,48 @@ impl Look<'_> {
                 .is_none_or(|limits| limits.latencies().next().is_none() && limits.goodput.is_none())
         {
             let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
-            self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
+            self.push_error(&key, "needs `limits`", "without a limit every rate is good enough", hint);
         }
         let least = bench.limits.as_ref().and_then(|limits| limits.goodput);
         if bench.loadgen.is_none() && matches!(least, Some(GoodputLimit::PerSecond(_))) {
             let hint = Some("as a share of the requests: `goodput: 95%`".to_owned());
             let why = "no rate below that many requests per second can have as much goodput";
-            self.say(&["bench", "limits", "goodput"], "must be a share with `search`", why, hint);
+            self.push_error(&["bench", "limits", "goodput"], "must be a share with `search`", why, hint);
         }
         if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
-            self.say(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second", None);
+            self.push_error(
+                &["bench", "search", "low"],
+                "must be above 0 and below `high`",
+                "requests per second",
+                None,
+            );
         }
         if search.start.is_some_and(|start| !(search.low..=search.high).contains(&start)) {
-            self.say(&["bench", "search", "start"], "must be between `low` and `high`", "requests per second", None);
+            self.push_error(
+                &["bench", "search", "start"],
+                "must be between `low` and `high`",
+                "requests per second",
+                None,
+            );
         }
         if search.start_from.is_some() {
             let path = ["bench", "search", "start_from"];
             if search.start.is_some() {
                 let hint = Some("take one of them away".to_owned());
-                self.say(&path, "cannot be combined with `start`", "both set the first rate", hint);
+                self.push_error(&path, "cannot be combined with `start`", "both set the first rate", hint);
             }
             if bench.loadgen.is_some() {
                 let hint = Some("remove it, or raise `low`".to_owned());
-                self.say(&path, "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on", hint);
+                self.push_error(
+                    &path,
+                    "cannot be combined with `loadgen`",
+                    "LoadGen's tests are tried from `low` on",
+                    hint,
+                );
             }
         }
         if !(search.precision > 0.0 && search.precision < 1.0) {
-            self.say(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %", None);
+            self.push_error(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %", None);
         }
     }
 
@@ -217,26 +242,31 @@ impl Look<'_> {
         let concurrency = bench.scenario == Scenario::Concurrency;
         if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() {
             let hint = Some("add `concurrency: 16`: users".to_owned());
-            self.say(&["bench", "scenario"], "needs `concurrency`", "here users take turns", hint);
+            self.push_error(&["bench", "scenario"], "needs `concurrency`", "here users take turns", hint);
         }
         if bench.ramp.is_some() && (bench.rate.is_some() || bench.concurrency.is_some()) {
             let what = "stands in place of `rate` or `concurrency`";
-            self.say(&["bench", "ramp"], what, "both are given", Some("take one of them away".to_owned()));
+            self.push_error(&["bench", "ramp"], what, "both are given", Some("take one of them away".to_owned()));
         }
         if let Arrivals::Gamma { cv } = bench.arrivals
             && !(cv > 0.0 && cv <= 100.0)
         {
-            self.say(&["bench", "arrivals", "gamma", "cv"], "must be above 0 and at most 100", "1 is Poisson", None);
+            self.push_error(
+                &["bench", "arrivals", "gamma", "cv"],
+                "must be above 0 and at most 100",
+                "1 is Poisson",
+                None,
+            );
         }
         let Some(data) = &bench.data else {
             if bench.scenario == Scenario::Trace {
                 let hint = Some("`data: { mooncake: trace.jsonl }`, or `jsonl` with `timestamp`".to_owned());
-                self.say(&["bench", "scenario"], "needs `data` with time stamps", "a trace of what?", hint);
+                self.push_error(&["bench", "scenario"], "needs `data` with time stamps", "a trace of what?", hint);
             }
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
                 if *length == Length::Given {
                     let hint = Some(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
-                    self.say(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
+                    self.push_error(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
                 }
             }
             return;
@@ -244,7 +274,12 @@ impl Look<'_> {
         let prompts = data.files().filter(|(key, _)| !matches!(*key, "lengths" | "output_lengths")).count();
         if prompts != 1 {
             let hint = Some("one of `jsonl`, `sharegpt`, `mooncake`, `input_ids`, `plan`".to_owned());
-            self.say(&["bench", "data"], "needs exactly one file of prompts", &format!("it has {prompts}"), hint);
+            self.push_error(
+                &["bench", "data"],
+                "needs exactly one file of prompts",
+                &format!("it has {prompts}"),
+                hint,
+            );
         }
     }
 
@@ -253,10 +288,15 @@ impl Look<'_> {
         let key = ["bench", "repeat"];
         let hint = || Some("take `repeat` away".to_owned());
         if bench.repeat > 1 && bench.search.is_some() {
-            self.say(&key, "cannot be combined with `search`", "a search has several runs of its own", hint());
+            self.push_error(&key, "cannot be combined with `search`", "a search has several runs of its own", hint());
         }
         if bench.repeat > 1 && bench.loadgen.is_some() {
-            self.say(&key, "cannot be combined with `loadgen`", "MLPerf's rules set how often a test is run", hint());
+            self.push_error(
+                &key,
+                "cannot be combined with `loadgen`",
+                "MLPerf's rules set how often a test is run",
+                hint(),
+            );
         }
     }
 
@@ -284,22 +324,22 @@ impl Look<'_> {
         if let Some(rate) = bench.rate
             && !(rate > 0.0 && rate.is_finite())
         {
-            self.say(&["bench", "rate"], "must be greater than 0", "requests per second", None);
+            self.push_error(&["bench", "rate"], "must be greater than 0", "requests per second", None);
         }
         // With data each record is sent once.
         if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
             let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
-            self.say(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
+            self.push_error(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
         }
         if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
             let hint = Some("give `requests: 1000`".to_owned());
-            self.say(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
+            self.push_error(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
         }
         if let Some(limits) = &bench.limits {
             let has_promise = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_promise {
                 let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
-                self.say(
+                self.push_error(
                     &["bench", "limits", "goodput"],
                     "needs `slo`",
                     "goodput counts the requests that keep it",
@@ -320,18 +360,18 @@ impl Look<'_> {
         let said = targets(&bench.target).unwrap_or_default();
         if bench.target.starts_with("http://") {
             let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
-            self.say(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
+            self.push_error(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
         } else if matches!(bench.protocol.or(said.protocol), None | Some(Protocol::Kserve)) && !said.is_secure {
             let hint = Some("set a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
-            self.say(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
+            self.push_error(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
         }
         if tls.client_cert.is_some() != tls.client_key.is_some() {
             let hint = Some("name both `client_cert` and `client_key`".to_owned());
-            self.say(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
+            self.push_error(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
         }
         if tls.insecure && tls.ca.is_some() {
             let hint = Some("leave `insecure` out".to_owned());
-            self.say(
+            self.push_error(
                 &["bench", "tls"],
                 "sets authorities, although any certificate is trusted",
                 "`ca` would mean nothing",
@@ -345,44 +385,54 @@ impl Look<'_> {
             let spoken = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
             if !matches!(spoken, None | Some(Protocol::Kserve)) {
                 let hint = Some("`protocol: kserve`, or leave `stream` out".to_owned());
-                self.say(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
+                self.push_error(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
             }
             if bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
                 let label = "cancelling the call would end every request on the shared stream";
                 let hint = Some("add `by: stop`, or `stream: per_request`".to_owned());
-                self.say(&["bench", "request", "cancel"], "cannot be by `rpc` with `stream: shared`", label, hint);
+                self.push_error(
+                    &["bench", "request", "cancel"],
+                    "cannot be by `rpc` with `stream: shared`",
+                    label,
+                    hint,
+                );
             }
         }
         if bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()) {
             let hint = Some("`on: [connect, refused]`".to_owned());
-            self.say(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
+            self.push_error(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
         }
     }
 
     /// The checks of the request block that need no model; the rest is checked against the server before the first request.
     fn request(&mut self, request: &Request) {
         if request.repetition_penalty == Some(0.0) {
-            self.say(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none", None);
+            self.push_error(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none", None);
         }
         if request.beam_width > Some(1) && request.streaming == Some(true) {
             let label = "every response would hold all tokens so far";
             let hint = Some("set `streaming: false`".to_owned());
-            self.say(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
+            self.push_error(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
         }
         for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
             let Some(words) = words else { continue };
             let (kind, is_empty, expected) = match words {
-                Words::Ids(ids) => ("ids", ids.is_empty() || ids.iter().any(Vec::is_empty), Interface::TokenIds),
-                Words::Texts(texts) => {
+                WordList::Ids(ids) => ("ids", ids.is_empty() || ids.iter().any(Vec::is_empty), Interface::TokenIds),
+                WordList::Texts(texts) => {
                     ("texts", texts.is_empty() || texts.iter().any(String::is_empty), Interface::Text)
                 }
             };
             if is_empty {
-                self.say(&["bench", "request", key, kind], "must have entries", "here is an empty one, or none", None);
+                self.push_error(
+                    &["bench", "request", key, kind],
+                    "must have entries",
+                    "here is an empty one, or none",
+                    None,
+                );
             }
             if request.interface.is_some_and(|interface| interface != expected) {
                 let hint = Some("`ids` go with token ids, `texts` with text models".to_owned());
-                self.say(
+                self.push_error(
                     &["bench", "request", key, kind],
                     "does not fit `interface`",
                     "entries of the other kind",
@@ -393,11 +443,16 @@ impl Look<'_> {
         if let Some(cancel) = &request.cancel {
             if request.streaming == Some(false) {
                 let hint = Some("remove `streaming: false`".to_owned());
-                self.say(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come", hint);
+                self.push_error(
+                    &["bench", "request", "cancel"],
+                    "needs streaming",
+                    "it counts tokens as they come",
+                    hint,
+                );
             }
             if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
                 let hint = Some("use `by: rpc`".to_owned());
-                self.say(
+                self.push_error(
                     &["bench", "request", "cancel", "by"],
                     "cannot be `stop`",
                     "text models have no such input",
@@ -416,22 +471,22 @@ impl Look<'_> {
                     || values.iter().map(|value| value.weight).sum::<f64>() <= 0.0 =>
             {
                 let hint = Some("for example `[{ tokens: 128, weight: 3 }, { tokens: 2048, weight: 1 }]`".to_owned());
-                self.say(&["bench", key, "empirical"], "needs lengths of at least 1 with weights", "", hint);
+                self.push_error(&["bench", key, "empirical"], "needs lengths of at least 1 with weights", "", hint);
             }
             Length::Lognormal { mean, stddev, min, max }
                 if !(*mean > 0.0 && *stddev >= 0.0 && min <= max && *min > 0) =>
             {
                 let what = "needs a mean above 0, a stddev not below, and `min` not above `max`";
-                self.say(&["bench", key, "lognormal"], what, "", None);
+                self.push_error(&["bench", key, "lognormal"], what, "", None);
             }
-            Length::Fixed(0) => self.say(&["bench", key, "fixed"], "must be at least 1", "no tokens", None),
+            Length::Fixed(0) => self.push_error(&["bench", key, "fixed"], "must be at least 1", "no tokens", None),
             Length::Uniform { min, max } | Length::Normal { min, max, .. } if min > max => {
                 let kind = if matches!(length, Length::Uniform { .. }) { "uniform" } else { "normal" };
                 let label = format!("{min} is greater than {max}");
-                self.say(&["bench", key, kind, "min"], "must not be greater than `max`", &label, None);
+                self.push_error(&["bench", key, kind, "min"], "must not be greater than `max`", &label, None);
             }
             Length::Normal { mean, stddev, .. } if *stddev < 0.0 || !mean.is_finite() || !stddev.is_finite() => {
-                self.say(&["bench", key, "normal", "stddev"], "must not be negative", "", None);
+                self.push_error(&["bench", key, "normal", "stddev"], "must not be negative", "", None);
             }
             _ => {}
         }
@@ -444,17 +499,17 @@ impl Look<'_> {
         }
         let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());
         if !references.is_empty() {
-            self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
+            self.push_error(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
         if let Err(error) = targets(target) {
-            self.say(&["bench", "target"], "must name servers", &error.to_string(), hint);
+            self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint);
         }
     }
 }
 
 /// Whether a relative path climbs out of where it begins.
-fn leaves(path: &str) -> bool {
+fn escapes_folder(path: &str) -> bool {
     let mut depth = 0_i32;
     for part in path.split('/') {
         match part {

@@ -32,11 +32,11 @@ pub struct KnownInstance {
 
 /// What one rendering touched.
 #[derive(Default)]
-pub struct TouchedReferences(Mutex<Vec<Touched>>);
+pub struct TouchedReferences(Mutex<Vec<ReferenceAccess>>);
 
 /// One access.
 #[derive(Clone)]
-pub enum Touched {
+pub enum ReferenceAccess {
     /// An edge to this instance.
     Edge(usize),
     /// It is skipped, and this is why.
@@ -44,11 +44,11 @@ pub enum Touched {
 }
 
 impl TouchedReferences {
-    pub fn take(&self) -> Vec<Touched> {
+    pub fn take(&self) -> Vec<ReferenceAccess> {
         std::mem::take(&mut *self.0.lock())
     }
 
-    fn add(&self, touched: Touched) {
+    fn add(&self, touched: ReferenceAccess) {
         self.0.lock().push(touched);
     }
 }
@@ -89,8 +89,8 @@ impl Object for StageScope {
             names,
             attribute: Box::new(move |attribute| match attribute {
                 "image" if image => Some(stages.pick(&stage, PlanReference::Image, false)),
-                "out" => Some(stages.pick(&stage, PlanReference::Out, false)),
-                "outs" => Some(stages.pick(&stage, PlanReference::Out, true)),
+                "out" => Some(stages.pick(&stage, PlanReference::OutputFolder, false)),
+                "outs" => Some(stages.pick(&stage, PlanReference::OutputFolder, true)),
                 _ => None,
             }),
         }))
@@ -105,15 +105,15 @@ impl StageScope {
     /// The instances of a stage that agree with these coordinates, as reference tokens.
     fn pick(&self, name: &str, reference: impl Fn(TaskId) -> PlanReference, always_list: bool) -> Value {
         let Some(known) = self.directory.names.get(name) else { return Value::UNDEFINED };
-        let mut matching = known.instances.iter().filter(|one| agree(&one.coordinates, &self.coordinates));
+        let mut matching = known.instances.iter().filter(|one| coordinates_match(&one.coordinates, &self.coordinates));
         let first = matching.next();
         let rest: Vec<&KnownInstance> = matching.collect();
         let mut token = |one: &KnownInstance| {
             if let Some(why) = &one.skipped {
-                self.seen.add(Touched::Skipped(one.id.clone(), why.clone()));
+                self.seen.add(ReferenceAccess::Skipped(one.id.clone(), why.clone()));
                 return None;
             }
-            self.seen.add(Touched::Edge(one.index));
+            self.seen.add(ReferenceAccess::Edge(one.index));
             Some(Value::from(reference(one.id.clone()).token()))
         };
         match first {
@@ -124,7 +124,7 @@ impl StageScope {
 }
 
 /// Whether two places agree on every `foreach` variable that both have.
-pub fn agree(a: &[(String, Value)], b: &[(String, Value)]) -> bool {
+pub fn coordinates_match(a: &[(String, Value)], b: &[(String, Value)]) -> bool {
     a.iter().all(|(name, value)| b.iter().all(|(other, theirs)| name != other || value == theirs))
 }
 

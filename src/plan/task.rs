@@ -67,7 +67,7 @@ pub struct Task {
 
 impl Task {
     /// A step that requests nothing, takes all slots and is kept: what is true of every task but its name.
-    pub const fn bare(id: TaskId, stage: String, kind: ActionKind) -> Self {
+    pub const fn minimal(id: TaskId, stage: String, kind: ActionKind) -> Self {
         Self {
             id,
             stage,
@@ -111,7 +111,7 @@ impl Task {
 
     /// Whether its key determines its output, so that of two tasks with equal keys one is enough. Not so for
     /// measurements and commands: they may be repeated on purpose.
-    pub const fn is_its_key(&self) -> bool {
+    pub const fn is_determined_by_key(&self) -> bool {
         matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
     }
 }
@@ -156,19 +156,19 @@ pub struct RetryRule {
     pub delay: Duration,
     /// Only when memory ran out.
     pub on_oom: bool,
-    pub lower: Option<Lowering>,
+    pub lower: Option<OomReductionRule>,
 }
 
 /// The number that is lowered before each further try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lowering {
+pub struct OomReductionRule {
     pub knob: String,
     pub by: f64,
     /// Not below this; `None`: half of the first value.
     pub to: Option<f64>,
 }
 
-impl Lowering {
+impl OomReductionRule {
     /// Whether it is a share of a GPU's memory: lowering it leaves the host's alone.
     pub fn is_of_gpu(&self) -> bool {
         self.knob.contains("gpu") || self.knob.contains("kv_cache")
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn steps_lead_down_to_the_end_and_not_beyond() {
         let steps = |by: f64, to: Option<f64>, first: f64| {
-            let lowering = Lowering { knob: "x".to_owned(), by, to };
+            let lowering = OomReductionRule { knob: "x".to_owned(), by, to };
             std::iter::successors(Some(first), |now| lowering.next(first, *now)).collect::<Vec<_>>()
         };
         assert_eq!(steps(0.05, Some(0.78), 0.95), [0.95, 0.9, 0.85, 0.8, 0.78]);

@@ -55,7 +55,7 @@ mod tests {
     fn an_action_that_cannot_be_read_names_its_task() {
         let task = |action: &str| Task {
             action: action.to_owned(),
-            ..Task::bare(TaskId::new("build/a"), "build".to_owned(), ActionKind::Shell)
+            ..Task::minimal(TaskId::new("build/a"), "build".to_owned(), ActionKind::Shell)
         };
         assert!(matches!(task(r#"{"shell":"true"}"#).typed_action(), Ok(Action::Shell(_))));
         let error = task(r#"{"shall":"true"}"#).typed_action().unwrap_err().to_string();

@@ -11,12 +11,12 @@ pub struct BulkRow {
     /// The command.
     pub run: String,
     /// The command of its first repeat.
-    pub of: String,
+    pub first_repeat: String,
     /// `ran`, `cached`, `failed`, `interrupted`, `not run`.
-    pub how: &'static str,
+    pub outcome: &'static str,
     /// Its exit code; none where it was not run.
     pub exit: Option<u8>,
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Of each benchmark: task and line, and below it its warnings without the task.
     pub headlines: Vec<(String, String)>,
     /// Of each benchmark: output tokens per second, as its result has them.
@@ -31,14 +31,14 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
     let mut out = String::from("\n");
     let mut rows = Vec::new();
     for (index, one) in ended.iter().enumerate() {
-        let tone = match one.how {
+        let tone = match one.outcome {
             "ran" | "cached" => TextRole::Good,
             "failed" => TextRole::Bad,
-            _ => TextRole::Odd,
+            _ => TextRole::Warning,
         };
         rows.push(vec![
             (TextRole::Quiet, (index + 1).to_string()),
-            (tone, one.how.to_owned()),
+            (tone, one.outcome.to_owned()),
             (TextRole::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
             (TextRole::Quiet, one.seconds.map(duration).unwrap_or_default()),
             (TextRole::Name, clean(&one.run)),
@@ -53,7 +53,7 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
             .map(|(task, line)| vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, clean(line))])
             .collect();
         out.push_str(&table(paint, "   ", &told));
-        if let Some(why) = &one.why {
+        if let Some(why) = &one.reason {
             let _ = writeln!(out, "   {}", paint.tone(TextRole::Bad, cut(why, WIDEST)));
         }
     }
@@ -70,9 +70,9 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
 fn spreads(ended: &[BulkRow], paint: Styler) -> String {
     let mut of: Vec<(&str, Vec<&BulkRow>)> = Vec::new();
     for one in ended.iter().filter(|one| one.exit == Some(0)) {
-        match of.iter_mut().find(|(run, _)| *run == one.of) {
+        match of.iter_mut().find(|(run, _)| *run == one.first_repeat) {
             Some((_, all)) => all.push(one),
-            None => of.push((&one.of, vec![one])),
+            None => of.push((&one.first_repeat, vec![one])),
         }
     }
     let mut out = String::new();
@@ -98,32 +98,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_tells_of_every_run_and_of_repeats_together() {
+    fn the_table_lists_every_run_and_groups_repeats() {
         let ran = |repeat: u32, rate: f64| BulkRow {
             run: if repeat > 1 {
                 format!("regatta run m --repeat-number {repeat}")
             } else {
                 "regatta run m".to_owned()
             },
-            of: "regatta run m".to_owned(),
-            how: if repeat > 1 { "ran" } else { "cached" },
+            first_repeat: "regatta run m".to_owned(),
+            outcome: if repeat > 1 { "ran" } else { "cached" },
             exit: Some(0),
-            why: None,
+            reason: None,
             headlines: vec![("bench/a".to_owned(), "VALID  1,204 tok/s".to_owned())],
             rates: BTreeMap::from([("bench/a".to_owned(), rate)]),
             seconds: Some(f64::from(repeat)),
         };
         let failed = BulkRow {
             run: "regatta run n".to_owned(),
-            of: "regatta run n".to_owned(),
-            how: "failed",
+            first_repeat: "regatta run n".to_owned(),
+            outcome: "failed",
             exit: Some(1),
-            why: Some("build: exit code 7".to_owned()),
+            reason: Some("build: exit code 7".to_owned()),
             headlines: Vec::new(),
             rates: BTreeMap::new(),
             seconds: Some(0.5),
         };
-        let not_run = BulkRow { how: "not run", exit: None, why: None, seconds: None, ..failed.clone() };
+        let not_run = BulkRow { outcome: "not run", exit: None, reason: None, seconds: None, ..failed.clone() };
         insta::assert_snapshot!(bulk_table(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Styler::OFF), @r"
 
         1  cached   exit 0  1.0 s   regatta run m

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::mlperf::{Examined, FindingWeight, GateFinding, JudgedRun, ResultDifference};
+use crate::mlperf::{FindingWeight, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
 
 /// One result of a submission, as far as it is.
@@ -47,7 +47,7 @@ impl StepState {
     const fn word(self) -> (TextRole, &'static str) {
         match self {
             Self::Done => (TextRole::Good, "done"),
-            Self::Stale => (TextRole::Odd, "stale"),
+            Self::Stale => (TextRole::Warning, "stale"),
             Self::Missing => (TextRole::Bad, "missing"),
             Self::Absent => (TextRole::Quiet, "–"),
         }
@@ -64,9 +64,9 @@ pub fn value(judged: &JudgedRun) -> String {
 }
 
 /// A table of results, then each finding with its place, its rule and what to do.
-pub fn examined(examined: &Examined, paint: Styler) -> String {
+pub fn examined(examined: &SubmissionReport, styler: Styler) -> String {
     let mut out = String::new();
-    let refused = examined.refused();
+    let refused = examined.refusal_count();
     let rows: Vec<_> = examined
         .results
         .iter()
@@ -81,19 +81,19 @@ pub fn examined(examined: &Examined, paint: Styler) -> String {
             ]
         })
         .collect();
-    out.push_str(&table(paint, "", &rows));
+    out.push_str(&table(styler, "", &rows));
     let mut last = "";
     for finding in &examined.findings {
         let GateFinding { weight, check, place, what, why, fix } = finding;
         if place != last {
-            let _ = writeln!(out, "\n{}", paint.tone(TextRole::Strong, clean(place)));
+            let _ = writeln!(out, "\n{}", styler.tone(TextRole::Strong, clean(place)));
             last = place;
         }
         let (tone, word) = match weight {
             FindingWeight::Refused => (TextRole::Bad, "refused"),
-            FindingWeight::Warning => (TextRole::Odd, "warning"),
+            FindingWeight::Warning => (TextRole::Warning, "warning"),
         };
-        let _ = writeln!(out, "  {} {}: {}", paint.tone(tone, word), clean(check), clean(what));
+        let _ = writeln!(out, "  {} {}: {}", styler.tone(tone, word), clean(check), clean(what));
         let _ = writeln!(out, "    why: {}", clean(why));
         let _ = writeln!(out, "    do:  {}", clean(fix));
     }
@@ -105,12 +105,12 @@ pub fn examined(examined: &Examined, paint: Styler) -> String {
         (TextRole::Good, "passes".to_owned())
     };
     let warned = if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
-    let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, paint.tone(tone, word));
+    let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, styler.tone(tone, word));
     out
 }
 
-pub fn examined_json(examined: &Examined) -> String {
-    format!("{:#}\n", json!({ "submittable": examined.refused() == 0, "examined": examined }))
+pub fn examined_json(examined: &SubmissionReport) -> String {
+    format!("{:#}\n", json!({ "submittable": examined.refusal_count() == 0, "examined": examined }))
 }
 
 pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
@@ -132,8 +132,8 @@ pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
         ];
         for (name, cell) in cells {
             let (tone, word) = cell.state.word();
-            let told = cell.told.as_deref().map(|told| format!(" {}", cut(told, 40))).unwrap_or_default();
-            row.push((tone, clean(&format!("{word}{told}"))));
+            let text = cell.told.as_deref().map(|told| format!(" {}", cut(told, 40))).unwrap_or_default();
+            row.push((tone, clean(&format!("{word}{text}"))));
             if let Some(command) = &cell.command
                 && !commands.iter().any(|(_, known)| known == command)
             {

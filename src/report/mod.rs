@@ -13,16 +13,16 @@ pub mod html;
 pub mod mlperf;
 mod plan;
 mod run_state;
-#[cfg(test)]
-mod sample;
 pub mod server;
 mod tables;
 mod terminal;
+#[cfg(test)]
+mod test_runs;
 
 pub use bulk::{BulkRow, bulk_table};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use plan::{
-    DecisionKind, DecisionRow, LaunchRow, Starts, decisions_json, decisions_text, graph_dot, graph_mermaid,
+    DecisionKind, DecisionRow, LaunchKind, LaunchRow, decisions_json, decisions_text, graph_dot, graph_mermaid,
     launch_json, launch_problems, launch_text,
 };
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};

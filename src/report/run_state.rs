@@ -91,7 +91,7 @@ pub enum TaskPhase {
 }
 
 impl TaskPhase {
-    pub const fn is_over(self) -> bool {
+    pub const fn is_finished(self) -> bool {
         !matches!(self, Self::Running | Self::Up | Self::Retrying)
     }
 
@@ -161,7 +161,7 @@ impl TaskState {
 
 impl TaskState {
     /// The state as text for readers: an interrupted task did not fail.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match &self.failure {
             Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => {
                 "interrupted"
@@ -194,7 +194,7 @@ impl RunState {
 
     /// Tasks that are running, services that are up.
     pub fn running(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_over())
+        self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_finished())
     }
 
     /// Tasks in a state, in the order in which they first appear.
@@ -222,7 +222,7 @@ impl RunState {
         let chapter = self.chapter(task);
         chapter.state = state;
         chapter.progress = None;
-        chapter.ended = if state.is_over() { at.or(chapter.ended) } else { None };
+        chapter.ended = if state.is_finished() { at.or(chapter.ended) } else { None };
         chapter
     }
 
@@ -311,7 +311,7 @@ impl RunState {
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total } => {
                 // Progress events may come late; they never bring a task back.
-                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_over()) {
+                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_finished()) {
                     chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
                 }
             }

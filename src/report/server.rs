@@ -66,15 +66,15 @@ pub struct ServerMetricRow {
     pub per_second: Option<f64>,
 }
 
-pub fn status(server: &ServerStatus, paint: Styler) -> String {
+pub fn status(server: &ServerStatus, styler: Styler) -> String {
     let (tone, word) = match (server.live, server.ready) {
         (true, true) => (TextRole::Good, "ready"),
-        (true, false) => (TextRole::Odd, "live, not ready"),
+        (true, false) => (TextRole::Warning, "live, not ready"),
         (false, _) => (TextRole::Bad, "not live"),
     };
     let mut out = String::new();
-    let name = paint.tone(TextRole::Strong, clean(&format!("{} {}", server.name, server.version)));
-    let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), paint.tone(tone, word));
+    let name = styler.tone(TextRole::Strong, clean(&format!("{} {}", server.name, server.version)));
+    let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), styler.tone(tone, word));
     if !server.extensions.is_empty() {
         let _ = writeln!(out, "  extensions: {}", clean(&server.extensions.join(", ")));
     }
@@ -106,7 +106,7 @@ pub fn status(server: &ServerStatus, paint: Styler) -> String {
             (TextRole::Bad, clean(&model.reason)),
         ]);
     }
-    out.push_str(&table(paint, "  ", &rows));
+    out.push_str(&table(styler, "  ", &rows));
     out
 }
 
@@ -139,25 +139,25 @@ pub fn models(models: &[ModelDetails], paint: Styler) -> String {
 }
 
 /// Families one after the other; `all` counts all numbers, including those that were not requested.
-pub fn metrics(told: &[ServerMetricRow], all: usize, paint: Styler) -> String {
+pub fn metrics(server_metric_rows: &[ServerMetricRow], all: usize, styler: Styler) -> String {
     let mut out = String::new();
-    for family in told.chunk_by(|a, b| a.family == b.family) {
+    for family in server_metric_rows.chunk_by(|a, b| a.family == b.family) {
         let head = &family[0];
-        let name = paint.tone(TextRole::Strong, clean(&head.family));
-        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(TextRole::Quiet, clean(&head.help)));
+        let name = styler.tone(TextRole::Strong, clean(&head.family));
+        let _ = writeln!(out, "{name}  {}  {}", head.kind, styler.tone(TextRole::Quiet, clean(&head.help)));
         let row = |metric: &ServerMetricRow| {
             let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
             vec![
                 (TextRole::Name, clean(&metric.labels)),
                 (TextRole::Plain, clean(&metric.value)),
-                (TextRole::Odd, rate),
+                (TextRole::Warning, rate),
             ]
         };
         let rows: Vec<_> = family.iter().map(row).collect();
-        out.push_str(&table(paint, "  ", &rows));
+        out.push_str(&table(styler, "  ", &rows));
     }
-    if told.len() < all {
-        let _ = writeln!(out, "{} of {}, as the server counts", told.len(), counted(all, "number"));
+    if server_metric_rows.len() < all {
+        let _ = writeln!(out, "{} of {}, as the server counts", server_metric_rows.len(), counted(all, "number"));
     } else {
         let _ = writeln!(out, "{}, as the server counts", counted(all, "number"));
     }

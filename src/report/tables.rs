@@ -63,17 +63,21 @@ pub fn value_table(values: &[ValueRow], paint: Styler) -> String {
 }
 
 /// The status of a run; `alive`: its process still exists.
-pub fn run_status(story: &RunState, alive: bool, paint: Styler) -> String {
+pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     let mut out = String::new();
-    let run = story.run.as_ref().map_or("?", |run| run.as_str());
-    let (tone, state) = state(story, alive);
-    let name = paint.tone(TextRole::Strong, clean(&story.manifest));
-    let _ =
-        writeln!(out, "{name}  run {run}, started {}: {}", to_the_second(&story.started_at), paint.tone(tone, state));
-    let rows: Vec<_> = story
+    let run = run_state.run.as_ref().map_or("?", |run| run.as_str());
+    let (tone, state) = state(run_state, alive);
+    let name = styler.tone(TextRole::Strong, clean(&run_state.manifest));
+    let _ = writeln!(
+        out,
+        "{name}  run {run}, started {}: {}",
+        to_the_second(&run_state.started_at),
+        styler.tone(tone, state)
+    );
+    let rows: Vec<_> = run_state
         .tasks
         .iter()
-        .filter(|(_, chapter)| alive || chapter.state.is_over())
+        .filter(|(_, chapter)| alive || chapter.state.is_finished())
         .flat_map(|(task, chapter)| {
             let failure = chapter.failure.as_deref().map(|failure| match &failure.cause {
                 Some(cause) => format!("{}: {cause}", failure.what),
@@ -86,51 +90,51 @@ pub fn run_status(story: &RunState, alive: bool, paint: Styler) -> String {
                 .or(failure.as_deref())
                 .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
             let row = vec![
-                (TextRole::Plain, chapter.word().to_owned()),
+                (TextRole::Plain, chapter.label().to_owned()),
                 (TextRole::Name, task.to_string()),
                 (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
                 (TextRole::Quiet, clean(told.unwrap_or_default())),
             ];
             let below = |text: String| {
                 let empty = (TextRole::Plain, String::new());
-                vec![empty.clone(), empty.clone(), empty, (TextRole::Odd, text)]
+                vec![empty.clone(), empty.clone(), empty, (TextRole::Warning, text)]
             };
             let warnings = chapter.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
             std::iter::once(row).chain(warnings).collect::<Vec<_>>()
         })
         .collect();
-    out.push_str(&table(paint, "  ", &rows));
-    let left = story.total.saturating_sub(story.done());
+    out.push_str(&table(styler, "  ", &rows));
+    let left = run_state.total.saturating_sub(run_state.done());
     let left = if left > 0 { format!(", {left} not done") } else { String::new() };
-    let _ = writeln!(out, "  {} of {} finished{left}", story.done(), counted(story.total, "task"));
+    let _ = writeln!(out, "  {} of {} finished{left}", run_state.done(), counted(run_state.total, "task"));
     out
 }
 
-pub fn run_status_json(story: &RunState, alive: bool) -> String {
-    format!("{:#}\n", json!({ "state": state(story, alive).1, "run_state": story }))
+pub fn run_status_json(run_state: &RunState, alive: bool) -> String {
+    format!("{:#}\n", json!({ "state": state(run_state, alive).1, "run_state": run_state }))
 }
 
-fn state(story: &RunState, alive: bool) -> (TextRole, &'static str) {
-    match (story.finished, alive) {
+fn state(run_state: &RunState, alive: bool) -> (TextRole, &'static str) {
+    match (run_state.finished, alive) {
         (Some(end), _) if end.exit == 0 => (TextRole::Good, "done"),
-        (Some(end), _) if end.exit == 130 => (TextRole::Odd, "interrupted"),
+        (Some(end), _) if end.exit == 130 => (TextRole::Warning, "interrupted"),
         (Some(_), _) => (TextRole::Bad, "failed"),
         (None, true) => (TextRole::Good, "running"),
-        (None, false) => (TextRole::Odd, "interrupted; `regatta run` continues from there"),
+        (None, false) => (TextRole::Warning, "interrupted; `regatta run` continues from there"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::test_runs;
 
     #[test]
     fn a_run_that_was_killed_says_how_to_go_on() {
-        let events = sample::failing();
-        let mut story = RunState::new();
-        events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
-        insta::assert_snapshot!(run_status(&story, false, Styler::OFF), @r"
+        let events = test_runs::failing();
+        let mut run_state = RunState::new();
+        events.iter().take(events.len() - 1).for_each(|event| run_state.fold(event));
+        insta::assert_snapshot!(run_status(&run_state, false, Styler::OFF), @r"
         quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: interrupted; `regatta run` continues from there
           cached     engine
           skipped    smoke                     `when` is false

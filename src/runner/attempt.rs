@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::batches::BatchSlot;
 use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
-use super::limit::{apart, within};
-use super::options::Emit;
-use super::origins::{Upstream, origins};
-use super::work::{Assignment, Lease, TaskExecutor};
+use super::options::EventEmitter;
+use super::provenance::{UpstreamProvenance, origins};
+use super::task_executor::{Assignment, Lease, TaskExecutor};
+use super::time_limit::{isolate_panics, within};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
 use crate::runner::store::{
-    Digests, ListedFolder, OutputCache, PathError, Sealed, TaskRecord, left_running, list_folder,
+    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, left_running, list_folder,
 };
 
 /// What a try needs, gathered by the loop.
@@ -26,33 +26,33 @@ pub(super) struct AttemptInputs {
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
     pub gpus: Vec<u32>,
-    pub seat: Option<BatchSlot>,
+    pub batch_slot: Option<BatchSlot>,
     /// For each need, by its place in `task.needs`.
-    pub made: Vec<TaskOutput>,
+    pub outputs: Vec<TaskOutput>,
     pub run: RunId,
-    pub shelf: Arc<OutputCache>,
+    pub cache: Arc<OutputCache>,
     pub digests: Arc<Digests>,
     pub stop: Stop,
-    pub emit: Emit,
+    pub emit: EventEmitter,
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
 }
 
 /// What a try left.
 pub(super) struct AttemptOutcome {
-    pub result: Result<(Done, Option<Sealed>), Box<Failure>>,
+    pub result: Result<(Done, Option<HashedFolder>), Box<Failure>>,
     pub folder: Option<PathBuf>,
     pub seconds: f64,
 }
 
 impl AttemptInputs {
-    pub(super) async fn go<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
+    pub(super) async fn run<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
         let begun = Instant::now();
         let left = if self.attempt == 1 && self.task.host.is_some() {
-            left_running(self.shelf.home(), &self.task.id, &self.keyed.digest)
+            left_running(self.cache.home(), &self.task.id, &self.keyed.digest)
         } else {
             None
         };
-        let made = left.map_or_else(|| self.shelf.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok);
+        let made = left.map_or_else(|| self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok);
         let folder = match made {
             Ok(folder) => folder,
             Err(e) => return AttemptOutcome { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
@@ -65,7 +65,7 @@ impl AttemptInputs {
         mut self,
         folder: &std::path::Path,
         work: Arc<W>,
-    ) -> Result<(Done, Option<Sealed>), Failure> {
+    ) -> Result<(Done, Option<HashedFolder>), Failure> {
         let assignment = self.assignment()?;
         let stop = self.stop.clone();
         let lease = Lease {
@@ -73,17 +73,17 @@ impl AttemptInputs {
             attempt: self.attempt,
             assignment,
             out: folder.to_owned(),
-            log: self.shelf.home().log(&self.run, &self.task.id),
-            project: self.shelf.home().project().to_owned(),
+            log: self.cache.home().log(&self.run, &self.task.id),
+            project: self.cache.home().project().to_owned(),
             gpus: std::mem::take(&mut self.gpus),
             lowered: self.keyed.lowered.clone(),
-            seat: self.seat.take(),
+            batch_slot: self.batch_slot.take(),
             stop: stop.clone(),
             ready: self.ready.take(),
             emit: Arc::clone(&self.emit),
             origins: self.origins(),
         };
-        let working = apart(async move { work.perform(lease).await });
+        let working = isolate_panics(async move { work.perform(lease).await });
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
         let done = within(limit, &stop, working).await?;
@@ -97,7 +97,7 @@ impl AttemptInputs {
             tokio::select! {
                 sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
                     .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
-                () = stop.asked_now() => {
+                () = stop.hard_requested() => {
                     return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
                 }
             }
@@ -109,7 +109,7 @@ impl AttemptInputs {
 
     fn assignment(&self) -> Result<Assignment, Failure> {
         let needs: BTreeMap<&str, &TaskOutput> =
-            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
+            self.task.needs.iter().zip(&self.outputs).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
         let made = |id: &str| needs.get(id).copied();
         let mut inputs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for (name, patterns) in &self.task.inputs {
@@ -117,7 +117,7 @@ impl AttemptInputs {
                 Some(state) => state.paths.clone(),
                 None => patterns
                     .iter()
-                    .map(|p| resolve(p, false, &self.shelf, &BTreeMap::new(), &made).map(PathBuf::from))
+                    .map(|p| resolve(p, false, &self.cache, &BTreeMap::new(), &made).map(PathBuf::from))
                     .collect::<Result<_, _>>()?,
             };
             if let Some(missing) = paths.iter().find(|p| !p.exists()) {
@@ -128,32 +128,32 @@ impl AttemptInputs {
             }
             inputs.insert(name.clone(), paths);
         }
-        let action = resolve(&self.task.action, true, &self.shelf, &inputs, &made)?;
+        let action = resolve(&self.task.action, true, &self.cache, &inputs, &made)?;
         let container = match &self.task.container {
-            Some(container) => Some(resolve(container, true, &self.shelf, &inputs, &made)?),
+            Some(container) => Some(resolve(container, true, &self.cache, &inputs, &made)?),
             None => None,
         };
         let env = self
             .task
             .env
             .iter()
-            .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.shelf, &inputs, &made)?)))
+            .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.cache, &inputs, &made)?)))
             .collect::<Result<_, Failure>>()?;
         let (mut endpoints, mut gpus, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
-        for made in &self.made {
+        for made in &self.outputs {
             if let TaskOutput::Service { endpoints: own, gpus: leased, lowered: less, .. } = made {
                 endpoints.extend(own.iter().cloned());
                 gpus.extend(leased);
                 lowered.extend(less.iter().cloned());
             }
         }
-        let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.shelf, &inputs, &made)).transpose()?;
+        let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.cache, &inputs, &made)).transpose()?;
         Ok(Assignment { action, container, inputs, env, endpoints, gpus, host, lowered })
     }
 
     /// What it was made from, computed on demand.
-    fn origins(&self) -> Arc<dyn Fn() -> Upstream + Send + Sync> {
-        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.task));
+    fn origins(&self) -> Arc<dyn Fn() -> UpstreamProvenance + Send + Sync> {
+        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.task));
         Arc::new(move || origins(&plan, &shelf, &task))
     }
 
@@ -172,13 +172,13 @@ impl AttemptInputs {
         }
         for (name, state) in &self.keyed.inputs {
             let patterns = &self.task.inputs[name];
-            if own_patterns(patterns) && !self.digests.unchanged(self.shelf.home().project(), patterns, state) {
+            if own_patterns(patterns) && !self.digests.unchanged(self.cache.home().project(), patterns, state) {
                 return Err(Failure::new(FailureKind::InputChanged, format!("input {name} changed while it was read")));
             }
         }
-        for (need, made) in self.task.needs.iter().zip(&self.made) {
+        for (need, made) in self.task.needs.iter().zip(&self.outputs) {
             if let TaskOutput::Output(record) = made
-                && let Some(what) = self.shelf.compare(record)
+                && let Some(what) = self.cache.compare(record)
             {
                 return Err(Failure::new(
                     FailureKind::Refused,
@@ -210,7 +210,7 @@ pub(super) fn accept(
     task: &Task,
     keyed: &Keyed,
     folder: &std::path::Path,
-    sealed: Sealed,
+    sealed: HashedFolder,
     done: Done,
     seconds: f64,
     from: Option<String>,

@@ -18,7 +18,7 @@ pub struct BatchSlot {
 
 impl BatchSlot {
     /// Seats for `n` tasks. `party`: no other group has that name, of this run or of another.
-    pub fn party(party: &str, n: u32) -> Vec<Self> {
+    pub fn group(party: &str, n: u32) -> Vec<Self> {
         let party: Arc<str> = party.into();
         let undecided = Arc::new(watch::Sender::new(n));
         (0..n).map(|ix| Self { party: Arc::clone(&party), ix, undecided: Arc::clone(&undecided) }).collect()
@@ -61,19 +61,20 @@ impl<'a> Batches<'a> {
     }
 
     /// A seat for each of these tasks that has company.
-    pub(super) fn seats(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<BatchSlot>> {
+    pub(super) fn assign_slots(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<BatchSlot>> {
         let mut seats: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
         for (ix, task) in tasks.iter().enumerate() {
-            if seats[ix].is_some() || !is_company(task, task) {
+            if seats[ix].is_some() || !can_batch_together(task, task) {
                 continue;
             }
-            let alike: Vec<usize> = (ix..tasks.len()).filter(|other| is_company(task, &tasks[*other])).collect();
+            let alike: Vec<usize> =
+                (ix..tasks.len()).filter(|other| can_batch_together(task, &tasks[*other])).collect();
             if alike.len() < 2 {
                 continue;
             }
             *self.count += 1;
             let name = format!("{}-{}", self.run, self.count);
-            for (place, seat) in alike.iter().zip(BatchSlot::party(&name, alike.len() as u32)) {
+            for (place, seat) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
                 seats[*place] = Some(seat);
             }
         }
@@ -82,7 +83,7 @@ impl<'a> Batches<'a> {
 }
 
 /// Whether two tasks request the same of another machine. Services are one by one: each is waited for.
-fn is_company(one: &Task, other: &Task) -> bool {
+fn can_batch_together(one: &Task, other: &Task) -> bool {
     one.host.is_some()
         && one.lifetime == Lifetime::Step
         && (&one.stage, &one.host, one.gpus, one.lifetime) == (&other.stage, &other.host, other.gpus, other.lifetime)
@@ -95,8 +96,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_takes_part_waits_until_everybody_has_decided() {
-        let mut seats = BatchSlot::party("p", 3).into_iter();
+    async fn each_member_waits_until_all_have_decided() {
+        let mut seats = BatchSlot::group("p", 3).into_iter();
         let mut next = || seats.next().unwrap();
         let (first, second, third) = (next(), next(), next());
         assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));

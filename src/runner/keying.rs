@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::work::TaskExecutor;
-use crate::event::{Digest, Endpoint, Failure, FailureKind, Lowered};
+use super::task_executor::TaskExecutor;
+use crate::event::{Digest, Endpoint, Failure, FailureKind, ReducedSetting};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::{
     Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, TaskKey, TaskRecord, explain,
@@ -22,7 +22,7 @@ pub(super) enum TaskOutput {
         endpoints: Vec<Endpoint>,
         /// Leased to it.
         gpus: Vec<u32>,
-        lowered: Option<Lowered>,
+        lowered: Option<ReducedSetting>,
     },
     /// Nothing: it was skipped.
     Nothing,
@@ -47,7 +47,7 @@ pub(super) struct Keyed {
     /// The digest of the key with the manifest's values, nothing lowered.
     pub base: Digest,
     /// What a retry has lowered for it; part of the key.
-    pub lowered: Option<Lowered>,
+    pub lowered: Option<ReducedSetting>,
 }
 
 /// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
@@ -96,7 +96,7 @@ pub(super) fn key_of(
     };
     let base = key.digest();
     let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
-    let lowered = may_be_lowered.then(|| shelf.lowered(&base)).flatten();
+    let lowered = may_be_lowered.then(|| shelf.reduced_setting(&base)).flatten();
     if let Some(lowered) = &lowered {
         key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
     }
@@ -115,10 +115,10 @@ fn with_container(task: &Task) -> String {
 }
 
 /// Looks a task's output up. One that names what has gone from the machine is spoiled.
-pub(super) fn look(work: &impl TaskExecutor, task: &Task, key: &Digest, shelf: &OutputCache) -> Lookup {
-    match shelf.look(key) {
-        Lookup::Hit(record) => match work.is_void(task, &shelf.folder(&record)) {
-            Some(what) => Lookup::Spoiled(what),
+pub(super) fn look_up(work: &impl TaskExecutor, task: &Task, key: &Digest, output_cache: &OutputCache) -> Lookup {
+    match output_cache.look_up(key) {
+        Lookup::Hit(record) => match work.unusable_reason(task, &output_cache.folder(&record)) {
+            Some(what) => Lookup::Corrupt(what),
             None => Lookup::Hit(record),
         },
         other => other,
@@ -150,7 +150,7 @@ pub(super) fn reasons(
     if !task.cache {
         return vec![why_not_cached(task)];
     }
-    if let Lookup::Spoiled(what) = look {
+    if let Lookup::Corrupt(what) = look {
         return vec![what.clone()];
     }
     let Some(last) = shelf.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
@@ -195,7 +195,7 @@ pub(super) fn resolve<'a>(
     };
     PlanReference::replace_in(text, |reference| {
         let value = match reference {
-            PlanReference::Out(id) => match made(id.as_str())? {
+            PlanReference::OutputFolder(id) => match made(id.as_str())? {
                 TaskOutput::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
                 _ => return None,
             },
@@ -221,8 +221,8 @@ pub(super) fn resolve<'a>(
 
 /// The content of the file `image` in the output of an `image` stage: an id, or `./file` beside it.
 fn image_in(folder: &Path) -> Option<String> {
-    let said = fs::read_to_string(folder.join("image")).ok()?;
-    let said = said.trim();
+    let text = fs::read_to_string(folder.join("image")).ok()?;
+    let said = text.trim();
     Some(match said.strip_prefix("./") {
         Some(file) => folder.join(file).to_string_lossy().into_owned(),
         None => said.to_owned(),

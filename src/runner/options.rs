@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::gate::OutputGate;
+use super::output_check::OutputCheck;
 use crate::event::{Digest, Done, Event, Failure, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{FileStamp, TaskKey};
@@ -11,7 +11,7 @@ use crate::runner::store::{FileStamp, TaskKey};
 use super::remote_outputs::RemoteOutputs;
 
 /// Where events go: the journal first, then all other receivers.
-pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
+pub type EventEmitter = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What a task is to this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum TaskRole {
     /// Another task needs it, and it must be done already (`--only`).
     Restore,
     /// No task in this run needs it.
-    Out,
+    NotNeeded,
 }
 
 /// How to run.
@@ -36,9 +36,9 @@ pub struct RunOptions {
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
-    pub shared: Option<Arc<dyn RemoteOutputs>>,
+    pub remote_outputs: Option<Arc<dyn RemoteOutputs>>,
     /// The check that may refuse an output.
-    pub gate: OutputGate,
+    pub gate: OutputCheck,
 }
 
 /// What became of a run.
@@ -54,7 +54,7 @@ pub struct RunSummary {
     /// Every task with a known key, in the plan's order.
     pub settled: Vec<SettledTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
-    pub rest: Option<Vec<(PathBuf, FileStamp)>>,
+    pub no_op_conditions: Option<Vec<(PathBuf, FileStamp)>>,
 }
 
 /// What one task was made from, and what it made.
@@ -70,14 +70,15 @@ pub struct SettledTask {
 /// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
 /// services, which have to be up), everything else is out.
 pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<TaskRole> {
-    let mut parts: Vec<TaskRole> = chosen.iter().map(|c| if *c { TaskRole::Run } else { TaskRole::Out }).collect();
+    let mut parts: Vec<TaskRole> =
+        chosen.iter().map(|c| if *c { TaskRole::Run } else { TaskRole::NotNeeded }).collect();
     for ix in (0..plan.tasks.len()).rev() {
-        if parts[ix] == TaskRole::Out {
+        if parts[ix] == TaskRole::NotNeeded {
             continue;
         }
         for need in &plan.tasks[ix].needs {
             let at = need.task as usize;
-            if parts[at] == TaskRole::Out {
+            if parts[at] == TaskRole::NotNeeded {
                 let service = plan.tasks[at].lifetime == Lifetime::Service;
                 parts[at] = if restore_needs && !service { TaskRole::Restore } else { TaskRole::Run };
             }

@@ -4,7 +4,7 @@ use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{Digests, Lookup, OutputCache};
 
-use super::keying::{key_of, look, reasons};
+use super::keying::{key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
 use super::{TaskExecutor, result_age};
 
@@ -26,7 +26,7 @@ pub struct Decision {
     pub fails: bool,
 }
 
-enum Known {
+enum PredictedOutput {
     Digest(Digest),
     /// It will run, and what it makes is not known before it has.
     Open,
@@ -41,7 +41,7 @@ pub fn predict(
     digests: &Digests,
     options: &RunOptions,
 ) -> Vec<Decision> {
-    let mut known: Vec<Known> = Vec::with_capacity(plan.tasks.len());
+    let mut known: Vec<PredictedOutput> = Vec::with_capacity(plan.tasks.len());
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
     let mut lowered = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
@@ -51,26 +51,26 @@ pub fn predict(
         };
         let will_fail = |why: &str| {
             let decision = decide(Prediction::Run, vec![format!("will fail: {why}")]);
-            (Known::Open, decision.map(|decision| Decision { fails: true, ..decision }))
+            (PredictedOutput::Open, decision.map(|decision| Decision { fails: true, ..decision }))
         };
-        if options.parts[ix] == TaskRole::Out {
-            known.push(Known::Nothing);
+        if options.parts[ix] == TaskRole::NotNeeded {
+            known.push(PredictedOutput::Nothing);
             decisions.push(None);
             continue;
         }
         if let Some(why) = &task.skipped {
-            known.push(Known::Nothing);
+            known.push(PredictedOutput::Nothing);
             decisions.push(decide(Prediction::Skipped, vec![why.clone()]));
             continue;
         }
         let open: Vec<String> = task
             .needs
             .iter()
-            .filter(|need| need.data && matches!(known[need.task as usize], Known::Open))
+            .filter(|need| need.data && matches!(known[need.task as usize], PredictedOutput::Open))
             .map(|need| format!("{} will run", plan.tasks[need.task as usize].id))
             .collect();
         let upstream = |need: u32| match &known[need as usize] {
-            Known::Digest(digest) => Some(*digest),
+            PredictedOutput::Digest(digest) => Some(*digest),
             _ => None,
         };
         let keyed = key_of(plan, task, work.facts(task), upstream, shelf, digests);
@@ -79,15 +79,17 @@ pub fn predict(
         }
         let (now, decision) = match (keyed, task.lifetime) {
             (Err(failure), _) => will_fail(&failure.what),
-            (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Prediction::Run, open)),
-            (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Prediction::Run, Vec::new())),
+            (Ok(_), Lifetime::Service) if !open.is_empty() => (PredictedOutput::Open, decide(Prediction::Run, open)),
+            (Ok(keyed), Lifetime::Service) => {
+                (PredictedOutput::Digest(keyed.digest), decide(Prediction::Run, Vec::new()))
+            }
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Lookup::Absent };
+                let look = if open.is_empty() { look_up(work, task, &keyed.digest, shelf) } else { Lookup::Absent };
                 match look {
                     Lookup::Hit(record) if !forced && task.cache => {
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
-                        (Known::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
+                        (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
                     _ if options.parts[ix] == TaskRole::Restore => {
                         will_fail("it is not done yet, and --only leaves it out")
@@ -99,7 +101,7 @@ pub fn predict(
                             own_changes(plan, task, &keyed, shelf)
                         };
                         why.extend(open);
-                        (Known::Open, decide(Prediction::Run, why))
+                        (PredictedOutput::Open, decide(Prediction::Run, why))
                     }
                 }
             }

@@ -9,7 +9,7 @@ use crate::runner::store::{Digests, OutputCache, TaskKey};
 
 /// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a
 /// task that has any.
-pub fn foresee(
+pub fn predict_keys(
     plan: &Plan,
     work: &impl TaskExecutor,
     shelf: &OutputCache,
@@ -17,7 +17,7 @@ pub fn foresee(
     options: &RunOptions,
 ) -> Vec<Option<Result<TaskKey, Failure>>> {
     let one = |(task, part): (&crate::plan::Task, &TaskRole)| {
-        if *part == TaskRole::Out || task.skipped.is_some() {
+        if *part == TaskRole::NotNeeded || task.skipped.is_some() {
             return None;
         }
         Some(key_of(plan, task, work.facts(task), |_| None, shelf, digests).map(|keyed| keyed.key))

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::event::{Digest, Done, TaskId};
-use crate::runner::store::{Sealed, TaskKey, TaskRecord};
+use crate::runner::store::{HashedFolder, TaskKey, TaskRecord};
 
 /// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
 pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
@@ -15,7 +15,7 @@ pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
 
     /// Reports that an output was made here. Returns at once; the store sends it in the background.
-    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>);
+    fn push(&self, task: &TaskId, record: Arc<TaskRecord>);
 }
 
 /// An answer under way.
@@ -33,7 +33,7 @@ pub struct OutputRequest {
 #[derive(Debug)]
 pub struct FetchedOutput {
     pub folder: PathBuf,
-    pub sealed: Sealed,
+    pub sealed: HashedFolder,
     pub done: Done,
     /// How long making it took there, s.
     pub seconds: f64,

@@ -1,9 +1,9 @@
 //! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
 
+mod cache_lookup;
 mod finish;
-mod items;
 mod retry;
-mod sharing;
+mod schedule_items;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -14,26 +14,26 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::attempt::{AttemptInputs, AttemptOutcome, accept, system};
 use super::batches::{BatchSlot, Batches};
-use super::keying::{Keyed, TaskOutput, key_of, look, own_patterns, reasons};
-use super::options::{Emit, RunOptions, RunSummary, TaskRole};
+use super::keying::{Keyed, TaskOutput, key_of, look_up, own_patterns, reasons};
+use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
 use super::remote_outputs::FetchedOutput;
-use super::schedule::{Ix, ScheduleState, StartItem, TaskEnd, TaskSchedule};
-use super::work::TaskExecutor;
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
+use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule};
+use super::task_executor::TaskExecutor;
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, ReducedSetting, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
 use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
-use items::items;
+use schedule_items::items;
 
-enum Msg {
-    Keyed(Ix, Result<Keyed, Failure>),
+enum RunnerMessage {
+    Keyed(TaskIndex, Result<Keyed, Failure>),
     /// What the shared store has for a key.
-    Asked(Ix, Option<Box<FetchedOutput>>),
-    Ready(Ix, Vec<Endpoint>),
-    Tried(Ix, AttemptOutcome),
+    RemoteLookup(TaskIndex, Option<Box<FetchedOutput>>),
+    Ready(TaskIndex, Vec<Endpoint>),
+    AttemptEnded(TaskIndex, AttemptOutcome),
     /// The pause before the next try has ended.
-    Again(Ix),
+    RetryDue(TaskIndex),
     /// The same, when the next try has another key.
-    Anew(Ix),
+    RetryDueWithNewKey(TaskIndex),
 }
 
 struct Running {
@@ -47,33 +47,33 @@ struct Runner<W> {
     plan: Arc<Plan>,
     tasks: Vec<Arc<Task>>,
     work: Arc<W>,
-    shelf: Arc<OutputCache>,
+    cache: Arc<OutputCache>,
     latest: Latest,
     digests: Arc<Digests>,
     options: RunOptions,
     run: RunId,
     stop: Stop,
-    emit: Emit,
+    emit: EventEmitter,
     schedule: TaskSchedule,
     keyed: Vec<Option<Arc<Keyed>>>,
     /// The task that makes the output of each key.
-    makers: HashMap<Digest, Ix>,
-    made: Vec<Option<TaskOutput>>,
-    running: BTreeMap<Ix, Running>,
+    task_by_key: HashMap<Digest, TaskIndex>,
+    outputs: Vec<Option<TaskOutput>>,
+    running: BTreeMap<TaskIndex, Running>,
     /// Tries that were thrown away because an input changed under them.
-    stale: BTreeMap<Ix, u32>,
+    stale: BTreeMap<TaskIndex, u32>,
     /// Attempts that lost their machine.
-    lost: BTreeMap<Ix, u32>,
+    lost_machine_attempts: BTreeMap<TaskIndex, u32>,
     /// Running steps that were stopped because this server died.
-    blame: BTreeMap<Ix, Ix>,
+    stopped_by_server: BTreeMap<TaskIndex, TaskIndex>,
     /// Of those, the ones that wait for a restart of their server.
-    to_repeat: BTreeSet<Ix>,
+    to_repeat: BTreeSet<TaskIndex>,
     /// Tries of tasks that are tried again under another key.
-    tries: BTreeMap<Ix, u32>,
+    tries: BTreeMap<TaskIndex, u32>,
     /// Groups of tasks that were started together.
     parties: u32,
     summary: RunSummary,
-    send: mpsc::UnboundedSender<Msg>,
+    send: mpsc::UnboundedSender<RunnerMessage>,
 }
 
 /// Runs a plan to its end. The caller holds the project's lock and has called [`OutputCache::begin`].
@@ -86,7 +86,7 @@ pub async fn run<W: TaskExecutor>(
     options: RunOptions,
     id: RunId,
     stop: Stop,
-    emit: Emit,
+    emit: EventEmitter,
 ) -> RunSummary {
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
@@ -96,31 +96,31 @@ pub async fn run<W: TaskExecutor>(
         latest: Latest::new(shelf.home(), &plan.name),
         plan,
         work,
-        shelf,
+        cache: shelf,
         digests,
         options,
         run: id,
         stop,
         emit,
         keyed: vec![None; n],
-        makers: HashMap::new(),
-        made: vec![None; n],
+        task_by_key: HashMap::new(),
+        outputs: vec![None; n],
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
-        lost: BTreeMap::new(),
-        blame: BTreeMap::new(),
+        lost_machine_attempts: BTreeMap::new(),
+        stopped_by_server: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
         parties: 0,
         summary: RunSummary::default(),
         send,
     };
-    runner.go(receive).await;
+    runner.run_loop(receive).await;
     runner.finish()
 }
 
 impl<W: TaskExecutor> Runner<W> {
-    async fn go(&mut self, mut receive: mpsc::UnboundedReceiver<Msg>) {
+    async fn run_loop(&mut self, mut receive: mpsc::UnboundedReceiver<RunnerMessage>) {
         /// How often what was recorded is made to survive a power cut.
         const SYNC: Duration = Duration::from_secs(5);
         let mut sync = tokio::time::interval_at(tokio::time::Instant::now() + SYNC, SYNC);
@@ -130,12 +130,12 @@ impl<W: TaskExecutor> Runner<W> {
         self.note_skipped();
         loop {
             self.advance();
-            if self.schedule.is_over() {
+            if self.schedule.is_finished() {
                 break;
             }
             tokio::select! {
                 biased;
-                () = stop.asked(), if !stopping => {
+                () = stop.requested(), if !stopping => {
                     stopping = true;
                     self.summary.interrupted = true;
                     self.schedule.halt();
@@ -147,8 +147,8 @@ impl<W: TaskExecutor> Runner<W> {
                     }
                 }
                 _ = sync.tick() => {
-                    let shelf = Arc::clone(&self.shelf);
-                    drop(tokio::task::spawn_blocking(move || shelf.sync()));
+                    let output_cache = Arc::clone(&self.cache);
+                    drop(tokio::task::spawn_blocking(move || output_cache.sync()));
                 }
             }
         }
@@ -160,11 +160,11 @@ impl<W: TaskExecutor> Runner<W> {
             while let Some(ix) = self.schedule.next_to_key() {
                 self.key(ix);
             }
-            self.tell_cancelled();
+            self.emit_cancelled();
             for ix in self.schedule.take_to_stop() {
                 match self.running.get(&ix) {
-                    Some(running) => running.stop.gently(),
-                    None => self.schedule.over(ix, TaskEnd::Done),
+                    Some(running) => running.stop.request(),
+                    None => self.schedule.finish_task(ix, TaskEnd::Done),
                 }
             }
             let starts: Vec<StartItem> = std::iter::from_fn(|| self.schedule.next_to_start()).collect();
@@ -172,7 +172,7 @@ impl<W: TaskExecutor> Runner<W> {
                 self.start_all(starts);
                 continue;
             }
-            if let Some(ix) = self.schedule.stuck() {
+            if let Some(ix) = self.schedule.deadlocked_task() {
                 self.cannot_have_gpus(ix);
                 continue;
             }
@@ -180,13 +180,13 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn task(&self, ix: Ix) -> &Arc<Task> {
+    fn task(&self, ix: TaskIndex) -> &Arc<Task> {
         &self.tasks[ix as usize]
     }
 
     fn note_skipped(&mut self) {
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == TaskRole::Out) {
+            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == TaskRole::NotNeeded) {
                 self.summary.tally.skipped += 1;
                 self.summary.skipped.push((task.id.clone(), why.clone()));
                 (self.emit)(Event::TaskSkipped { task: task.id.clone(), why: why.clone() });
@@ -194,27 +194,27 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn key(&mut self, ix: Ix) {
+    fn key(&mut self, ix: TaskIndex) {
         let task = Arc::clone(self.task(ix));
         let upstream: BTreeMap<u32, _> = task
             .needs
             .iter()
-            .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
+            .filter_map(|need| Some((need.task, self.outputs[need.task as usize].as_ref()?.digest()?)))
             .collect();
-        let project = self.shelf.home().project();
+        let project = self.cache.home().project();
         let asks_servers = task.cache && task.external.is_some();
         let slow = task.container.is_some()
             || asks_servers
             || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
         let work = Arc::clone(&self.work);
-        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));
+        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
         let key =
             move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
         if slow {
             // Reading a large input is not the loop's work, nor is waiting for a container program.
             let send = self.send.clone();
             tokio::task::spawn_blocking(move || {
-                let _ = send.send(Msg::Keyed(ix, key()));
+                let _ = send.send(RunnerMessage::Keyed(ix, key()));
             });
         } else {
             let keyed = key();
@@ -222,7 +222,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn take_keyed(&mut self, ix: Ix, keyed: Result<Keyed, Failure>) {
+    fn take_keyed(&mut self, ix: TaskIndex, keyed: Result<Keyed, Failure>) {
         if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
@@ -233,38 +233,39 @@ impl<W: TaskExecutor> Runner<W> {
         let forced = self.options.forced[ix as usize];
         if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
             // A forced task runs with the manifest's value.
-            self.shelf.forget_lowered(&keyed.base);
+            self.cache.forget_lowered(&keyed.base);
             return self.key(ix);
         }
-        self.know(ix, Arc::clone(&keyed));
+        self.set_key(ix, Arc::clone(&keyed));
         let task = Arc::clone(self.task(ix));
         if task.lifetime == Lifetime::Service {
-            return self.schedule.known(ix);
+            return self.schedule.set_keyed(ix);
         }
         if forced || !task.cache {
-            return self.schedule.missed(ix);
+            return self.schedule.set_cache_miss(ix);
         }
-        match look(&*self.work, &task, &keyed.digest, &self.shelf) {
+        match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.shared.is_none() => {
+            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.remote_outputs.is_none() => {
                 self.missed(ix);
             }
             _ => {
-                let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
+                let maker =
+                    if task.is_determined_by_key() { *self.task_by_key.entry(keyed.digest).or_insert(ix) } else { ix };
                 if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Finished(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }
-                if !self.ask(ix, &keyed) {
+                if !self.request_remote_output(ix, &keyed) {
                     self.missed(ix);
                 }
             }
         }
     }
 
-    fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {
+    fn set_key(&mut self, ix: TaskIndex, keyed: Arc<Keyed>) {
         if self.task(ix).lifetime == Lifetime::Service {
             let (key, lowered) = (keyed.digest, keyed.lowered.clone());
-            self.made[ix as usize] =
+            self.outputs[ix as usize] =
                 Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
         }
         self.keyed[ix as usize] = Some(keyed);
@@ -273,14 +274,14 @@ impl<W: TaskExecutor> Runner<W> {
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
-        let seats = Batches::new(&self.run, &mut self.parties).seats(&tasks);
+        let seats = Batches::new(&self.run, &mut self.parties).assign_slots(&tasks);
         for (start, seat) in starts.into_iter().zip(seats) {
             let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
             self.start(start.task, attempt, start.gpus, seat);
         }
     }
 
-    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>, seat: Option<BatchSlot>) {
+    fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<u32>, seat: Option<BatchSlot>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
@@ -289,16 +290,16 @@ impl<W: TaskExecutor> Runner<W> {
         } else if service {
             Vec::new()
         } else {
-            let look = look(&*self.work, &task, &keyed.digest, &self.shelf);
-            reasons(&self.plan, &task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
+            let look = look_up(&*self.work, &task, &keyed.digest, &self.cache);
+            reasons(&self.plan, &task, &keyed, &look, &self.cache, self.options.forced[ix as usize])
         };
-        why.extend(keyed.lowered.as_ref().map(Lowered::because));
+        why.extend(keyed.lowered.as_ref().map(ReducedSetting::because));
         (self.emit)(Event::TaskStarted {
             task: task.id.clone(),
             attempt,
             service,
             reasons: why,
-            log: Some(self.shelf.home().log(&self.run, &task.id)),
+            log: Some(self.cache.home().log(&self.run, &task.id)),
         });
         let stop = self.stop.child();
         let ready = service.then(|| {
@@ -306,23 +307,23 @@ impl<W: TaskExecutor> Runner<W> {
             let send = self.send.clone();
             tokio::spawn(async move {
                 if let Ok(endpoints) = hears.await {
-                    let _ = send.send(Msg::Ready(ix, endpoints));
+                    let _ = send.send(RunnerMessage::Ready(ix, endpoints));
                 }
             });
             told
         });
         let made =
-            task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
+            task.needs.iter().map(|n| self.outputs[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
         let attempt_now = AttemptInputs {
             plan: Arc::clone(&self.plan),
             task,
             keyed,
             attempt,
             gpus: gpus.clone(),
-            seat,
-            made,
+            batch_slot: seat,
+            outputs: made,
             run: self.run.clone(),
-            shelf: Arc::clone(&self.shelf),
+            cache: Arc::clone(&self.cache),
             digests: Arc::clone(&self.digests),
             stop: stop.clone(),
             emit: Arc::clone(&self.emit),
@@ -331,42 +332,42 @@ impl<W: TaskExecutor> Runner<W> {
         self.running.insert(ix, Running { stop, attempt, begun: Instant::now(), gpus });
         let (work, send) = (Arc::clone(&self.work), self.send.clone());
         tokio::spawn(async move {
-            let tried = attempt_now.go(work).await;
-            let _ = send.send(Msg::Tried(ix, tried));
+            let tried = attempt_now.run(work).await;
+            let _ = send.send(RunnerMessage::AttemptEnded(ix, tried));
         });
     }
 
-    fn take(&mut self, msg: Msg) {
+    fn take(&mut self, msg: RunnerMessage) {
         match msg {
-            Msg::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
-            Msg::Asked(ix, fetched) => self.take_fetched(ix, fetched.map(|fetched| *fetched)),
-            Msg::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
-            Msg::Tried(ix, tried) => self.take_tried(ix, tried),
-            Msg::Again(ix) => {
+            RunnerMessage::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
+            RunnerMessage::RemoteLookup(ix, fetched) => self.take_fetched(ix, fetched.map(|fetched| *fetched)),
+            RunnerMessage::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
+            RunnerMessage::AttemptEnded(ix, tried) => self.take_tried(ix, tried),
+            RunnerMessage::RetryDue(ix) => {
                 let Some(running) = self.running.remove(&ix) else { return };
-                if self.stop.is_asked() {
+                if self.stop.is_requested() {
                     let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
                     return self.fail(ix, running.attempt, failure, 0.0);
                 }
                 self.start(ix, running.attempt + 1, running.gpus, None);
             }
-            Msg::Anew(ix) => self.anew(ix),
+            RunnerMessage::RetryDueWithNewKey(ix) => self.restart_with_new_key(ix),
         }
     }
 
-    fn take_ready(&mut self, ix: Ix, endpoints: Vec<Endpoint>) {
+    fn take_ready(&mut self, ix: TaskIndex, endpoints: Vec<Endpoint>) {
         let Some(running) = self.running.get(&ix) else { return };
         let seconds = running.begun.elapsed().as_secs_f64();
         (self.emit)(Event::ServiceReady { task: self.task(ix).id.clone(), endpoints: endpoints.clone(), seconds });
         let leased = running.gpus.clone();
-        if let Some(TaskOutput::Service { endpoints: known, gpus, .. }) = &mut self.made[ix as usize] {
+        if let Some(TaskOutput::Service { endpoints: known, gpus, .. }) = &mut self.outputs[ix as usize] {
             *known = endpoints;
             *gpus = leased;
         }
         self.schedule.up(ix);
     }
 
-    fn take_tried(&mut self, ix: Ix, tried: AttemptOutcome) {
+    fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
         let Some(running) = self.running.remove(&ix) else { return };
         let task = Arc::clone(self.task(ix));
         let AttemptOutcome { result, folder, seconds } = tried;
@@ -375,18 +376,18 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let result = result.and_then(|(done, sealed)| {
-            let folder = folder.as_deref().unwrap_or_else(|| self.shelf.home().state());
+            let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
-                accept(&self.shelf, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
+                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
                     .map_err(Box::new)?;
-            self.latest.point(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.latest.point(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });
         match result {
             Ok((record, unchanged)) => {
-                let folder = self.shelf.folder(&record);
+                let folder = self.cache.folder(&record);
                 (self.emit)(Event::TaskFinished {
                     task: task.id.clone(),
                     done: record.done.clone(),
@@ -395,19 +396,26 @@ impl<W: TaskExecutor> Runner<W> {
                     unchanged,
                     seconds,
                 });
-                self.offer(&record);
+                self.push_output(&record);
                 self.summary.tally.ran += 1;
                 self.summary.done.push((task.id.clone(), record.done.clone(), folder));
-                self.made[ix as usize] = Some(TaskOutput::Output(record));
-                self.schedule.over(ix, TaskEnd::Done);
+                self.outputs[ix as usize] = Some(TaskOutput::Output(record));
+                self.schedule.finish_task(ix, TaskEnd::Done);
             }
             Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
         }
     }
 
-    fn take_failure(&mut self, ix: Ix, running: Running, mut failure: Failure, folder: Option<PathBuf>, seconds: f64) {
+    fn take_failure(
+        &mut self,
+        ix: TaskIndex,
+        running: Running,
+        mut failure: Failure,
+        folder: Option<PathBuf>,
+        seconds: f64,
+    ) {
         let task = Arc::clone(self.task(ix));
-        if self.shelf.home().is_full() {
+        if self.cache.home().is_full() {
             // Often the stage could not even log why. What it left is in the way of the next try.
             failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
             failure.hint = Some("`regatta gc` lists what can be removed; finished outputs are kept".to_owned());
@@ -415,9 +423,9 @@ impl<W: TaskExecutor> Runner<W> {
                 let _ = std::fs::remove_dir_all(folder);
             }
         } else {
-            failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
+            failure.kept = folder.and_then(|folder| self.cache.set_aside(&task.id, &folder, task.resume));
         }
-        let blamed = self.blame.remove(&ix);
+        let blamed = self.stopped_by_server.remove(&ix);
         // A measurement records its own result, and keeps its verdict.
         if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
             let server = &self.task(server).id;
@@ -430,7 +438,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.schedule.rekey(ix);
         }
         if self.lower(ix, running.attempt, &mut failure) {
-            return self.try_anew(ix, running, failure, seconds);
+            return self.retry_with_new_key(ix, running, failure, seconds);
         }
         if let Some(text) = self.is_no_end(ix, &failure) {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
@@ -442,7 +450,7 @@ impl<W: TaskExecutor> Runner<W> {
         // Without its server a new try would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
-        if running.attempt < tries && !hopeless && !self.stop.is_asked() {
+        if running.attempt < tries && !hopeless && !self.stop.is_requested() {
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
                 attempt: running.attempt,
@@ -451,7 +459,7 @@ impl<W: TaskExecutor> Runner<W> {
                 seconds,
             });
             self.running.insert(ix, running);
-            self.after_pause(ix, Msg::Again(ix));
+            self.after_pause(ix, RunnerMessage::RetryDue(ix));
             return;
         }
         self.fail(ix, running.attempt, failure, seconds);
@@ -459,7 +467,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn take_service_end(
         &mut self,
-        ix: Ix,
+        ix: TaskIndex,
         running: Running,
         result: Result<(), Box<Failure>>,
         folder: Option<PathBuf>,
@@ -469,29 +477,29 @@ impl<W: TaskExecutor> Runner<W> {
         if let Some(folder) = folder {
             let _ = std::fs::remove_dir(folder);
         }
-        let asked = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_asked();
+        let asked = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
         match result {
             Err(mut failure) if !asked => {
                 let again =
                     self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure);
                 for dependent in self.schedule.running_dependents(ix) {
-                    self.blame.insert(dependent, ix);
+                    self.stopped_by_server.insert(dependent, ix);
                     if again {
                         self.to_repeat.insert(dependent);
                     }
                     if let Some(step) = self.running.get(&dependent) {
-                        step.stop.because(format!("{}: {}", task.id, failure.what));
+                        step.stop.request_with_reason(format!("{}: {}", task.id, failure.what));
                     }
                 }
                 if again {
-                    self.try_anew(ix, running, *failure, seconds);
+                    self.retry_with_new_key(ix, running, *failure, seconds);
                 } else {
                     self.fail(ix, running.attempt, *failure, seconds);
                 }
             }
             // Found dead at the stop request: those that failed have failed because of it.
             Err(failure)
-                if failure.kind == FailureKind::Service && !self.stop.is_asked() && self.a_dependent_failed(ix) =>
+                if failure.kind == FailureKind::Service && !self.stop.is_requested() && self.a_dependent_failed(ix) =>
             {
                 self.fail(ix, running.attempt, *failure, seconds);
             }
@@ -503,17 +511,17 @@ impl<W: TaskExecutor> Runner<W> {
                     (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
                 }
                 (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
-                self.schedule.over(ix, TaskEnd::Done);
+                self.schedule.finish_task(ix, TaskEnd::Done);
             }
         }
     }
 
-    fn a_dependent_failed(&self, ix: Ix) -> bool {
+    fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
         let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
         self.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
     }
 
-    fn fail(&mut self, ix: Ix, attempt: u32, failure: Failure, seconds: f64) {
+    fn fail(&mut self, ix: TaskIndex, attempt: u32, failure: Failure, seconds: f64) {
         let task = self.task(ix).id.clone();
         (self.emit)(Event::TaskFailed {
             task: task.clone(),
@@ -524,14 +532,14 @@ impl<W: TaskExecutor> Runner<W> {
         });
         self.summary.tally.failed += 1;
         self.summary.failures.push((task, failure));
-        self.schedule.over(ix, TaskEnd::Failed);
+        self.schedule.finish_task(ix, TaskEnd::Failed);
         if !self.options.keep_going && !self.schedule.is_halted() {
             self.schedule.halt();
         }
-        self.tell_cancelled();
+        self.emit_cancelled();
     }
 
-    fn cannot_have_gpus(&mut self, ix: Ix) {
+    fn cannot_have_gpus(&mut self, ix: TaskIndex) {
         let wanted = self.plan.tasks[ix as usize].gpus.max(
             self.plan.tasks[ix as usize].needs.iter().map(|n| self.plan.tasks[n.task as usize].gpus).max().unwrap_or(0),
         );
@@ -543,10 +551,10 @@ impl<W: TaskExecutor> Runner<W> {
         self.fail(ix, 1, failure, 0.0);
     }
 
-    fn tell_cancelled(&mut self) {
+    fn emit_cancelled(&mut self) {
         for (ix, because) in self.schedule.take_cancelled() {
             let task = Arc::clone(self.task(ix));
-            if self.options.parts[ix as usize] == TaskRole::Out || task.lifetime == Lifetime::Service {
+            if self.options.parts[ix as usize] == TaskRole::NotNeeded || task.lifetime == Lifetime::Service {
                 continue;
             }
             self.summary.tally.cancelled += 1;

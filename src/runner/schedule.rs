@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Index of a task in the plan.
-pub type Ix = u32;
+pub type TaskIndex = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleState {
@@ -45,7 +45,7 @@ impl TaskEnd {
 /// What the schedule has to know of a task.
 #[derive(Clone, Debug)]
 pub struct ScheduledTask {
-    pub needs: Vec<Ix>,
+    pub needs: Vec<TaskIndex>,
     pub service: bool,
     /// Slots it takes; `None` for all of them. Services take none.
     pub cpus: Option<u32>,
@@ -67,12 +67,12 @@ impl ScheduledTask {
 
 struct Node {
     item: ScheduledTask,
-    dependents: Vec<Ix>,
+    dependents: Vec<TaskIndex>,
     state: ScheduleState,
     /// Needs that are not settled yet.
     unsettled: u32,
     /// Dependents that are not over yet.
-    open: u32,
+    unfinished_dependents: u32,
     held_slots: u32,
     held_gpus: Vec<u32>,
 }
@@ -80,20 +80,20 @@ struct Node {
 /// Something to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartItem {
-    pub task: Ix,
+    pub task: TaskIndex,
     pub gpus: Vec<u32>,
 }
 
 pub struct TaskSchedule {
     nodes: Vec<Node>,
-    to_key: BTreeSet<Ix>,
-    wanting: BTreeSet<Ix>,
+    to_key: BTreeSet<TaskIndex>,
+    ready: BTreeSet<TaskIndex>,
     /// How many of them need nothing of this machine.
-    wanting_elsewhere: u32,
+    ready_remote: u32,
     /// For each group, how many of it are being looked up.
     keying: BTreeMap<u32, u32>,
-    to_stop: Vec<Ix>,
-    cancelled: Vec<(Ix, Ix)>,
+    to_stop: Vec<TaskIndex>,
+    cancelled: Vec<(TaskIndex, TaskIndex)>,
     slots: u32,
     free_slots: u32,
     free_gpus: BTreeSet<u32>,
@@ -101,10 +101,10 @@ pub struct TaskSchedule {
     /// How many of them take all slots: one at the most.
     running_alone: u32,
     /// Tasks that something is under way for: keying, running, starting or stopping.
-    moving: u32,
+    in_progress: u32,
     /// Nothing new starts any more.
     halted: bool,
-    open: usize,
+    unfinished: usize,
 }
 
 impl TaskSchedule {
@@ -114,8 +114,8 @@ impl TaskSchedule {
         for (ix, item) in items.into_iter().enumerate() {
             for need in &item.needs {
                 let need = &mut nodes[*need as usize];
-                need.dependents.push(ix as Ix);
-                need.open += 1;
+                need.dependents.push(ix as TaskIndex);
+                need.unfinished_dependents += 1;
             }
             let unsettled = item.needs.len() as u32;
             nodes.push(Node {
@@ -123,18 +123,18 @@ impl TaskSchedule {
                 dependents: Vec::new(),
                 state: ScheduleState::Waiting,
                 unsettled,
-                open: 0,
+                unfinished_dependents: 0,
                 held_slots: 0,
                 held_gpus: Vec::new(),
             });
         }
         let slots = slots.max(1);
         let mut schedule = Self {
-            open: nodes.len(),
+            unfinished: nodes.len(),
             nodes,
             to_key: BTreeSet::new(),
-            wanting: BTreeSet::new(),
-            wanting_elsewhere: 0,
+            ready: BTreeSet::new(),
+            ready_remote: 0,
             keying: BTreeMap::new(),
             to_stop: Vec::new(),
             cancelled: Vec::new(),
@@ -143,10 +143,10 @@ impl TaskSchedule {
             free_gpus: gpus.into_iter().collect(),
             running_steps: 0,
             running_alone: 0,
-            moving: 0,
+            in_progress: 0,
             halted: false,
         };
-        for ix in 0..schedule.nodes.len() as Ix {
+        for ix in 0..schedule.nodes.len() as TaskIndex {
             if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == ScheduleState::Waiting {
                 schedule.settle_ready(ix);
             }
@@ -154,22 +154,22 @@ impl TaskSchedule {
         schedule
     }
 
-    pub fn state(&self, ix: Ix) -> ScheduleState {
+    pub fn state(&self, ix: TaskIndex) -> ScheduleState {
         self.nodes[ix as usize].state
     }
 
     /// Everything has finished.
-    pub fn is_over(&self) -> bool {
-        self.open == 0
+    pub fn is_finished(&self) -> bool {
+        self.unfinished == 0
     }
 
     /// A task with settled needs: its key is to be computed now.
-    pub fn next_to_key(&mut self) -> Option<Ix> {
+    pub fn next_to_key(&mut self) -> Option<TaskIndex> {
         self.to_key.pop_first()
     }
 
     /// A service's key is known.
-    pub fn known(&mut self, ix: Ix) {
+    pub fn set_keyed(&mut self, ix: TaskIndex) {
         debug_assert!(self.nodes[ix as usize].item.service, "only services are known");
         if self.state(ix) != ScheduleState::ComputingKey {
             return;
@@ -180,21 +180,21 @@ impl TaskSchedule {
     }
 
     /// A step's output is not in the store: it has to run.
-    pub fn missed(&mut self, ix: Ix) {
+    pub fn set_cache_miss(&mut self, ix: TaskIndex) {
         if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
         if self.halted {
-            self.over(ix, TaskEnd::Cancelled);
+            self.finish_task(ix, TaskEnd::Cancelled);
             return;
         }
         self.set(ix, ScheduleState::Ready);
-        self.wanting.insert(ix);
-        self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
+        self.ready.insert(ix);
+        self.ready_remote += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// Another task is about to make the same output: this one is looked up again when that one has finished.
-    pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
+    pub fn waits_for(&mut self, ix: TaskIndex, maker: TaskIndex) {
         if self.state(ix) != ScheduleState::ComputingKey {
             return;
         }
@@ -204,18 +204,18 @@ impl TaskSchedule {
         node.item.needs.push(maker);
         let maker = &mut self.nodes[maker as usize];
         maker.dependents.push(ix);
-        maker.open += 1;
+        maker.unfinished_dependents += 1;
     }
 
     /// A running step is to be looked up again: its inputs changed under it.
-    pub fn rekey(&mut self, ix: Ix) {
+    pub fn rekey(&mut self, ix: TaskIndex) {
         self.release(ix);
         self.set(ix, ScheduleState::ComputingKey);
         self.to_key.insert(ix);
     }
 
     /// A service that was up has ended, and will be started again: no step may rely on it meanwhile.
-    pub fn down(&mut self, ix: Ix) {
+    pub fn down(&mut self, ix: TaskIndex) {
         if self.state(ix) == ScheduleState::Serving {
             self.set(ix, ScheduleState::Starting);
         }
@@ -223,7 +223,7 @@ impl TaskSchedule {
 
     /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
     /// decides what happens to those that were running.
-    pub fn relaunch(&mut self, ix: Ix) {
+    pub fn relaunch(&mut self, ix: TaskIndex) {
         if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Serving) {
             return;
         }
@@ -231,7 +231,7 @@ impl TaskSchedule {
         self.set(ix, ScheduleState::Keyed);
         for dependent in self.nodes[ix as usize].dependents.clone() {
             if self.state(dependent) == ScheduleState::Ready {
-                self.wanting.remove(&dependent);
+                self.ready.remove(&dependent);
                 self.set(dependent, ScheduleState::ComputingKey);
                 self.to_key.insert(dependent);
             }
@@ -240,7 +240,7 @@ impl TaskSchedule {
     }
 
     /// Whether another service stands on this one.
-    pub fn carries_a_service(&self, ix: Ix) -> bool {
+    pub fn carries_a_service(&self, ix: TaskIndex) -> bool {
         self.nodes[ix as usize].dependents.iter().any(|d| self.nodes[*d as usize].item.service)
     }
 
@@ -252,10 +252,10 @@ impl TaskSchedule {
         }
         // What runs elsewhere needs no slot here.
         let mut full = self.free_slots == 0;
-        if full && self.wanting_elsewhere == 0 {
+        if full && self.ready_remote == 0 {
             return None;
         }
-        let wanting: Vec<Ix> = self.wanting.iter().copied().take(256).collect();
+        let wanting: Vec<TaskIndex> = self.ready.iter().copied().take(256).collect();
         // A step that takes all slots must not be disturbed, not even by the loading of the next one's server; unless
         // nothing moves any more, for then the next one's server may be what holds the GPUs of this one's.
         let mut alone_before = self.running_alone > 0;
@@ -268,7 +268,11 @@ impl TaskSchedule {
             if node.item.group.is_some_and(|group| self.keying.get(&group).is_some_and(|n| *n > 0)) {
                 continue;
             }
-            if !elsewhere && node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
+            if !elsewhere
+                && node.item.cpus.is_none()
+                && std::mem::replace(&mut alone_before, true)
+                && self.in_progress > 0
+            {
                 continue;
             }
             let mut all_up = true;
@@ -289,8 +293,8 @@ impl TaskSchedule {
             }
             let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
             if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
-                self.wanting.remove(&ix);
-                self.wanting_elsewhere -= u32::from(elsewhere);
+                self.ready.remove(&ix);
+                self.ready_remote -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
                 self.set(ix, ScheduleState::Running);
                 self.running_steps += 1;
@@ -298,7 +302,7 @@ impl TaskSchedule {
                 return Some(StartItem { task: ix, gpus });
             }
             if self.running_steps > 0 {
-                if self.wanting_elsewhere == 0 {
+                if self.ready_remote == 0 {
                     return None;
                 }
                 full = true;
@@ -308,7 +312,7 @@ impl TaskSchedule {
     }
 
     /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
-    fn startable(&self, ix: Ix) -> Option<Ix> {
+    fn startable(&self, ix: TaskIndex) -> Option<TaskIndex> {
         let node = &self.nodes[ix as usize];
         if node.state != ScheduleState::Keyed {
             return None;
@@ -321,7 +325,7 @@ impl TaskSchedule {
     }
 
     /// A service is ready.
-    pub fn up(&mut self, ix: Ix) {
+    pub fn up(&mut self, ix: TaskIndex) {
         if self.state(ix) == ScheduleState::Starting {
             self.set(ix, ScheduleState::Serving);
             self.stop_if_unneeded(ix);
@@ -329,7 +333,7 @@ impl TaskSchedule {
     }
 
     /// A task has finished, in whichever way. Dependents of a bad end are cancelled (see [`Self::take_cancelled`]).
-    pub fn over(&mut self, ix: Ix, how: TaskEnd) {
+    pub fn finish_task(&mut self, ix: TaskIndex, how: TaskEnd) {
         let mut work = vec![(ix, how)];
         while let Some((at, how)) = work.pop() {
             if matches!(self.state(at), ScheduleState::Finished(_)) {
@@ -342,13 +346,13 @@ impl TaskSchedule {
                     ScheduleState::Keyed | ScheduleState::Starting | ScheduleState::Serving | ScheduleState::Stopping
                 );
             self.to_key.remove(&at);
-            if self.wanting.remove(&at) {
-                self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
+            if self.ready.remove(&at) {
+                self.ready_remote -= u32::from(self.nodes[at as usize].item.elsewhere);
             }
             self.set(at, ScheduleState::Finished(how));
-            self.open -= 1;
+            self.unfinished -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
-                self.nodes[need as usize].open -= 1;
+                self.nodes[need as usize].unfinished_dependents -= 1;
                 self.stop_if_unneeded(need);
             }
             if how.is_good() {
@@ -375,14 +379,14 @@ impl TaskSchedule {
     /// Nothing new starts; what has not started is cancelled. What runs, goes on.
     pub fn halt(&mut self) {
         self.halted = true;
-        for ix in 0..self.nodes.len() as Ix {
+        for ix in 0..self.nodes.len() as TaskIndex {
             match self.state(ix) {
                 ScheduleState::Waiting | ScheduleState::Ready | ScheduleState::ComputingKey | ScheduleState::Keyed => {
                     if self.state(ix) == ScheduleState::Keyed {
-                        self.over(ix, TaskEnd::NotNeeded);
+                        self.finish_task(ix, TaskEnd::NotNeeded);
                     } else {
                         self.cancelled.push((ix, ix));
-                        self.over(ix, TaskEnd::Cancelled);
+                        self.finish_task(ix, TaskEnd::Cancelled);
                     }
                 }
                 _ => {}
@@ -395,27 +399,27 @@ impl TaskSchedule {
     }
 
     /// Services to stop now; each is named once.
-    pub fn take_to_stop(&mut self) -> Vec<Ix> {
+    pub fn take_to_stop(&mut self) -> Vec<TaskIndex> {
         std::mem::take(&mut self.to_stop)
     }
 
     /// Tasks that were cancelled, each with the task that was the reason (itself if the run was halted).
-    pub fn take_cancelled(&mut self) -> Vec<(Ix, Ix)> {
+    pub fn take_cancelled(&mut self) -> Vec<(TaskIndex, TaskIndex)> {
         std::mem::take(&mut self.cancelled)
     }
 
     /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps: the first of them.
-    pub fn stuck(&self) -> Option<Ix> {
-        if self.moving > 0 { None } else { self.wanting.first().copied() }
+    pub fn deadlocked_task(&self) -> Option<TaskIndex> {
+        if self.in_progress > 0 { None } else { self.ready.first().copied() }
     }
 
     /// Running steps that need this service.
-    pub fn running_dependents(&self, ix: Ix) -> Vec<Ix> {
+    pub fn running_dependents(&self, ix: TaskIndex) -> Vec<TaskIndex> {
         let node = &self.nodes[ix as usize];
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
-    fn lease(&mut self, ix: Ix, slots: u32) -> Vec<u32> {
+    fn lease(&mut self, ix: TaskIndex, slots: u32) -> Vec<u32> {
         let want = self.nodes[ix as usize].item.gpus as usize;
         let gpus: Vec<u32> = self.free_gpus.iter().copied().take(want).collect();
         for gpu in &gpus {
@@ -429,7 +433,7 @@ impl TaskSchedule {
     }
 
     /// Every transition passes here.
-    fn set(&mut self, ix: Ix, state: ScheduleState) {
+    fn set(&mut self, ix: TaskIndex, state: ScheduleState) {
         let moves = |s: ScheduleState| {
             matches!(
                 s,
@@ -440,8 +444,8 @@ impl TaskSchedule {
             )
         };
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
-        self.moving += u32::from(moves(state));
-        self.moving -= u32::from(moves(was));
+        self.in_progress += u32::from(moves(state));
+        self.in_progress -= u32::from(moves(was));
         if let Some(group) = self.nodes[ix as usize].item.group {
             let keying = self.keying.entry(group).or_default();
             *keying += u32::from(state == ScheduleState::ComputingKey);
@@ -449,7 +453,7 @@ impl TaskSchedule {
         }
     }
 
-    fn release(&mut self, ix: Ix) {
+    fn release(&mut self, ix: TaskIndex) {
         let node = &mut self.nodes[ix as usize];
         if node.state == ScheduleState::Running {
             self.running_steps -= 1;
@@ -459,7 +463,7 @@ impl TaskSchedule {
         self.free_gpus.extend(std::mem::take(&mut node.held_gpus));
     }
 
-    fn settle_dependents(&mut self, ix: Ix) {
+    fn settle_dependents(&mut self, ix: TaskIndex) {
         for dependent in self.nodes[ix as usize].dependents.clone() {
             let node = &mut self.nodes[dependent as usize];
             node.unsettled -= 1;
@@ -470,28 +474,28 @@ impl TaskSchedule {
     }
 
     /// All needs of `ix` are settled.
-    fn settle_ready(&mut self, ix: Ix) {
+    fn settle_ready(&mut self, ix: TaskIndex) {
         if self.nodes[ix as usize].item.skipped {
-            self.over(ix, TaskEnd::Skipped);
+            self.finish_task(ix, TaskEnd::Skipped);
         } else {
             self.set(ix, ScheduleState::ComputingKey);
             self.to_key.insert(ix);
         }
     }
 
-    fn stop_if_unneeded(&mut self, ix: Ix) {
+    fn stop_if_unneeded(&mut self, ix: TaskIndex) {
         let node = &self.nodes[ix as usize];
-        if !node.item.service || node.open > 0 {
+        if !node.item.service || node.unfinished_dependents > 0 {
             return;
         }
         match node.state {
-            ScheduleState::Keyed => self.over(ix, TaskEnd::NotNeeded),
+            ScheduleState::Keyed => self.finish_task(ix, TaskEnd::NotNeeded),
             ScheduleState::Starting | ScheduleState::Serving => self.begin_stop(ix),
             _ => {}
         }
     }
 
-    fn begin_stop(&mut self, ix: Ix) {
+    fn begin_stop(&mut self, ix: TaskIndex) {
         self.set(ix, ScheduleState::Stopping);
         self.to_stop.push(ix);
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::keying::{key_of, look};
+use super::keying::{key_of, look_up};
 use super::options::{RunOptions, TaskRole};
-use super::work::TaskExecutor;
+use super::task_executor::TaskExecutor;
 use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{Digests, Lookup, OutputCache, TaskKey, TaskRecord};
@@ -21,7 +21,7 @@ pub struct TaskStatus {
 
 /// Every step that is part of `options`, in the plan's order. `elsewhere` is queried for what is not here; the keys downstream
 /// use the digest of an output that it knows, and a record that it gives is here from then on.
-pub fn standings(
+pub fn task_statuses(
     plan: &Plan,
     work: &impl TaskExecutor,
     shelf: &OutputCache,
@@ -32,13 +32,16 @@ pub fn standings(
     let mut known: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
     let mut standings = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
-        if options.parts[ix] == TaskRole::Out || task.skipped.is_some() {
+        if options.parts[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
             known.push(None);
             continue;
         }
         let is_open = |need: &crate::plan::Need| {
             let at = need.task as usize;
-            need.data && known[at].is_none() && plan.tasks[at].skipped.is_none() && options.parts[at] != TaskRole::Out
+            need.data
+                && known[at].is_none()
+                && plan.tasks[at].skipped.is_none()
+                && options.parts[at] != TaskRole::NotNeeded
         };
         let keyed = (!task.needs.iter().any(is_open))
             .then(|| key_of(plan, task, work.facts(task), |need| known[need as usize], shelf, digests).ok())
@@ -49,7 +52,7 @@ pub fn standings(
         }
         let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
         if let Some((_, digest)) = &standing.key
-            && let Lookup::Hit(record) = look(work, task, digest, shelf)
+            && let Lookup::Hit(record) = look_up(work, task, digest, shelf)
         {
             standing.record = Some(record);
         }

@@ -10,7 +10,9 @@ mod random;
 mod serve;
 mod timing;
 
-pub use self::core::{Chunking, EngineLimits, Policy, Served, SimulatedRequest, Unfit, VirtualRun, simulate};
+pub use self::core::{
+    Chunking, EngineLimits, NeverFits, SchedulerPolicy, Served, SimulatedRequest, VirtualRun, simulate,
+};
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{

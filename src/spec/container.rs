@@ -28,7 +28,7 @@ pub enum ContainerGpus {
 
 impl ContainerEngine {
     /// The name of its program.
-    pub const fn word(self) -> &'static str {
+    pub const fn program_name(self) -> &'static str {
         match self {
             Self::Docker => "docker",
             Self::Podman => "podman",

@@ -13,7 +13,7 @@ pub enum Division {
 
 impl Division {
     /// As a manifest, and the result directory, write it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",

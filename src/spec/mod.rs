@@ -45,7 +45,7 @@ pub use prompts::{History, Prefixes, RecordOrder, Sessions};
 pub use protocol::Protocol;
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
-pub use request::{Cancel, CancelBy, Interface, Request, Words};
+pub use request::{CancelBy, CancelPolicy, Interface, Request, WordList};
 pub use response_limits::ResponseLimits;
 pub use retries::{Retries, RetryOn};
 pub use scenario::Scenario;

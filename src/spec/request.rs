@@ -58,10 +58,10 @@ pub struct Request {
     pub early_stopping: Option<bool>,
     /// The answer ends with the first of these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop_words: Option<Words>,
+    pub stop_words: Option<WordList>,
     /// The answer has none of these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bad_words: Option<Words>,
+    pub bad_words: Option<WordList>,
     /// In place of `bench.end_id`; -1 lets every answer run to its full length.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1))]
@@ -88,7 +88,7 @@ pub struct Request {
     #[schemars(range(min = 1))]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelPolicy>,
     /// A request that is not finished so long after it was sent fails: `5s`. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
@@ -110,7 +110,7 @@ pub enum Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(deny_unknown_fields)]
-pub enum Words {
+pub enum WordList {
     /// Each entry a list of token ids.
     Ids(Vec<Vec<i32>>),
     /// For text models.
@@ -120,7 +120,7 @@ pub enum Words {
 /// Cancels some requests before they are finished. They count as cancelled early: neither ok nor failed. Needs streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub struct Cancel {
+pub struct CancelPolicy {
     /// When so many tokens have come.
     #[schemars(range(min = 1))]
     pub after_tokens: u32,
@@ -208,15 +208,15 @@ impl Request {
         for (key, words) in [("stop_words", &self.stop_words), ("bad_words", &self.bad_words)] {
             let Some(words) = words else { continue };
             let (are_full, are_known) = match words {
-                Words::Ids(words) => (
+                WordList::Ids(words) => (
                     !words.is_empty() && words.iter().all(|word| !word.is_empty()),
                     words.iter().flatten().all(|id| u32::try_from(*id).is_ok_and(|id| id < vocab_size)),
                 ),
-                Words::Texts(words) => (!words.is_empty() && words.iter().all(|word| !word.is_empty()), true),
+                WordList::Texts(words) => (!words.is_empty() && words.iter().all(|word| !word.is_empty()), true),
             };
             demand(are_full, &format!("{key} has an empty entry or none"));
             demand(are_known, &format!("{key} has a token id outside of 0..{vocab_size} (`vocab_size`)"));
-            let is_text = matches!(words, Words::Texts(_));
+            let is_text = matches!(words, WordList::Texts(_));
             if let Some(interface) = self.interface {
                 let fits = is_text == (interface == Interface::Text);
                 demand(fits, &format!("{key} must be `ids` for token ids and `texts` for text models"));
@@ -243,15 +243,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mistake_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let request = Request {
             temperature: Some(-1.0),
             top_p: Some(1.5),
             beam_width: Some(2),
             streaming: Some(true),
-            stop_words: Some(Words::Ids(vec![vec![5, 500], vec![]])),
+            stop_words: Some(WordList::Ids(vec![vec![5, 500], vec![]])),
             batch: Some(0),
-            cancel: Some(Cancel { after_tokens: 0, share: 2.0, by: CancelBy::Rpc }),
+            cancel: Some(CancelPolicy { after_tokens: 0, share: 2.0, by: CancelBy::Rpc }),
             ..Request::default()
         };
         let keys: Vec<String> =

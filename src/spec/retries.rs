@@ -41,7 +41,7 @@ fn half_a_second() -> TimeSpan {
 
 impl Retries {
     /// What is wrong with them.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn problem(&self) -> Option<&'static str> {
         if self.times == 0 {
             Some("retries.times must be at least 1; leave `retries` out for none")
         } else if self.on.is_empty() {

@@ -17,7 +17,7 @@ pub enum TestMode {
 
 impl TestMode {
     /// As a manifest writes it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Performance => "performance",
             Self::Accuracy => "accuracy",

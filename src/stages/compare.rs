@@ -78,13 +78,13 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
 fn runs(name: &str, folder: &Path) -> Result<Vec<MeasuredRun>, Failure> {
     let repeats = repeat_folders(folder);
     if repeats.is_empty() {
-        return Ok(vec![told(name, folder)?]);
+        return Ok(vec![read_run(name, folder)?]);
     }
-    (1..).zip(repeats).map(|(number, folder)| told(&format!("{name}, run {number}"), &folder)).collect()
+    (1..).zip(repeats).map(|(number, folder)| read_run(&format!("{name}, run {number}"), &folder)).collect()
 }
 
 /// A result with its requests, where they were kept.
-fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
+fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join("result.json");
     let text = fs::read_to_string(&path).map_err(|error| {
         cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
@@ -103,7 +103,7 @@ fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
             seen.push(RequestTrace::from(&record));
         }
     }
-    Ok(MeasuredRun { name: name.to_owned(), result, seen })
+    Ok(MeasuredRun { name: name.to_owned(), result, request_traces: seen })
 }
 
 /// `server`, `offline`, …; the number where another tool measured, whose scenarios have other names.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::container::{FoundImage, engine, look};
+use super::container::{FoundImage, engine, inspect_image};
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Action, Image, ImageBuild};
@@ -30,7 +30,7 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
     };
     match (&image.build, &image.pull, file) {
         (Some(build), _, None) => {
-            task_context.lease.say("building", 0, None);
+            task_context.lease.report_progress("building", 0, None);
             let ids = task_context.lease.out.join(".iid");
             let argv = build_words(task_context, image, build, &program, &ids);
             // Its default attestations hold the time: every build would have another id.
@@ -38,7 +38,7 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
             let id = fs::read_to_string(&ids);
             let _ = fs::remove_file(&ids);
             let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
-            remember(task_context, &program, id.trim(), build.tag.as_deref())
+            write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
         }
         (None, Some(name), None) => {
             if !name.contains("@sha256:") {
@@ -46,16 +46,16 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
                     "`pull: {name}` is a tag: what it means can change, and an image that was fetched is not fetched again because of that; `@sha256:…` names one for good"
                 ));
             }
-            task_context.lease.say(format!("fetching {name}"), 0, None);
+            task_context.lease.report_progress(format!("fetching {name}"), 0, None);
             let mut argv = vec![program.clone(), "pull".to_owned()];
             argv.extend(image.platform.iter().map(|platform| format!("--platform={platform}")));
             argv.extend(image.args.iter().cloned());
             argv.push(name.clone());
             task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-            remember(task_context, &program, name, Some(name))
+            write_image_record(task_context, &program, name, Some(name))
         }
         (None, Some(name), Some(file)) => {
-            task_context.lease.say(format!("fetching {name}"), 0, None);
+            task_context.lease.report_progress(format!("fetching {name}"), 0, None);
             let argv = file_words(engine, &program, image, name, &task_context.lease.out.join(file));
             task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
             write(task_context, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
@@ -68,7 +68,7 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
 }
 
 /// Why a finished stage is of no use any more: its image has been removed from the engine's store.
-pub fn gone(task: &Task, folder: &Path) -> Option<String> {
+pub fn missing_image(task: &Task, folder: &Path) -> Option<String> {
     let image = match task.typed_action() {
         Ok(Action::Image(image)) => image,
         Ok(_) => return None,
@@ -78,8 +78,8 @@ pub fn gone(task: &Task, folder: &Path) -> Option<String> {
     let id = id.trim();
     let (_, program) = program(&image);
     // The task that needs the image reports an unresponsive daemon.
-    let absent =
-        id.starts_with("sha256:") && look(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);
+    let absent = id.starts_with("sha256:")
+        && inspect_image(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);
     absent.then(|| format!("its image {} has been removed from this machine", short(id)))
 }
 
@@ -167,8 +167,13 @@ fn address(engine: ContainerEngine, name: &str) -> String {
     }
 }
 
-fn remember(task_context: &TaskContext, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
-    let FoundImage { id, digests } = look(program, image)?;
+fn write_image_record(
+    task_context: &TaskContext,
+    program: &str,
+    image: &str,
+    name: Option<&str>,
+) -> Result<Done, Failure> {
+    let FoundImage { id, digests } = inspect_image(program, image)?;
     let told = json!({ "name": name, "id": id, "digests": digests });
     write(task_context, TOLD, &format!("{told:#}\n"))?;
     write(task_context, IMAGE, &format!("{id}\n"))?;

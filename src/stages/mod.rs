@@ -29,14 +29,14 @@ use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
 use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
-pub use container::{engine_trouble, look_for_image, place_of};
+pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, engine_commands};
 pub use image::image_program;
 pub use output_identity::resolved;
 use remote::hosts;
-pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, guard};
+pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, run_agent};
 use remote::slurm::{self, SlurmContext};
-pub use remote::slurm::{Allocation, AttemptClaim, NotDone, end_abandoned, in_allocation, work};
+pub use remote::slurm::{Allocation, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
 pub use serve::{LaunchPreview, ServePreview, previews};
 use task_context::TaskContext;
 pub use weights::weights_size;
@@ -111,19 +111,19 @@ impl TaskExecutor for StageExecutor {
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
         let mut facts: BTreeMap<_, _> =
-            format.into_iter().chain(strict).chain(container::fact(task, &self.images)).collect();
+            format.into_iter().chain(strict).chain(container::image_fact(task, &self.images)).collect();
         facts.extend(identity::facts(task));
         facts
     }
 
-    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+    fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         // What is on a node is not looked for here.
         let is_here = task.host.is_none() || self.in_place;
-        (is_here && task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
+        (is_here && task.kind == ActionKind::Image).then(|| image::missing_image(task, folder))?
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
-        match hosts::elsewhere(lease.assignment.host.as_deref())? {
+        match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
             Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
             Some(HostOn::Slurm(slurm)) if !self.in_place => {
                 Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await
@@ -131,17 +131,17 @@ impl TaskExecutor for StageExecutor {
             // On its node already: its time counts from now.
             Some(HostOn::Slurm(_)) => {
                 let (limit, stop) = (lease.task.timeout, lease.stop.clone());
-                Box::pin(within(limit, &stop, self.here(lease))).await
+                Box::pin(within(limit, &stop, self.run_locally(lease))).await
             }
-            None => self.here(lease).await,
+            None => self.run_locally(lease).await,
         }
     }
 }
 
 impl StageExecutor {
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
-    async fn here(&self, lease: Lease) -> Result<Done, Failure> {
-        if let Some(HostOn::Slurm(slurm)) = hosts::elsewhere(lease.assignment.host.as_deref())?
+    async fn run_locally(&self, lease: Lease) -> Result<Done, Failure> {
+        if let Some(HostOn::Slurm(slurm)) = hosts::parse_remote_host(lease.assignment.host.as_deref())?
             && slurm.each_node
         {
             return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;

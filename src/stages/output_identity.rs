@@ -51,8 +51,8 @@ fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
     // Each pick is one commit on top, also when it changes nothing.
     let base = format!("HEAD~{picks}^{{commit}}");
     let folder = folder.display().to_string();
-    let asked = probe(["git", "-C", &folder, "rev-parse", "--verify", "--quiet", &base], LIMIT).good();
-    let commit = asked.map(|out| ("commit".to_owned(), Value::from(out.trim())));
+    let text = probe(["git", "-C", &folder, "rev-parse", "--verify", "--quiet", &base], LIMIT).successful_output();
+    let commit = text.map(|out| ("commit".to_owned(), Value::from(out.trim())));
     std::iter::once(("head".to_owned(), Value::from(head))).chain(commit).collect()
 }
 
@@ -88,31 +88,31 @@ mod tests {
     use crate::plan::ActionKind;
     use serde_json::json;
 
-    fn told(kind: ActionKind, action: &Value, files: &[(&str, &str)]) -> Value {
+    fn identity_of(kind: ActionKind, action: &Value, files: &[(&str, &str)]) -> Value {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let task = Task { action: action.to_string(), ..Task::bare(TaskId::new("t"), "t".to_owned(), kind) };
+        let task = Task { action: action.to_string(), ..Task::minimal(TaskId::new("t"), "t".to_owned(), kind) };
         json!(resolved(&task, folder.path()).unwrap())
     }
 
     #[test]
     fn outputs_say_what_they_are() {
         let git = json!({"git": {"url": "u", "rev": "main"}});
-        assert_eq!(told(ActionKind::Git, &git, &[(git::REVISION, "abc\n")]), json!({"commit": "abc"}));
+        assert_eq!(identity_of(ActionKind::Git, &git, &[(git::REVISION, "abc\n")]), json!({"commit": "abc"}));
         let image = json!({"image": {"pull": "x:1"}});
         let text = r#"{"name": "x:1", "id": "sha256:1", "digests": ["x@sha256:2"]}"#;
         let expected = json!({"id": "sha256:1", "digests": ["x@sha256:2"]});
-        assert_eq!(told(ActionKind::Image, &image, &[("image.json", text)]), expected);
+        assert_eq!(identity_of(ActionKind::Image, &image, &[("image.json", text)]), expected);
         let weights = json!({"weights": {"hf": "a/b"}});
         let list = r#"{"repository": "a/b", "commit": "c", "bytes": 3, "files": [
             {"path": "m", "size": 2, "sha256": "5"}, {"path": "n", "size": 1, "git_blob": "6"}]}"#;
         assert_eq!(
-            told(ActionKind::Weights, &weights, &[("weights.json", list)]),
+            identity_of(ActionKind::Weights, &weights, &[("weights.json", list)]),
             json!({"repository": "a/b", "commit": "c", "bytes": 3, "files": {"m": "sha256:5", "n": "git_blob:6"}})
         );
-        assert_eq!(told(ActionKind::Git, &git, &[]), json!({}));
-        assert_eq!(told(ActionKind::Shell, &json!({"shell": "x"}), &[]), json!({}));
+        assert_eq!(identity_of(ActionKind::Git, &git, &[]), json!({}));
+        assert_eq!(identity_of(ActionKind::Shell, &json!({"shell": "x"}), &[]), json!({}));
     }
 }

@@ -41,7 +41,7 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
         }
         other => Failure::new(FailureKind::Refused, other.to_string()),
     })?;
-    look_through(&written.repositories)?;
+    verify_written(&written.repositories)?;
     // What a real Triton would miss does not concern the simulator.
     if !sim::simulated(&spec.engine) {
         for note in &written.notes {
@@ -56,7 +56,7 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
 }
 
 /// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
-fn look_through(repositories: &[PathBuf]) -> Result<(), Failure> {
+fn verify_written(repositories: &[PathBuf]) -> Result<(), Failure> {
     let broken = |path: &Path, why: String| {
         Failure::new(FailureKind::Files, format!("the repository {} is not whole: {why}", path.display()))
     };
@@ -89,12 +89,12 @@ mod tests {
     fn a_repository_that_is_not_whole_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let repository = folder.path().join("triton");
-        let why = || look_through(std::slice::from_ref(&repository)).map_err(|failure| failure.what);
+        let why = || verify_written(std::slice::from_ref(&repository)).map_err(|failure| failure.what);
         let cut_off = |what: &str| {
             let why = why().unwrap_err();
             assert!(why.contains(what), "{why}");
         };
-        assert_eq!(look_through(&[]).unwrap_err().what, "no model repository was written");
+        assert_eq!(verify_written(&[]).unwrap_err().what, "no model repository was written");
         cut_off("triton is not whole: No such file or directory");
         fs::create_dir(&repository).unwrap();
         cut_off("it has no model");

@@ -35,7 +35,7 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     }
     let report = out.join(format!("{}.json", bench.name));
     let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
-    context.lease.say("trtllm-bench", 0, None);
+    context.lease.report_progress("trtllm-bench", 0, None);
     let begin = fs::metadata(&context.lease.log).map_or(0, |log| log.len() as usize);
     context.run(context.command(argv.clone())).await?;
 
@@ -44,7 +44,7 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     let printed = log.get(begin..).unwrap_or_default();
     write(&out.join(format!("{}.out", bench.name)), printed)?;
     let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
-    let imported = told(&bench, &report, printed).map_err(empty)?;
+    let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
     measured_something(&imported.result).map_err(empty)?;
     let text = serde_json::to_string_pretty(&imported.result)
         .map_err(|error| Failure::new(FailureKind::System, format!("the result cannot be written: {error}")))?;
@@ -103,18 +103,18 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
 
 /// What has a value, however deep: null is left out, and so is a map with nothing in it.
 fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
-    fn kept(value: &Value) -> Option<Value> {
+    fn without_nulls_in(value: &Value) -> Option<Value> {
         match value {
             Value::Null => None,
             Value::Object(fields) => {
                 let fields: serde_json::Map<String, Value> =
-                    fields.iter().filter_map(|(name, value)| Some((name.clone(), kept(value)?))).collect();
+                    fields.iter().filter_map(|(name, value)| Some((name.clone(), without_nulls_in(value)?))).collect();
                 (!fields.is_empty()).then_some(Value::Object(fields))
             }
             value => Some(value.clone()),
         }
     }
-    options.iter().filter_map(|(name, value)| Some((name.clone(), kept(value)?))).collect()
+    options.iter().filter_map(|(name, value)| Some((name.clone(), without_nulls_in(value)?))).collect()
 }
 
 /// Why a run that ended well has no result.
@@ -131,7 +131,7 @@ enum NoBenchResult {
 }
 
 /// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
-fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, NoBenchResult> {
+fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, NoBenchResult> {
     let source = match fs::read_to_string(report) {
         Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
         Err(_) => {

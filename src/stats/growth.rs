@@ -72,7 +72,7 @@ impl Growth {
         if visits.len() < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time(visits) || to <= from {
             return None;
         }
-        let course = Course::of(visits, from, to);
+        let course = OccupancySteps::of(visits, from, to);
         let median = course.median().max(1);
         let (busy_time, busy_departures) = course.at_or_above(median);
         let departures = visits.iter().filter(|(_, end)| *end <= to).count();
@@ -160,7 +160,7 @@ fn usual_time(visits: &[(f64, f64)]) -> f64 {
 }
 
 /// The number in the system over time, as steps.
-struct Course(Vec<Level>);
+struct OccupancySteps(Vec<Level>);
 
 struct Level {
     from: f64,
@@ -170,7 +170,7 @@ struct Level {
     is_left: bool,
 }
 
-impl Course {
+impl OccupancySteps {
     fn of(visits: &[(f64, f64)], from: f64, to: f64) -> Self {
         let mut changes: Vec<(f64, bool)> =
             visits.iter().flat_map(|(arrival, end)| [(*arrival, false), (*end, true)]).collect();

@@ -19,6 +19,8 @@ pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServiceTime, SimulatedQueue};
-pub use rate_search::{Margin, RateEstimate, RateSearcher, RateStep};
-pub use replicate::{Conclusion, JudgedRow, Margins, Percents, RunValues, TwoSides, is_beyond, judge, mean_interval};
-pub use within_run::{Ends, NoInterval, RunSeries};
+pub use rate_search::{ProbeMargin, RateEstimate, RateSearcher, RateStep};
+pub use replicate::{
+    ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, compare_rows, is_beyond, mean_interval,
+};
+pub use within_run::{IntervalBounds, NoInterval, RunSeries};

@@ -36,7 +36,7 @@ pub struct SimulatedQueue {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Passage {
+pub struct QueuedRequest {
     pub arrival: f64,
     pub wait: f64,
     pub service: f64,
@@ -48,13 +48,13 @@ impl SimulatedQueue {
     }
 
     /// The same seed gives the same arrivals, whatever the service time.
-    pub fn requests(&self, n: usize, seed: u64) -> Vec<Passage> {
+    pub fn requests(&self, n: usize, seed: u64) -> Vec<QueuedRequest> {
         self.served(n, seed, |demand| demand)
     }
 
     /// The same with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
     /// services that are alike and not equal.
-    pub fn noisy_requests(&self, n: usize, seed: u64, noise: Noise, own: u64) -> Vec<Passage> {
+    pub fn noisy_requests(&self, n: usize, seed: u64, noise: Noise, own: u64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(own);
         self.served(n, seed, |demand| {
             let (one, other) = (rng.random::<f64>(), rng.random::<f64>());
@@ -67,7 +67,7 @@ impl SimulatedQueue {
     }
 
     /// `serve` makes of a demand in mean service times what the server needs for it.
-    fn served(&self, n: usize, seed: u64, mut serve: impl FnMut(f64) -> f64) -> Vec<Passage> {
+    fn served(&self, n: usize, seed: u64, mut serve: impl FnMut(f64) -> f64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut exponential = move || -rng.random::<f64>().max(f64::MIN_POSITIVE).ln();
         let mut free = vec![0.0_f64; self.servers];
@@ -82,7 +82,7 @@ impl SimulatedQueue {
             let begin = free[next].max(arrival);
             free[next] = begin + service;
             if number >= SETTLING {
-                all.push(Passage { arrival, wait: begin - arrival, service });
+                all.push(QueuedRequest { arrival, wait: begin - arrival, service });
             }
         }
         all

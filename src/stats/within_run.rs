@@ -86,7 +86,7 @@ impl fmt::Display for NoInterval {
 }
 
 /// Ends of a 95 % interval.
-pub type Ends = (f64, f64);
+pub type IntervalBounds = (f64, f64);
 
 impl RunSeries {
     /// Values that are not numbers are left out.
@@ -100,7 +100,7 @@ impl RunSeries {
     }
 
     /// 95 % interval of the mean.
-    pub fn mean_interval(&self) -> Result<Ends, NoInterval> {
+    pub fn mean_interval(&self) -> Result<IntervalBounds, NoInterval> {
         let widening = self.widening(FEWEST_BLOCKS)?;
         let (mean, variance) = moments(&self.values);
         let effect = design_effect(&self.values, FEWEST_BATCHES);
@@ -113,7 +113,7 @@ impl RunSeries {
     }
 
     /// 95 % interval of a percentile, 0.5 ≤ p < 1.
-    pub fn percentile_interval(&self, p: f64) -> Result<Ends, NoInterval> {
+    pub fn percentile_interval(&self, p: f64) -> Result<IntervalBounds, NoInterval> {
         let widening = self.widening(FEWEST_BLOCKS.max(FEWEST_BLOCKS_BEYOND / (1.0 - p)))?;
         let n = self.sorted.len();
         let at = |share: f64| self.sorted[((share * n as f64) as usize).min(n - 1)];

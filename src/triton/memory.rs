@@ -14,7 +14,7 @@
 //! Unknown numbers are not made up: they are named, and the advice does without them.
 
 mod advise;
-mod shape;
+mod model_dimensions;
 
-pub use advise::{Advice, Knob, advise};
-pub use shape::{Fit, KvShare, ModelSplit, bytes_of};
+pub use advise::{Advice, MemorySetting, advise};
+pub use model_dimensions::{Fit, KvFractionBase, ModelSplit, bytes_of};

@@ -16,9 +16,9 @@ pub use client::{
     LogSetting, StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
 };
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
-pub use http::{HttpAddress, HttpClient, Listens, SseEvent, SseEvents, SseParser, probe};
+pub use http::{HttpAddress, HttpClient, ListeningService, SseEvent, SseEvents, SseParser, probe};
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
-    Scraper, ServerMetric, ServerMetrics, Tick, summarise,
+    Scraper, ServerMetric, ServerMetrics, ServerPoll, summarise,
 };
 pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};

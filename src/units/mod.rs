@@ -1,12 +1,12 @@
 //! Numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell.
 
-mod count;
+mod digit_grouping;
 mod duration;
 mod sha256;
 mod shell;
 mod size;
 
-pub use count::grouped;
+pub use digit_grouping::grouped;
 pub use duration::{DurationError, duration};
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;

@@ -16,7 +16,7 @@
 mod queue;
 mod systems;
 
-use queue::{Noise, Passage, ServiceTime, SimulatedQueue};
+use queue::{Noise, QueuedRequest, ServiceTime, SimulatedQueue};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::interop::Tool;
@@ -156,7 +156,7 @@ fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
 fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) -> MeasuredRun {
     const UNIT_MS: f64 = 100.0;
     let passages = queue.noisy_requests(REQUESTS, seed, noise, own);
-    let seen = passages.into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
+    let seen = passages.into_iter().zip(0..).map(|(QueuedRequest { arrival, wait, service }, index)| {
         let sched = arrival * UNIT_MS;
         let first = sched + (wait + 0.2 * service) * UNIT_MS;
         let last = sched + (wait + service) * UNIT_MS;
@@ -179,7 +179,7 @@ fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) ->
         "requested": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
     });
     let result = MeasuredResult::read(&result.to_string()).expect("a result");
-    MeasuredRun { name: name.to_owned(), result, seen: seen.collect() }
+    MeasuredRun { name: name.to_owned(), result, request_traces: seen.collect() }
 }
 
 /// Runs with the seeds from `seed` on.

@@ -14,7 +14,7 @@ mod systems;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use regatta::stats::{Growth, LevelChange, Margin, Observation, RateSearcher, RateStep, separated_floors};
+use regatta::stats::{Growth, LevelChange, Observation, ProbeMargin, RateSearcher, RateStep, separated_floors};
 use systems::{Kind, System};
 
 /// First come, first served, mean service time 1 s, Poisson arrivals.
@@ -57,19 +57,19 @@ fn main() {
 }
 
 /// (arrival, end) of each request, for a load, a number of requests and a seed.
-type Course = Box<dyn Fn(f64, usize, u64) -> Vec<(f64, f64)>>;
+type OccupancySteps = Box<dyn Fn(f64, usize, u64) -> Vec<(f64, f64)>>;
 
 /// The queues that thresholds were set on, and the others.
-fn all_courses() -> Vec<(&'static str, Course)> {
+fn all_courses() -> Vec<(&'static str, OccupancySteps)> {
     let known = QUEUES.map(|queue| {
-        let course: Course = Box::new(move |load, requests, seed| {
+        let course: OccupancySteps = Box::new(move |load, requests, seed| {
             let visits = run(queue, load * queue.servers as f64, requests, seed);
             visits.iter().map(|(arrival, _, end)| (*arrival, *end)).collect()
         });
         (queue.name, course)
     });
     let others = Kind::ALL.map(|kind| {
-        let course: Course = Box::new(move |load, requests, seed| {
+        let course: OccupancySteps = Box::new(move |load, requests, seed| {
             let visits = System { kind, load }.run(requests, 0, seed);
             visits.iter().map(|visit| (visit.arrival, visit.end)).collect()
         });
@@ -186,7 +186,7 @@ fn searches(runs: u64) {
             };
             let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
             for seed in 0..runs {
-                let mut probes: Vec<Margin> = Vec::new();
+                let mut probes: Vec<ProbeMargin> = Vec::new();
                 let found = loop {
                     match search.next(&probes) {
                         RateStep::Probe(rate) => {
@@ -195,7 +195,7 @@ fn searches(runs: u64) {
                             let margin = |waits: &[f64]| (p99(waits) / allowed).max(1e-3).ln();
                             let last = visits.last().map_or(0.0, |visit| visit.0);
                             let done = visits.iter().filter(|visit| visit.2 <= last).count() as f64 / last;
-                            probes.push(Margin {
+                            probes.push(ProbeMargin {
                                 rate,
                                 whole: margin(&waits),
                                 first_half: margin(&waits[..requests / 2]),

@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use regatta::event::{Event, RunId};
 use regatta::harness::read_result;
-use regatta::runner::store::{Home, OutputCache, ReadJournal, last_run, read_journal, runs};
+use regatta::runner::store::{OutputCache, ReadJournal, StateFolder, last_run, read_journal, runs};
 
 use crate::world::{Ended, World, alive_with, until};
 
@@ -187,7 +187,7 @@ impl Outcome {
         self.violations.extend(more.map(|path| format!("{path} is there and should not be")));
     }
 
-    fn check_not_twice(&mut self, home: &Home, run: Option<&RunId>, done: &BTreeSet<String>, which: &str) {
+    fn check_not_twice(&mut self, home: &StateFolder, run: Option<&RunId>, done: &BTreeSet<String>, which: &str) {
         let Some(run) = run else { return };
         for event in journal(home, run).events {
             if let Event::TaskStarted { task, .. } = event
@@ -198,7 +198,7 @@ impl Outcome {
         }
     }
 
-    fn check_left_behind(&mut self, world: &World, home: &Home) {
+    fn check_left_behind(&mut self, world: &World, home: &StateFolder) {
         let mark = format!("REGATTA_HOME={}", home.state().display());
         self.violations.extend(alive_with(&mark).iter().map(|(pid, command)| format!("{pid} is alive: {command}")));
         let named = OutputCache::open(home).expect("the records").named_folders();
@@ -220,7 +220,7 @@ impl Outcome {
         }
     }
 
-    fn check_journals(&mut self, home: &Home, killed: &[RunId]) {
+    fn check_journals(&mut self, home: &StateFolder, killed: &[RunId]) {
         for run in runs(home) {
             let read = journal(home, &run);
             if let Some(line) = read.corrupt {
@@ -239,16 +239,16 @@ pub fn nobody_left(world: &World) {
     until("all processes to be gone", || alive_with(&mark).is_empty());
 }
 
-pub fn home(world: &World) -> Home {
-    Home::new(world.path(""), world.path(".regatta"))
+pub fn home(world: &World) -> StateFolder {
+    StateFolder::new(world.path(""), world.path(".regatta"))
 }
 
-fn journal(home: &Home, run: &RunId) -> ReadJournal {
+fn journal(home: &StateFolder, run: &RunId) -> ReadJournal {
     read_journal(&home.run(run).join("journal.jsonl")).expect("a journal")
 }
 
 /// What went on when the journal ends.
-fn phase(home: &Home, run: Option<&RunId>) -> String {
+fn phase(home: &StateFolder, run: Option<&RunId>) -> String {
     let Some(run) = run else { return "before the journal".to_owned() };
     let mut open = BTreeSet::new();
     let mut settled = 0;

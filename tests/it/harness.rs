@@ -11,7 +11,7 @@ use regatta::harness::{
     BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, ReasonSeverity, RequestEnd, RequestRecord, Slo,
     VerdictCheck, plan, read_result, result_schema, run, write,
 };
-use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, Request, StopAfter};
+use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, Limits, Request, StopAfter};
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
 
@@ -256,7 +256,7 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
     let puller = stop.clone();
     let watcher = std::thread::spawn(move || {
         under_way.recv().unwrap();
-        puller.gently();
+        puller.request();
     });
     let measured = wait_for(run(&spec, &stop, |_| {})).unwrap();
     watcher.join().unwrap();
@@ -316,7 +316,7 @@ fn what_prevents_a_measurement_is_an_error() {
     drop(server);
     assert!(matches!(fails(&spec), HarnessError::Connect { .. }));
     let stopped = Stop::new();
-    stopped.gently();
+    stopped.request();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().to_string().parse().unwrap();
     let silent = BenchSpec { endpoints: vec![silent], ..spec };
@@ -335,7 +335,7 @@ fn a_stop_request_that_the_server_refuses_fails_its_request() {
             if is_stop { Act::Error { after: 0 } } else { Act::Hang { after: 3 } }
         }),
     );
-    let cancel = Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop };
+    let cancel = CancelPolicy { after_tokens: 2, share: 1.0, by: CancelBy::Stop };
     let request = Request { cancel: Some(cancel), ..Request::default() };
     let measured = measure(&BenchSpec { request, output_len: Length::Fixed(8), ..spec(&server, 1) });
     let counts = &measured.result.counts;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
 use regatta::spec::{Launcher, ServerMode};
-use regatta::triton::launch::{Bases, LaunchSpec, ServerSpec, place, plan};
+use regatta::triton::launch::{BasePorts, LaunchSpec, ServerSpec, place, plan};
 use serde_json::Value;
 
 use crate::campaign::nobody_left;
@@ -134,7 +134,7 @@ fn every_option_of_nvidias_launcher_has_its_key() {
 
 #[test]
 fn under_slurm_every_task_finds_its_own_words() {
-    let ports = place(Bases { grpc: Some(8001), http: Some(8101), metrics: Some(8201) }, 2).unwrap();
+    let ports = place(BasePorts { grpc: Some(8001), http: Some(8101), metrics: Some(8201) }, 2).unwrap();
     let server = |(index, ports)| ServerSpec { repository: format!("/r/it's {index}"), ports, ..ServerSpec::default() };
     let spec = LaunchSpec {
         servers: ports.into_iter().enumerate().map(server).collect(),

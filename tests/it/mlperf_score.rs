@@ -11,7 +11,8 @@ use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use regatta::mlperf::accuracy::{
-    AccuracyReport, AccuracyVerdict, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, lined, score, stem,
+    AccuracyReport, AccuracyVerdict, Rouge, ScoreError, Scored, Scoring, SentenceModel, WordInterner,
+    one_sentence_per_line, score, stem,
 };
 use regatta::mlperf::dataset::{DatasetError, DatasetFile, DatasetFormat, DatasetRequest, make, read};
 use regatta::mlperf::{Accuracy, DatasetRecord, Round};
@@ -308,7 +309,7 @@ fn the_reference_scorers_print_the_same_line_for_the_same_log() {
         // Programs are not run here, so MBXP's number is not ours to give; the run has none of it.
         let official = text(run.join("official.txt")).replace("'mbxp': 0, ", "");
         assert_eq!(ours.text, format!("\nResults\n\n{official}\nhash={}\n", sha256(&log)), "{name}");
-        assert_eq!((ours.told.samples, ours.told.duplicates, ours.told.log.entries), (45, 1, 46), "{name}");
+        assert_eq!((ours.report.samples, ours.report.duplicates, ours.report.log.entries), (45, 1, 46), "{name}");
         assert_eq!(ours, scored(&round, benchmark, &set, &log, 1).unwrap(), "{name}: threads change nothing");
     }
 }
@@ -325,9 +326,9 @@ fn stems_sentences_and_rouge_are_those_of_the_reference_libraries() {
     for line in text(golden("sentences.jsonl")).lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let stripped = case["text"].as_str().unwrap().trim();
-        assert_eq!(lined(&model, stripped), case["lined"].as_str().unwrap(), "{stripped:?}");
+        assert_eq!(one_sentence_per_line(&model, stripped), case["lined"].as_str().unwrap(), "{stripped:?}");
     }
-    let mut lexicon = Lexicon::new();
+    let mut lexicon = WordInterner::new();
     for line in text(golden("rouge.jsonl")).lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let rouge = lexicon.score(case["target"].as_str().unwrap(), case["prediction"].as_str().unwrap());
@@ -341,7 +342,7 @@ fn stems_sentences_and_rouge_are_those_of_the_reference_libraries() {
 proptest! {
     #[test]
     fn rouge_keeps_its_symmetries(a in "[ab ]{0,12}(\n[a-d ]{0,8}){0,3}", b in "[ab ]{0,12}(\n[a-d ]{0,8}){0,3}") {
-        let mut lexicon = Lexicon::new();
+        let mut lexicon = WordInterner::new();
         let (there, back) = (lexicon.score(&a, &b), lexicon.score(&b, &a));
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         prop_assert!(near(there.rouge1, back.rouge1) && near(there.rouge2, back.rouge2) && near(there.rouge_l, back.rouge_l));
@@ -369,7 +370,7 @@ fn each_metric_is_held_against_its_bounds_and_what_is_missing_leaves_the_verdict
     let (four, one): (&[u32], &[u32]) = (&[3, 4, 5, 6], &[3]);
     let both = log(&[(0, four), (1, one)]);
     let judged = |bounds: &[(&str, Option<f64>, Option<f64>)], log: &str| {
-        scored(&round(LLAMA, 2, bounds), LLAMA, set, log, 1).unwrap().told
+        scored(&round(LLAMA, 2, bounds), LLAMA, set, log, 1).unwrap().report
     };
     let wide = [("ROUGE1", Some(99.0), None), ("TOKENS_PER_SAMPLE", Some(2.0), Some(3.0))];
     let met = judged(&wide, &both);
@@ -405,7 +406,7 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     let deepseek = |set: &str, count: usize| {
         scored(&round("deepseek-r1", count as u64, &bounds), "deepseek-r1", set, &log(&answers[..count]), 1).unwrap()
     };
-    let all = deepseek(&set, 4).told;
+    let all = deepseek(&set, 4).report;
     assert_eq!(all.verdict, AccuracyVerdict::Incomplete);
     assert!(
         all.unscored[0].wanted
@@ -415,7 +416,7 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     assert_eq!(all.parts.iter().map(|part| part.right).collect::<Vec<_>>(), [Some(1.0), Some(1.0), None, Some(1.0)]);
     let three: String = set.lines().take(3).map(|line| line.to_owned() + "\n").collect();
     let ours = deepseek(&three, 3);
-    assert_eq!(ours.told.verdict, AccuracyVerdict::Met);
+    assert_eq!(ours.report.verdict, AccuracyVerdict::Met);
     assert!(ours.text.contains("{'exact_match': 100.0, 'tokens_per_sample': 3.0, 'num-samples': 3}"), "{}", ours.text);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use regatta::event::{RunId, Stop};
-use regatta::exec::process::{How, ProcessCommand, Running, Watchdog, adopt_orphans, reap, run, sweep};
+use regatta::exec::process::{ExitKind, ProcessCommand, Running, Watchdog, adopt_orphans, end_leftovers, run, sweep};
 use tempfile::TempDir;
 
 fn shell(dir: &TempDir, text: &str) -> ProcessCommand {
@@ -42,7 +42,7 @@ async fn line_in(path: &Path) -> String {
 async fn output_goes_to_the_log_and_the_exit_code_comes_back() {
     let dir = folder();
     let exit = run(shell(&dir, "echo out; echo err >&2; exit 3"), &Stop::new(), |_| {}).await.unwrap();
-    assert_eq!(exit.how, How::Code(3));
+    assert_eq!(exit.how, ExitKind::Code(3));
     assert_eq!(exit.leftovers, []);
     assert_eq!(log(&dir), "out\nerr\n");
 }
@@ -70,7 +70,7 @@ async fn the_environment_is_ours_with_changes() {
 async fn a_killed_command_says_by_which_signal() {
     let dir = folder();
     let exit = run(shell(&dir, "kill -9 $$"), &Stop::new(), |_| {}).await.unwrap();
-    assert_eq!(exit.how, How::Signal(9));
+    assert_eq!(exit.how, ExitKind::Signal(9));
 }
 
 #[tokio::test]
@@ -98,10 +98,10 @@ async fn who_ignores_term_is_killed_after_the_grace_with_its_children() {
     let command = shell(&dir, text).grace(Duration::from_millis(50));
     let (exit, child) = tokio::join!(run(command, &stop, |_| {}), async {
         let child = line_in(&dir.path().join("child")).await;
-        stop.gently();
+        stop.request();
         child
     });
-    assert_eq!(exit.unwrap().how, How::Stopped);
+    assert_eq!(exit.unwrap().how, ExitKind::Stopped);
     assert!(!lives(child.parse().unwrap()));
 }
 
@@ -113,10 +113,10 @@ async fn the_hard_stop_does_not_wait_for_the_grace() {
         shell(&dir, "trap '' TERM; echo up > up; while :; do sleep 1000; done").grace(Duration::from_hours(1));
     let (exit, ()) = tokio::join!(run(command, &stop, |_| {}), async {
         line_in(&dir.path().join("up")).await;
-        stop.gently();
+        stop.request();
         stop.now();
     });
-    assert_eq!(exit.unwrap().how, How::Stopped);
+    assert_eq!(exit.unwrap().how, ExitKind::Stopped);
 }
 
 #[tokio::test]
@@ -126,9 +126,9 @@ async fn a_stop_lets_it_finish_what_it_must() {
     let command = shell(&dir, "trap 'echo bye; exit 0' TERM; echo up > up; while :; do sleep 0.01; done");
     let (exit, ()) = tokio::join!(run(command, &stop, |_| {}), async {
         line_in(&dir.path().join("up")).await;
-        stop.gently();
+        stop.request();
     });
-    assert_eq!(exit.unwrap().how, How::Stopped);
+    assert_eq!(exit.unwrap().how, ExitKind::Stopped);
     assert!(log(&dir).ends_with("bye\n"), "{}", log(&dir));
 }
 
@@ -136,9 +136,9 @@ async fn a_stop_lets_it_finish_what_it_must() {
 async fn a_stop_before_the_start_starts_nothing() {
     let dir = folder();
     let stop = Stop::new();
-    stop.gently();
+    stop.request();
     let exit = run(shell(&dir, "echo no > no"), &stop, |_| {}).await.unwrap();
-    assert_eq!(exit.how, How::Stopped);
+    assert_eq!(exit.how, ExitKind::Stopped);
     assert!(!dir.path().join("no").exists());
 }
 
@@ -148,7 +148,7 @@ async fn a_background_process_is_ended_and_named_and_does_not_hang_us() {
         let dir = folder();
         let command = shell(&dir, "sleep 1000 & echo $!").secrets(secrets);
         let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
-        assert_eq!(exit.how, How::Code(0));
+        assert_eq!(exit.how, ExitKind::Code(0));
         let pid: i32 = log(&dir).trim().parse().unwrap();
         let [leftover] = &exit.leftovers[..] else { panic!("{:?}", exit.leftovers) };
         assert_eq!(leftover.pid, pid);
@@ -163,7 +163,7 @@ async fn no_secret_reaches_the_log() {
     let command = shell(&dir, "printf 'token=hun'; printf 'ter2\\n'; yes hunter2 | head -20000; echo end")
         .secrets(vec!["hunter2".to_owned()]);
     let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
-    assert_eq!(exit.how, How::Code(0));
+    assert_eq!(exit.how, ExitKind::Code(0));
     let log = log(&dir);
     assert!(!log.contains("hunter2"));
     assert_eq!(log.lines().count(), 20_002);
@@ -183,7 +183,7 @@ async fn a_service_can_be_watched_and_stopped() {
     assert_eq!(server.tail(5), ["ready"]);
     let pid = server.pgid();
     let exit = server.stop(Duration::from_secs(5), &Stop::new()).await;
-    assert_eq!(exit.how, How::Signal(15));
+    assert_eq!(exit.how, ExitKind::Signal(15));
     assert!(!lives(pid));
 }
 
@@ -231,7 +231,7 @@ async fn in_its_own_process_escapers_are_ended() {
     for secrets in [vec![], vec!["hush".to_owned()]] {
         let dir = folder();
         let exit = run(shell(&dir, daemon).secrets(secrets), &Stop::new(), |_| {}).await.unwrap();
-        assert_eq!(exit.how, How::Code(0));
+        assert_eq!(exit.how, ExitKind::Code(0));
         assert_eq!(log(&dir), "done\n");
         let pid: i32 = fs::read_to_string(dir.path().join("daemon")).unwrap().trim().parse().unwrap();
         assert!(exit.leftovers.iter().any(|leftover| leftover.pid == pid), "{:?}", exit.leftovers);
@@ -328,8 +328,8 @@ async fn the_next_run_ends_what_a_dead_run_left() {
     let old = Running::start(mark(shell(&dir, "exec sleep 1000"), "old")).unwrap();
     let mut new = Running::start(mark(shell(&dir, "exec sleep 1000"), "new")).unwrap();
     let pid = old.pgid();
-    let found = tokio::task::spawn_blocking(move || reap(&home, &RunId::new("new"))).await.unwrap();
+    let found = tokio::task::spawn_blocking(move || end_leftovers(&home, &RunId::new("new"))).await.unwrap();
     assert_eq!(found.iter().map(|leftover| leftover.pid).collect::<Vec<_>>(), [pid]);
-    assert_eq!(old.wait().await.how, How::Signal(15));
+    assert_eq!(old.wait().await.how, ExitKind::Signal(15));
     assert!(tokio::time::timeout(Duration::ZERO, new.ended()).await.is_err());
 }

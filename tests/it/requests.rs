@@ -10,7 +10,7 @@ use regatta::harness::{
     BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, RequestEnd, RequestRecord, Slo, VerdictCheck, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
-use regatta::spec::{Arrivals, Cancel, CancelBy, Length, Limits, RandomSeed, Request, StopAfter, Words};
+use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, Limits, RandomSeed, Request, StopAfter, WordList};
 use serde_json::json;
 
 use crate::scripted::wait_for;
@@ -134,7 +134,7 @@ fn one_stream_carries_batches_and_stops_of_the_engine() {
     let batched = measured(&shared(Request { batch: Some(3), ..Request::default() }));
     all_ok(&batched);
     assert_eq!(batched.result.connections.shared_streams, Some(2));
-    let cancel = Some(Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
+    let cancel = Some(CancelPolicy { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
     // In real time: 1,500 tokens take seconds, and a stop is there long before the last of them.
     let slow = Running::start(SimOptions { speed: 1.0, ..files.options() });
     let long = BenchSpec {
@@ -194,7 +194,7 @@ fn a_stop_word_ends_the_answer_that_says_it() {
     let server = Running::start(files.options());
     // What request 0 would say without it; ids are the requests' numbers.
     let word: Vec<i32> = (3..5).map(|index| token("0", index, VOCABULARY, Some(2))).collect();
-    let request = Request { stop_words: Some(Words::Ids(vec![vec![7, 8, 9], word])), ..Request::default() };
+    let request = Request { stop_words: Some(WordList::Ids(vec![vec![7, 8, 9], word])), ..Request::default() };
     let spec = BenchSpec { vocab_size: VOCABULARY, output_len: Length::Fixed(10), ..spec(at(&server), 6, request) };
     let measured = measured(&spec);
     let tokens: Vec<u32> = measured.requests.iter().map(|record| record.tokens).collect();
@@ -209,7 +209,7 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
     let options = SimOptions { speed: 0.2, ..files.options() };
     let server = Running::start(options);
     for by in [CancelBy::Rpc, CancelBy::Stop] {
-        let cancel = Cancel { after_tokens: 2, share: 1.0, by };
+        let cancel = CancelPolicy { after_tokens: 2, share: 1.0, by };
         let request = Request { cancel: Some(cancel), ..Request::default() };
         let spec = BenchSpec {
             output_len: Length::Fixed(2000),
@@ -239,7 +239,7 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
 fn only_a_share_is_cancelled_and_the_same_in_every_run() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
-    let cancel = Cancel { after_tokens: 1, share: 0.5, by: CancelBy::Rpc };
+    let cancel = CancelPolicy { after_tokens: 1, share: 0.5, by: CancelBy::Rpc };
     let spec = BenchSpec {
         output_len: Length::Fixed(40),
         ..spec(at(&server), 40, Request { cancel: Some(cancel), ..Request::default() })
@@ -401,7 +401,7 @@ fn what_the_model_cannot_do_is_refused_before_the_first_request() {
     let request = Request {
         streaming: Some(true),
         early_stopping: Some(true),
-        stop_words: Some(Words::Ids(vec![vec![5]])),
+        stop_words: Some(WordList::Ids(vec![vec![5]])),
         ..Request::default()
     };
     let faults = refused(&BenchSpec { model: "ensemble".to_owned(), ..spec(at(&server), 2, request) });

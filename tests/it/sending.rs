@@ -10,7 +10,7 @@ use regatta::event::{Stop, Verdict};
 use regatta::harness::{
     BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, RequestEnd, SendingSpec, VerdictCheck, run,
 };
-use regatta::spec::{Cancel, CancelBy, Length, Request, Retries, RetryOn, StreamMode};
+use regatta::spec::{CancelBy, CancelPolicy, Length, Request, Retries, RetryOn, StreamMode};
 
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
 use crate::openai;
@@ -151,7 +151,7 @@ fn what_a_shared_stream_cannot_do_is_refused_before_anything_is_sent() {
     let server = Scripted::start(false, None, script(|_| AT_ONCE));
     let shared = users(&server, 1, 3);
     assert!(refusal(&shared).contains("stream `shared`: the model is not decoupled"));
-    let cancel = Some(Cancel { after_tokens: 1, share: 1.0, by: CancelBy::Rpc });
+    let cancel = Some(CancelPolicy { after_tokens: 1, share: 1.0, by: CancelBy::Rpc });
     let by_rpc = BenchSpec { request: Request { cancel, ..Request::default() }, ..shared.clone() };
     assert!(refusal(&by_rpc).contains("which all requests share with stream `shared`: use `stop`"));
     let http = regatta::harness::Transport::Http(regatta::harness::Http::new(regatta::harness::Api::Generate));

@@ -304,7 +304,7 @@ impl TaskExecutor for FoundDead {
         };
         let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
         ready.send(vec![endpoint]).expect("somebody waits for it");
-        lease.stop.asked().await;
+        lease.stop.requested().await;
         Err(Failure::new(FailureKind::Service, "the server had ended"))
     }
 }
@@ -317,14 +317,14 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         lifetime,
         action: "{}".to_owned(),
         needs,
-        ..Task::bare(TaskId::new(id), id.to_owned(), ActionKind::Shell)
+        ..Task::minimal(TaskId::new(id), id.to_owned(), ActionKind::Shell)
     };
     let tasks = vec![
         task("server", Lifetime::Service, Vec::new()),
         task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
     ];
     let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };
-    let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
+    let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
         panic!("nobody else is here")
     };
     let shelf = OutputCache::open(&home).unwrap();
@@ -335,8 +335,8 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         keep_going: false,
         parts: vec![TaskRole::Run; 2],
         forced: vec![false; 2],
-        shared: None,
-        gate: regatta::runner::OutputGate::default(),
+        remote_outputs: None,
+        gate: regatta::runner::OutputCheck::default(),
     };
     let summary = run(
         Arc::new(plan),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Task};
-use regatta::runner::{Assignment, Lease, TaskExecutor as _, Upstream};
+use regatta::runner::{Assignment, Lease, TaskExecutor as _, UpstreamProvenance};
 use regatta::stages::StageExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -35,7 +35,7 @@ impl Bench {
     }
 
     pub fn lease(&self, action: &Value) -> Lease {
-        let task = Task::bare(TaskId::new("it"), "it".to_owned(), ActionKind::Shell);
+        let task = Task::minimal(TaskId::new("it"), "it".to_owned(), ActionKind::Shell);
         let events = Arc::clone(&self.events);
         Lease {
             task: Arc::new(task),
@@ -46,11 +46,11 @@ impl Bench {
             project: self.dir.path().to_owned(),
             gpus: Vec::new(),
             lowered: None,
-            seat: None,
+            batch_slot: None,
             stop: self.stop.clone(),
             ready: None,
             emit: Arc::new(move |event| events.lock().unwrap().push(event)),
-            origins: Arc::new(Upstream::default),
+            origins: Arc::new(UpstreamProvenance::default),
         }
     }
 
@@ -184,7 +184,7 @@ async fn simulated_servers_come_up_are_measured_and_go_when_asked() {
                 assert_ne!(result["verdict"], "valid");
             }
         }
-        bench.stop.gently();
+        bench.stop.request();
         endpoints
     };
     let (ended, endpoints) = tokio::join!(bench.perform_lease(lease), measure);

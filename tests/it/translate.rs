@@ -197,10 +197,10 @@ fn every_word_of_a_line_ends_somewhere() {
     // An option, and what tells that it was seen.
     let told = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose"))
         .expect("understood");
-    let left: Vec<&str> = told.left.iter().map(|one| one.word.as_str()).collect();
+    let left: Vec<&str> = told.untranslated.iter().map(|one| one.argument.as_str()).collect();
     assert_eq!(left, ["--grpc-method a.b", "--num-sessions 3", "--verbose"]);
     let told = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
-    let TranslationKind::Manifest(manifest) = told.means else { panic!("{told:?}") };
+    let TranslationKind::Manifest(manifest) = told.kind else { panic!("{told:?}") };
     let server = &manifest["stages"]["server"]["serve"]["trtllm_serve"];
     let args = ["--reasoning_parser", "x"];
     assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));

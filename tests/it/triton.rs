@@ -9,8 +9,9 @@ use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::sim::{Faults, SimOptions};
 use regatta::triton::{
-    AwaitError, ClientError, ClientErrorKind, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
-    LoadOptions, LogSetting, StreamResponse, Tensor, TensorData, TritonClient, await_ready, probe, tensors_of,
+    AwaitError, ClientError, ClientErrorKind, DataType, HttpAddress, HttpClient, InferRequest, InferStream,
+    ListeningService, LoadOptions, LogSetting, StreamResponse, Tensor, TensorData, TritonClient, await_ready, probe,
+    tensors_of,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -47,7 +48,7 @@ fn models(folder: &TempDir) -> PathBuf {
 pub async fn all_up(server: RealTriton) -> RealTriton {
     let (host, port) = (&server.endpoint.host, server.endpoint.metrics.unwrap());
     let up = async {
-        while probe(host, port).await != Listens::Metrics {
+        while probe(host, port).await != ListeningService::Metrics {
             tokio::task::yield_now().await;
         }
     };
@@ -115,7 +116,7 @@ async fn a_server_is_asked_who_it_is() {
     assert_eq!((error.to_string(), error.code()), (expected, Some(Code::NotFound)));
     // What a server does not have, it says.
     let error = client.log_settings(BTreeMap::new()).await.unwrap_err();
-    assert_eq!((error.code(), error.asked.as_str()), (Some(Code::Unimplemented), "LogSettings"));
+    assert_eq!((error.code(), error.request.as_str()), (Some(Code::Unimplemented), "LogSettings"));
 }
 
 #[tokio::test]
@@ -242,7 +243,7 @@ async fn a_real_server_answers_every_question() {
     client.load("sent", LoadOptions { config: Some(config.to_string()), files }).await.unwrap();
     assert!(client.is_model_ready("sent", "1").await.unwrap());
     let error = client.load("nobody", LoadOptions::default()).await.unwrap_err();
-    assert!(error.said().unwrap().contains("failed to poll"), "{error}");
+    assert!(error.server_message().unwrap().contains("failed to poll"), "{error}");
 
     let counted = client.statistics("", "").await.unwrap();
     assert!(counted.iter().any(|model| model.name == "counter"));
@@ -351,7 +352,7 @@ async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(late.why, ClientErrorKind::Late(_)), "{late}");
+    assert!(matches!(late.why, ClientErrorKind::Timeout(_)), "{late}");
     assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
     assert!(client.is_model_ready("counter", "").await.unwrap());
     let mut stream = client.stream();
@@ -396,7 +397,7 @@ async fn a_real_server_over_http() {
         Ok(mut events) => events.next().await.expect("an event").unwrap_err(),
         Err(error) => error,
     };
-    assert_eq!(error.said(), Some("cannot count to -1"));
+    assert_eq!(error.server_message(), Some("cannot count to -1"));
     // The connection is good for the next question.
     assert!(client.is_live().await.unwrap());
 }
@@ -407,16 +408,16 @@ async fn what_listens_on_a_port_is_told() {
     let folder = repository(&["echo"]);
     let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
     let Endpoint { host, grpc, http, metrics, .. } = server.endpoint.clone();
-    assert_eq!(probe(&host, grpc).await, Listens::Grpc);
-    assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
-    assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);
+    assert_eq!(probe(&host, grpc).await, ListeningService::Grpc);
+    assert_eq!(probe(&host, http.unwrap()).await, ListeningService::Http);
+    assert_eq!(probe(&host, metrics.unwrap()).await, ListeningService::Metrics);
     let free = free_port();
-    assert_eq!(probe(&host, free).await, Listens::Nothing);
+    assert_eq!(probe(&host, free).await, ListeningService::Nothing);
     // gRPC spoken to the HTTP port is an error, not a wait.
     let mistaken = Endpoint { grpc: http.unwrap(), ..server.endpoint.clone() };
     let error: ClientError = match TritonClient::connect(&mistaken).await {
         Ok(client) => client.is_live().await.unwrap_err(),
         Err(error) => error,
     };
-    assert!(!matches!(error.why, ClientErrorKind::Late(_)), "{error}");
+    assert!(!matches!(error.why, ClientErrorKind::Timeout(_)), "{error}");
 }

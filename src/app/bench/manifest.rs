@@ -162,14 +162,14 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     if !limits.is_empty() {
         put("limits", Value::Object(limits));
     }
-    if !request.promise.is_empty() {
+    if !request.slo.is_empty() {
         let slo: Map<String, Value> =
-            request.promise.iter().map(|(key, ms)| ((*key).to_owned(), json!(format!("{ms}ms")))).collect();
+            request.slo.iter().map(|(key, ms)| ((*key).to_owned(), json!(format!("{ms}ms")))).collect();
         put("slo", Value::Object(slo));
     }
     put("vocab_size", json!(request.vocab_size));
     put("end_id", json!(request.end_id));
-    let asks = asks(request, is_openai);
+    let asks = request_fields(request, is_openai);
     if !asks.is_empty() {
         put("request", Value::Object(asks));
     }
@@ -177,7 +177,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
 }
 
 /// Further fields of each request.
-fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
+fn request_fields(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     let mut asks = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         asks.insert("streaming".to_owned(), json!(streaming));

@@ -1,9 +1,9 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
-mod intervals;
 pub(super) mod manifest;
-mod over_runs;
+mod repeats_table;
 mod table;
+mod within_run_intervals;
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 use self::manifest::STAGE;
 use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
+use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
 
@@ -20,21 +20,21 @@ const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 
 pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
-        say_error(&format!("note: {notice}\n"));
+        print_error(&format!("note: {notice}\n"));
     }
     if let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) {
-        say_error(&format!(
+        print_error(&format!(
             "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are counted by the \
              server, and prompts are of words that are one token each in English vocabularies\n"
         ));
     }
     let text = manifest::text(request)?;
     if request.dry_run {
-        say(&text);
+        print(&text);
         return Ok(CliExit::Done);
     }
     if let Some(simulated) = manifest::simulated(&request.target) {
-        say_error(&format!(
+        print_error(&format!(
             "note: {simulated} is the built-in simulator: its times come from a model, not from a GPU\n"
         ));
     }
@@ -51,33 +51,33 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         keep_going: false,
         events: cli::EventsAs::Terminal,
         gpus: None,
-        on: cli::On::Here,
+        on: cli::RunTarget::Local,
         store: None,
         // A one-line benchmark does not touch the lock file.
-        locking: cli::Locking::Leave,
+        locking: cli::LockMode::Ignore,
         env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
-        tell(request, out)?;
+        print_result(request, out)?;
         export(request, &ran, out, &text)?;
     }
     Ok(ran.exit)
 }
 
-fn tell(request: &BenchCommand, out: &Path) -> Result<(), CommandError> {
+fn print_result(request: &BenchCommand, out: &Path) -> Result<(), CommandError> {
     let path = out.join("result.json");
     // A benchmark that could not begin has none; the run has reported why.
     if !path.exists() {
         return Ok(());
     }
     if request.json {
-        say(&fs::read_to_string(&path)?);
+        print(&fs::read_to_string(&path)?);
     } else {
         let result = read_result(&path).map_err(anyhow::Error::from)?;
-        say(&table::text(&result));
+        print(&table::text(&result));
         if let Some(repeats) = &result.repeats {
-            say(&over_runs::text(repeats));
+            print(&repeats_table::text(repeats));
         }
     }
     Ok(())
@@ -114,7 +114,7 @@ fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> R
             copy(report, &folder.join("report.html"))?;
         }
         fs::write(folder.join("manifest.yaml"), manifest)?;
-        say_error(&format!("copied to {}\n", folder.display()));
+        print_error(&format!("copied to {}\n", folder.display()));
     }
     if let Some(file) = &request.profile_export_file {
         copy(&out.join("requests.jsonl"), file)?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::BulkFileError;
 use super::item::{BulkFile, BulkItem};
-use super::ours::typed;
+use super::regatta_list::command_line_value;
 use crate::cli::GivenSetting;
 use crate::diag::did_you_mean;
 
@@ -124,7 +124,8 @@ pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
 
 /// Variables of each point of a sweep; one without a sweep.
 fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<String, String>>, BulkFileError> {
-    let plain = |name: &str, value: &Value| typed(value).ok_or_else(|| BulkFileError::Value(name.to_owned()));
+    let plain =
+        |name: &str, value: &Value| command_line_value(value).ok_or_else(|| BulkFileError::Value(name.to_owned()));
     let mut base = BTreeMap::new();
     for (name, value) in defaults.env.iter().chain(&own.env) {
         base.insert(name.clone(), plain(name, value)?);
@@ -253,7 +254,7 @@ inference_llama3.3_70b:
     }
 
     #[test]
-    fn what_has_no_meaning_here_is_told_all_at_once() {
+    fn unsupported_keys_are_reported_at_once() {
         let text = format!("{FILE}\npretrain_grok1_314b:\n  tasks: [{{ dtypes: fp8, scales: 8 }}]\n");
         let Err(wrong) = cluster(None).items(read(&text).unwrap()) else { panic!("accepted") };
         assert_eq!(wrong.len(), 2, "{wrong:?}");

@@ -6,8 +6,8 @@
 mod error;
 mod item;
 mod llmb;
-mod ours;
-mod tuples;
+mod llmb_tuples;
+mod regatta_list;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,23 +21,23 @@ use self::item::{BulkFile, BulkItem};
 use super::project::Project;
 use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{self, Bulk, CliExit, EventsAs, Global, Loudness, Select};
+use crate::app::output::{print, print_error};
+use crate::cli::{self, BulkRequest, CliExit, EventsAs, Global, OutputVerbosity, Select};
 use crate::interop::MeasuredResult;
 use crate::plan::expand;
 use crate::report::{self, BulkRow, Styler};
 
-pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, CommandError> {
+    let project = Project::open_current(global)?;
     let read = read(request, &project)?;
     for note in &read.notes {
-        say_error(&format!("note: {note}\n"));
+        print_error(&format!("note: {note}\n"));
     }
     let items = read.items;
     check(&project, &items)?;
     if request.dry_run {
         for item in &items {
-            say(&format!("{item}\n"));
+            print(&format!("{item}\n"));
         }
         return Ok(CliExit::Done);
     }
@@ -48,23 +48,23 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, CommandEr
             ended.push(not_run(item));
             continue;
         }
-        if global.loudness >= Loudness::Normal {
+        if global.loudness >= OutputVerbosity::Normal {
             let line = format!("bulk: {} of {}: {item}", index + 1, items.len());
-            say_error(&format!("{line}\n"));
+            print_error(&format!("{line}\n"));
         }
         let begun = Instant::now();
         let (exit, told) = match run::perform(global, &request_of(item, request), false) {
             Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
-            Err(trouble) => (trouble.exit(), cannot(item, &trouble)),
+            Err(trouble) => (trouble.exit(), failed_row(item, &trouble)),
         };
         exits.push(exit);
         ended.push(told);
     }
-    say(&report::bulk_table(&ended, Styler::chosen(global.color.choice())));
+    print(&report::bulk_table(&ended, Styler::chosen(global.color.choice())));
     Ok(CliExit::worst(exits))
 }
 
-fn read(request: &Bulk, project: &Project) -> Result<BulkFile, CommandError> {
+fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandError> {
     let path = &request.file;
     let text = fs::read_to_string(path)
         .map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
@@ -74,10 +74,10 @@ fn read(request: &Bulk, project: &Project) -> Result<BulkFile, CommandError> {
     let unreadable = |error: BulkFileError| wrong(vec![error.to_string()]);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
-    let read = if ours::is_ours(&text) {
-        ours::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
+    let read = if regatta_list::is_regatta_list(&text) {
+        regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
     } else {
-        let jobs = if is_yaml { llmb::read(&text) } else { tuples::read(&text) };
+        let jobs = if is_yaml { llmb::read(&text) } else { llmb_tuples::read(&text) };
         let cluster = llmb::LlmbCluster {
             gpu_type: request.gpu_type.clone().or_else(|| gpu_type(Path::new("cluster_config.yaml"))),
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
@@ -143,7 +143,7 @@ fn check(project: &Project, items: &[BulkItem]) -> Result<(), CommandError> {
     )))
 }
 
-fn request_of(item: &BulkItem, request: &Bulk) -> cli::RunRequest {
+fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
     cli::RunRequest {
         manifest: item.manifest.clone(),
         settings: item.settings.clone(),
@@ -152,7 +152,7 @@ fn request_of(item: &BulkItem, request: &Bulk) -> cli::RunRequest {
         keep_going: false,
         events: EventsAs::Terminal,
         gpus: request.gpus.clone(),
-        on: cli::On::Here,
+        on: cli::RunTarget::Local,
         store: request.store.clone(),
         locking: request.locking.clone(),
         env: item.env.clone(),
@@ -160,10 +160,10 @@ fn request_of(item: &BulkItem, request: &Bulk) -> cli::RunRequest {
 }
 
 fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
-    let failed = || ran.told.iter().find_map(|told| Some(format!("{}: {}", told.task, told.failed.as_ref()?)));
+    let failed = || ran.task_lines.iter().find_map(|told| Some(format!("{}: {}", told.task, told.failed.as_ref()?)));
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
-    for told in &ran.told {
+    for told in &ran.task_lines {
         let result = told.out.as_ref().and_then(|out| fs::read_to_string(out.join("result.json")).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
         if let Some(headline) = &told.headline {
@@ -174,7 +174,7 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
             rates.insert(told.task.to_string(), rate);
         }
     }
-    let is_cached = !ran.told.is_empty() && ran.told.iter().all(|told| told.is_cached);
+    let is_cached = !ran.task_lines.is_empty() && ran.task_lines.iter().all(|told| told.is_cached);
     let how = match ran.exit {
         CliExit::Done if is_cached => "cached",
         CliExit::Done => "ran",
@@ -183,32 +183,32 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     };
     BulkRow {
         run: item.to_string(),
-        of: item.first(),
-        how,
+        first_repeat: item.first(),
+        outcome: how,
         exit: Some(ran.exit.code()),
-        why: if ran.exit == CliExit::Done { None } else { failed() },
+        reason: if ran.exit == CliExit::Done { None } else { failed() },
         headlines,
         rates,
         seconds: Some(begun.elapsed().as_secs_f64()),
     }
 }
 
-fn cannot(item: &BulkItem, trouble: &CommandError) -> BulkRow {
+fn failed_row(item: &BulkItem, trouble: &CommandError) -> BulkRow {
     let why = match trouble {
         CommandError::Manifest(found) => found.render(false),
         CommandError::Usage(what) | CommandError::Differs(what) => what.clone(),
         CommandError::Other(error) => format!("{error:#}"),
     };
-    BulkRow { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
+    BulkRow { outcome: "failed", exit: Some(trouble.exit().code()), reason: Some(why), ..not_run(item) }
 }
 
 fn not_run(item: &BulkItem) -> BulkRow {
     BulkRow {
         run: item.to_string(),
-        of: item.first(),
-        how: "not run",
+        first_repeat: item.first(),
+        outcome: "not run",
         exit: None,
-        why: None,
+        reason: None,
         headlines: Vec::new(),
         rates: BTreeMap::new(),
         seconds: None,

@@ -2,7 +2,7 @@
 
 use crate::app::doctor::{examine, needs};
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::app::project::Project;
 use crate::cli::{CliExit, Doctor, Force, Global, Select};
 use crate::report::FindingLevel;
@@ -10,7 +10,7 @@ use crate::report::{self, Styler};
 
 /// Exit 1 if something that the manifest needs is missing.
 pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let folder = project.home.project();
     let needed = match &request.manifest {
         None => None,
@@ -21,7 +21,7 @@ pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError
         }
     };
     let findings = examine(needed.as_ref(), folder, project.home.state());
-    say(&if request.json {
+    print(&if request.json {
         report::doctor_json(&findings)
     } else {
         report::doctor_text(&findings, Styler::chosen(global.color.choice()))

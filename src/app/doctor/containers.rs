@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::needs::{Contained, Needs};
+use super::needs::{ContainerNeed, Needs};
 use super::tools;
 use crate::exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use crate::report::{DoctorFinding, FindingLevel};
-use crate::stages::{engine_trouble, look_for_image};
+use crate::stages::{engine_problem, image_id};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const TOOLKIT: &str = "install nvidia-container-toolkit";
@@ -19,7 +19,7 @@ pub fn examine(needs: &Needs, os: &str) -> Vec<DoctorFinding> {
     needs.containers.iter().flat_map(|(program, contained)| one(program, contained, os)).collect()
 }
 
-fn one(program: &str, contained: &Contained, os: &str) -> Vec<DoctorFinding> {
+fn one(program: &str, contained: &ContainerNeed, os: &str) -> Vec<DoctorFinding> {
     let answers = match contained.engine.as_str() {
         "docker" => Some([program, "version", "--format", "{{.Server.Version}}"]),
         "podman" => Some([program, "info", "--format", "{{.Version.Version}}, {{.Host.OCIRuntime.Name}}"]),
@@ -33,11 +33,11 @@ fn one(program: &str, contained: &Contained, os: &str) -> Vec<DoctorFinding> {
     let (found, fix) = match probe(question, LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (out.trim().to_owned(), None),
         ProbeResult::Missing => return vec![tools::find(program, &contained.by, os)],
-        ProbeResult::Answered(ProbeOutput { err, .. }) => match engine_trouble(program, &err) {
+        ProbeResult::Answered(ProbeOutput { err, .. }) => match engine_problem(program, &err) {
             Some((what, fix)) => (what, Some(fix.to_owned())),
             None => (err.trim().lines().last().unwrap_or("no answer").to_owned(), Some(format!("{program} info"))),
         },
-        ProbeResult::Late => (format!("no answer in {} s", LIMIT.as_secs()), Some(format!("{program} info"))),
+        ProbeResult::TimedOut => (format!("no answer in {} s", LIMIT.as_secs()), Some(format!("{program} info"))),
         ProbeResult::Failed(why) => (why, Some(format!("{program} info"))),
     };
     let works = fix.is_none();
@@ -51,7 +51,7 @@ fn one(program: &str, contained: &Contained, os: &str) -> Vec<DoctorFinding> {
 }
 
 /// How GPUs get into a container of this kind.
-fn hook(contained: &Contained) -> Option<DoctorFinding> {
+fn hook(contained: &ContainerNeed) -> Option<DoctorFinding> {
     if contained.gpus_by.is_empty() {
         return None;
     }
@@ -65,7 +65,7 @@ fn hook(contained: &Contained) -> Option<DoctorFinding> {
             (is_there, "nvidia-container-runtime-hook", fix)
         }
         "podman" => {
-            let listed = probe(["nvidia-ctk", "cdi", "list"], LIMIT).good().unwrap_or_default();
+            let listed = probe(["nvidia-ctk", "cdi", "list"], LIMIT).successful_output().unwrap_or_default();
             let fix = format!("{TOOLKIT}; then `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`");
             (listed.contains("nvidia.com/gpu"), "CDI devices nvidia.com/gpu", fix)
         }
@@ -81,7 +81,7 @@ fn hook(contained: &Contained) -> Option<DoctorFinding> {
 }
 
 fn image_of(program: &str, image: &str, by: &[String]) -> DoctorFinding {
-    let seen = look_for_image(program, image);
+    let seen = image_id(program, image);
     let found = seen.as_ref().map_or("not on this machine", |id| id.get(..19).unwrap_or(id));
     DoctorFinding::fact(image, found)
         .needed("the image", by, FindingLevel::of(seen.is_some()))

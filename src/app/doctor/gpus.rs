@@ -31,35 +31,37 @@ struct Gpu {
 
 /// Lines on GPUs, driver and CUDA.
 pub fn examine(needs: &Needs) -> Vec<DoctorFinding> {
-    let (gpus, trouble) = ask();
-    tell(&gpus, trouble, needs)
+    let (gpus, trouble) = query_gpus();
+    findings(&gpus, trouble, needs)
 }
 
 /// `GPUs`, `driver` and `CUDA`, as far as they are known.
 pub fn facts() -> Vec<(String, String)> {
-    let (gpus, _) = ask();
+    let (gpus, _) = query_gpus();
     let list = Some(summary(&gpus.list)).filter(|_| !gpus.list.is_empty());
     let all = [("GPUs", list), ("driver", gpus.driver), ("CUDA", gpus.cuda)];
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// What there is, or why that is not known.
-fn ask() -> (Gpus, Option<String>) {
+fn query_gpus() -> (Gpus, Option<String>) {
     let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (read(&out), None),
         ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
-            let said = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            (Gpus::default(), Some(format!("nvidia-smi: {}", said.unwrap_or("no answer").trim())))
+            let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
+            (Gpus::default(), Some(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim())))
         }
         ProbeResult::Missing => (Gpus::default(), Some("no nvidia-smi".to_owned())),
-        ProbeResult::Late => (Gpus::default(), Some(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs()))),
+        ProbeResult::TimedOut => {
+            (Gpus::default(), Some(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())))
+        }
         ProbeResult::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
     };
-    let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).good()?));
+    let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).successful_output()?));
     (Gpus { cuda, ..gpus }, trouble)
 }
 
-fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
+fn findings(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
     let count = gpus.list.len() as u32;
     let found = trouble.unwrap_or_else(|| summary(&gpus.list));
     let mut first = DoctorFinding::fact("GPUs", found);
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nvidia_smi_tells_is_understood() {
+    fn nvidia_smi_output_is_parsed() {
         let gpus = read(TWO);
         assert_eq!(summary(&gpus.list), "2 × NVIDIA H200, 151 GB, compute 9.0");
         assert_eq!(
@@ -189,20 +191,20 @@ mod tests {
             Some("12.8")
         );
         assert_eq!(cuda("CUDA Version: N/A"), None);
-        let told = tell(&gpus, None, &wants(2, 141.0));
-        assert_eq!((told[0].level, told[1].level), (FindingLevel::Good, FindingLevel::Good));
+        let doctor_findings = findings(&gpus, None, &wants(2, 141.0));
+        assert_eq!((doctor_findings[0].level, doctor_findings[1].level), (FindingLevel::Good, FindingLevel::Good));
     }
 
     #[test]
     fn too_few_are_missing_and_too_small_ones_are_doubtful() {
         let gpus = read(TWO);
-        assert_eq!(tell(&gpus, None, &wants(8, 141.0))[0].level, FindingLevel::Missing);
-        let small = tell(&gpus, None, &wants(2, 192.0));
+        assert_eq!(findings(&gpus, None, &wants(8, 141.0))[0].level, FindingLevel::Missing);
+        let small = findings(&gpus, None, &wants(2, 192.0));
         assert_eq!(small[0].level, FindingLevel::Doubtful);
         assert!(small[0].fix.as_ref().unwrap().contains("choose the system"));
-        let none = tell(&Gpus::default(), Some("no nvidia-smi".to_owned()), &wants(1, 80.0));
+        let none = findings(&Gpus::default(), Some("no nvidia-smi".to_owned()), &wants(1, 80.0));
         assert!(none[0].level == FindingLevel::Missing && none[0].fix.as_ref().unwrap().contains("sim-"));
         let old = Gpus { driver: Some("470.1".to_owned()), ..gpus };
-        assert_eq!(tell(&old, None, &wants(1, 80.0))[1].level, FindingLevel::Missing);
+        assert_eq!(findings(&old, None, &wants(1, 80.0))[1].level, FindingLevel::Missing);
     }
 }

@@ -9,19 +9,19 @@
 //! [`needs()`] is pure: it reads what the planned tasks will start. [`examine()`] queries the machine, with short calls of
 //! programs that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only "set" or "not set".
 
+mod checkpoint_disk;
 pub(super) mod command;
 mod containers;
-mod examine;
 mod gpus;
 mod hosts;
 mod limits;
+mod machine_facts;
 mod needs;
+mod run_checks;
 mod secrets;
 mod shell;
 mod tools;
-mod versions;
-mod weights;
 
-pub use examine::examine;
+pub use machine_facts::{machine, versions};
 pub use needs::needs;
-pub use versions::{machine, versions};
+pub use run_checks::examine;

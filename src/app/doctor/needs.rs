@@ -12,22 +12,22 @@ use crate::plan::{ActionError, Plan, PlanReference, Task};
 use crate::stages::{LaunchPreview, image_program, place_of, previews};
 
 /// The tasks that need it.
-type By = Vec<String>;
+type RequiringTasks = Vec<String>;
 
 /// What a plan needs of the machine that runs it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
     /// Programs by name or path.
-    pub programs: BTreeMap<String, By>,
+    pub programs: BTreeMap<String, RequiringTasks>,
     /// The most GPUs that one task leases.
     pub gpus: u32,
-    pub gpus_by: By,
+    pub gpus_by: RequiringTasks,
     /// Gigabytes of each GPU, from the manifest's system.
     pub gpu_memory: Option<(f64, String)>,
-    pub containers: BTreeMap<String, Contained>,
-    pub secrets: BTreeMap<String, By>,
+    pub containers: BTreeMap<String, ContainerNeed>,
+    pub secrets: BTreeMap<String, RequiringTasks>,
     /// Inputs outside of any output: they must be there.
-    pub files: BTreeMap<String, By>,
+    pub files: BTreeMap<String, RequiringTasks>,
     /// Bytes of an engine's weights on each of its GPUs, by its task.
     pub gpu_weights: Vec<(String, u64)>,
     /// Bytes that engines will take, and how that was counted.
@@ -35,25 +35,25 @@ pub struct Needs {
     /// Checkpoints to fetch, by their tasks: their hub reports their size.
     pub weights: Vec<(String, Weights)>,
     /// Servers and ranks outside of containers that share memory.
-    pub shared_memory: By,
+    pub shared_memory: RequiringTasks,
     /// Several GPUs outside of a container: pinned memory.
-    pub pinned: By,
-    pub slurm: By,
+    pub pinned: RequiringTasks,
+    pub slurm: RequiringTasks,
     /// Machines that servers run on, by name. Their own needs are not checked here.
-    pub hosts: BTreeMap<String, (SshMachine, By)>,
-    pub benchmarks: By,
+    pub hosts: BTreeMap<String, (SshMachine, RequiringTasks)>,
+    pub benchmarks: RequiringTasks,
 }
 
 /// What a container program is needed for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Contained {
+pub struct ContainerNeed {
     /// `docker`, `podman`, `enroot`, `apptainer`.
     pub engine: String,
-    pub by: By,
+    pub by: RequiringTasks,
     /// Tasks in it that lease GPUs.
-    pub gpus_by: By,
+    pub gpus_by: RequiringTasks,
     /// Images that must be there; those that a stage makes are not among them.
-    pub images: BTreeMap<String, By>,
+    pub images: BTreeMap<String, RequiringTasks>,
 }
 
 /// Reads a plan. `project` is the folder that relative paths are relative to.
@@ -105,7 +105,7 @@ impl Needs {
             self.secrets.entry(name.clone()).or_default().push(id.clone());
         }
         for machine in hosts.iter().map(SshHost::machine) {
-            self.hosts.entry(machine.name.clone()).or_insert((machine, By::new())).1.push(id.clone());
+            self.hosts.entry(machine.name.clone()).or_insert((machine, RequiringTasks::new())).1.push(id.clone());
         }
     }
 
@@ -138,7 +138,7 @@ impl Needs {
             Some(container) => {
                 let program = container.program().to_owned();
                 let contained = self.containers.entry(program).or_default();
-                container.engine.word().clone_into(&mut contained.engine);
+                container.engine.program_name().clone_into(&mut contained.engine);
                 contained.by.push(id.clone());
                 if container.engine.is_detached() && !container.image.contains('⟦') {
                     contained.images.entry(container.image).or_default().push(id.clone());

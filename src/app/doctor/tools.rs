@@ -9,7 +9,7 @@ use crate::report::{DoctorFinding, FindingLevel};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What gets a program onto a machine.
-enum From {
+enum InstallSource {
     /// Packages of Debian and of Red Hat.
     Package(&'static str, &'static str),
     Pip(&'static str),
@@ -20,7 +20,7 @@ struct Tool {
     name: &'static str,
     /// Arguments that make it print its version; empty: there are none.
     version: &'static [&'static str],
-    from: From,
+    from: InstallSource,
 }
 
 const VERSION: &[&str] = &["--version"];
@@ -28,40 +28,48 @@ const TRITON: &str =
     "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
 
 const TOOLS: [Tool; 30] = [
-    Tool { name: "git", version: VERSION, from: From::Package("git", "git") },
-    Tool { name: "git-lfs", version: VERSION, from: From::Package("git-lfs", "git-lfs") },
-    Tool { name: "cmake", version: VERSION, from: From::Package("cmake", "cmake") },
-    Tool { name: "ninja", version: VERSION, from: From::Package("ninja-build", "ninja-build") },
-    Tool { name: "make", version: VERSION, from: From::Package("make", "make") },
-    Tool { name: "gcc", version: VERSION, from: From::Package("gcc", "gcc") },
-    Tool { name: "g++", version: VERSION, from: From::Package("g++", "gcc-c++") },
-    Tool { name: "nvcc", version: VERSION, from: From::Package("nvidia-cuda-toolkit", "cuda-toolkit") },
+    Tool { name: "git", version: VERSION, from: InstallSource::Package("git", "git") },
+    Tool { name: "git-lfs", version: VERSION, from: InstallSource::Package("git-lfs", "git-lfs") },
+    Tool { name: "cmake", version: VERSION, from: InstallSource::Package("cmake", "cmake") },
+    Tool { name: "ninja", version: VERSION, from: InstallSource::Package("ninja-build", "ninja-build") },
+    Tool { name: "make", version: VERSION, from: InstallSource::Package("make", "make") },
+    Tool { name: "gcc", version: VERSION, from: InstallSource::Package("gcc", "gcc") },
+    Tool { name: "g++", version: VERSION, from: InstallSource::Package("g++", "gcc-c++") },
+    Tool { name: "nvcc", version: VERSION, from: InstallSource::Package("nvidia-cuda-toolkit", "cuda-toolkit") },
     Tool {
         name: "nvidia-smi",
         version: &[],
-        from: From::Words("install NVIDIA's driver: Debian `nvidia-driver`, Ubuntu `ubuntu-drivers install`"),
+        from: InstallSource::Words("install NVIDIA's driver: Debian `nvidia-driver`, Ubuntu `ubuntu-drivers install`"),
     },
-    Tool { name: "python3", version: VERSION, from: From::Package("python3", "python3") },
-    Tool { name: "pip", version: VERSION, from: From::Package("python3-pip", "python3-pip") },
-    Tool { name: "pip3", version: VERSION, from: From::Package("python3-pip", "python3-pip") },
-    Tool { name: "mpirun", version: VERSION, from: From::Package("openmpi-bin", "openmpi") },
-    Tool { name: "srun", version: VERSION, from: From::Package("slurm-client", "slurm") },
-    Tool { name: "sbatch", version: VERSION, from: From::Package("slurm-client", "slurm") },
-    Tool { name: "docker", version: VERSION, from: From::Package("docker.io", "docker-ce") },
-    Tool { name: "podman", version: VERSION, from: From::Package("podman", "podman") },
-    Tool { name: "enroot", version: &["version"], from: From::Words("install enroot's package from its releases") },
-    Tool { name: "apptainer", version: VERSION, from: From::Words("install apptainer's package from its releases") },
-    Tool { name: "tritonserver", version: &[], from: From::Words(TRITON) },
-    Tool { name: "trtllm-build", version: &[], from: From::Pip("tensorrt-llm") },
-    Tool { name: "trtllm-serve", version: &[], from: From::Pip("tensorrt-llm") },
-    Tool { name: "trtllm-bench", version: &[], from: From::Pip("tensorrt-llm") },
-    Tool { name: "hf", version: &["version"], from: From::Pip("huggingface_hub") },
-    Tool { name: "huggingface-cli", version: &["version"], from: From::Pip("huggingface_hub") },
-    Tool { name: "curl", version: VERSION, from: From::Package("curl", "curl") },
-    Tool { name: "wget", version: VERSION, from: From::Package("wget", "wget") },
-    Tool { name: "jq", version: VERSION, from: From::Package("jq", "jq") },
-    Tool { name: "numactl", version: &[], from: From::Package("numactl", "numactl") },
-    Tool { name: "ssh", version: &["-V"], from: From::Package("openssh-client", "openssh-clients") },
+    Tool { name: "python3", version: VERSION, from: InstallSource::Package("python3", "python3") },
+    Tool { name: "pip", version: VERSION, from: InstallSource::Package("python3-pip", "python3-pip") },
+    Tool { name: "pip3", version: VERSION, from: InstallSource::Package("python3-pip", "python3-pip") },
+    Tool { name: "mpirun", version: VERSION, from: InstallSource::Package("openmpi-bin", "openmpi") },
+    Tool { name: "srun", version: VERSION, from: InstallSource::Package("slurm-client", "slurm") },
+    Tool { name: "sbatch", version: VERSION, from: InstallSource::Package("slurm-client", "slurm") },
+    Tool { name: "docker", version: VERSION, from: InstallSource::Package("docker.io", "docker-ce") },
+    Tool { name: "podman", version: VERSION, from: InstallSource::Package("podman", "podman") },
+    Tool {
+        name: "enroot",
+        version: &["version"],
+        from: InstallSource::Words("install enroot's package from its releases"),
+    },
+    Tool {
+        name: "apptainer",
+        version: VERSION,
+        from: InstallSource::Words("install apptainer's package from its releases"),
+    },
+    Tool { name: "tritonserver", version: &[], from: InstallSource::Words(TRITON) },
+    Tool { name: "trtllm-build", version: &[], from: InstallSource::Pip("tensorrt-llm") },
+    Tool { name: "trtllm-serve", version: &[], from: InstallSource::Pip("tensorrt-llm") },
+    Tool { name: "trtllm-bench", version: &[], from: InstallSource::Pip("tensorrt-llm") },
+    Tool { name: "hf", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
+    Tool { name: "huggingface-cli", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
+    Tool { name: "curl", version: VERSION, from: InstallSource::Package("curl", "curl") },
+    Tool { name: "wget", version: VERSION, from: InstallSource::Package("wget", "wget") },
+    Tool { name: "jq", version: VERSION, from: InstallSource::Package("jq", "jq") },
+    Tool { name: "numactl", version: &[], from: InstallSource::Package("numactl", "numactl") },
+    Tool { name: "ssh", version: &["-V"], from: InstallSource::Package("openssh-client", "openssh-clients") },
 ];
 
 /// The programs to check when there is no manifest.
@@ -104,9 +112,11 @@ fn version(program: &str, known: Option<&Tool>) -> Option<String> {
 
 fn fix(known: Option<&Tool>, os: &str) -> String {
     match known.map(|tool| &tool.from) {
-        Some(From::Package(debian, red_hat)) => install(debian, red_hat, os),
-        Some(From::Pip(package)) => format!("pip install {package}; or run the stage in a `container` that has it"),
-        Some(From::Words(words)) => (*words).to_owned(),
+        Some(InstallSource::Package(debian, red_hat)) => install(debian, red_hat, os),
+        Some(InstallSource::Pip(package)) => {
+            format!("pip install {package}; or run the stage in a `container` that has it")
+        }
+        Some(InstallSource::Words(words)) => (*words).to_owned(),
         None => "install it, or put its folder into PATH".to_owned(),
     }
 }
@@ -136,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_nobody_needs_is_a_fact() {
+    fn an_unneeded_program_is_a_fact() {
         let finding = find("no-such-program-here", &[], "");
         assert_eq!((finding.level, finding.fix), (FindingLevel::Fact, None));
         let finding = find("no-such-program-here", &["build".to_owned()], "");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Private;
+use super::PrivateValues;
 use crate::event::Digest;
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::runner::store::TaskKey;
@@ -61,7 +61,7 @@ pub struct LockEntry {
 
 impl LockEntry {
     /// The request of a task.
-    pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &Private) -> Self {
+    pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &PrivateValues) -> Self {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {

@@ -11,16 +11,16 @@
 //! it, and measurements are left out: another run of the same writes the same bytes. Pure: the caller reads
 //! and writes the file, and starts what is requested.
 
+mod apply_pins;
 pub(super) mod command;
-mod differ;
+mod compare;
 mod entry;
-mod pins;
 mod redaction;
-mod shown;
+mod render;
 mod text;
 
-pub use differ::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
+pub use apply_pins::pin;
+pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockEntry, LockFile, LockSection, measured};
-pub use pins::pin;
-pub use redaction::Private;
-pub use text::{Unreadable, read, write};
+pub use redaction::PrivateValues;
+pub use text::{LockFileError, read, write};

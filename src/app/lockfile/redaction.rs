@@ -7,13 +7,13 @@ const SHORTEST: usize = 4;
 
 /// Knows the values that must not leave this machine.
 #[derive(Clone, Debug, Default)]
-pub struct Private {
+pub struct PrivateValues {
     secrets: Vec<String>,
     /// Folder → what stands for it.
     folders: Vec<(String, &'static str)>,
 }
 
-impl Private {
+impl PrivateValues {
     /// `secrets`: values; `folders`: absolute paths and what stands for each, the most special one first.
     pub fn new(secrets: impl IntoIterator<Item = String>, folders: Vec<(String, &'static str)>) -> Self {
         let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
@@ -81,9 +81,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_of_the_machine_and_nothing_secret_is_told() {
+    fn machine_paths_and_secrets_are_redacted() {
         let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
-        let private = Private::new(["s3cret-value".to_owned(), "1".to_owned()], folders);
+        let private = PrivateValues::new(["s3cret-value".to_owned(), "1".to_owned()], folders);
         for (text, told) in [
             ("plain 1", "plain 1"),
             ("/home/me/bench/models/x", "./models/x"),

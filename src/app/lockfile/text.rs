@@ -12,7 +12,7 @@ const HEAD: &str = "\
 
 /// Why a text is no lock file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum LockFileError {
     #[error("it is of version {0}, and this program knows up to {VERSION}")]
     Newer(u32),
     #[error("it has marks of a merge that was not finished (`<<<<<<<`)")]
@@ -31,12 +31,12 @@ impl Default for LockFile {
 ///
 /// # Errors
 /// What YAML cannot express; nothing that a run writes.
-pub fn write(file: &LockFile) -> Result<String, Unreadable> {
+pub fn write(file: &LockFile) -> Result<String, LockFileError> {
     let mut file = file.clone();
     for entry in file.runs.values_mut().flat_map(|section| section.stages.values_mut()) {
         entry.requested.values_mut().chain(entry.resolved.values_mut()).for_each(serde_json::Value::sort_all_objects);
     }
-    let body = serde_yaml::to_string(&file).map_err(|error| Unreadable::Text(error.to_string()))?;
+    let body = serde_yaml::to_string(&file).map_err(|error| LockFileError::Text(error.to_string()))?;
     Ok(format!("{HEAD}{body}"))
 }
 
@@ -44,18 +44,18 @@ pub fn write(file: &LockFile) -> Result<String, Unreadable> {
 ///
 /// # Errors
 /// It is newer than this program, in the middle of a merge, or no lock file.
-pub fn read(text: &str) -> Result<LockFile, Unreadable> {
+pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     #[derive(serde::Deserialize)]
     struct Version {
         lock: u32,
     }
     if text.lines().any(|line| line.starts_with("<<<<<<< ")) {
-        return Err(Unreadable::Merge);
+        return Err(LockFileError::Merge);
     }
-    let wrong = |error: serde_yaml::Error| Unreadable::Text(error.to_string());
+    let wrong = |error: serde_yaml::Error| LockFileError::Text(error.to_string());
     let Version { lock } = serde_yaml::from_str(text).map_err(wrong)?;
     if lock > VERSION {
-        return Err(Unreadable::Newer(lock));
+        return Err(LockFileError::Newer(lock));
     }
     serde_yaml::from_str(text).map_err(wrong)
 }
@@ -157,10 +157,10 @@ mod tests {
 
     #[test]
     fn what_is_no_lock_file_is_told_from_what_is_newer() {
-        assert_eq!(read("lock: 2\nnew: 1\n"), Err(Unreadable::Newer(2)));
-        assert_eq!(read("lock: 1\n<<<<<<< HEAD\n"), Err(Unreadable::Merge));
-        assert!(matches!(read("regatta: 1\nstages: {}\n"), Err(Unreadable::Text(_))));
-        assert!(matches!(read("lock: 1\nrunz: {}\n"), Err(Unreadable::Text(_))));
+        assert_eq!(read("lock: 2\nnew: 1\n"), Err(LockFileError::Newer(2)));
+        assert_eq!(read("lock: 1\n<<<<<<< HEAD\n"), Err(LockFileError::Merge));
+        assert!(matches!(read("regatta: 1\nstages: {}\n"), Err(LockFileError::Text(_))));
+        assert!(matches!(read("lock: 1\nrunz: {}\n"), Err(LockFileError::Text(_))));
         assert_eq!(read("lock: 1\n"), Ok(LockFile::default()));
     }
 

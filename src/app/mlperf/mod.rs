@@ -7,34 +7,34 @@ mod status;
 use std::path::Path;
 
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
 use crate::mlperf::{self, Round};
 use crate::report::{self, Styler};
 
 pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, CommandError> {
-    let paint = Styler::chosen(global.color.choice());
+    let styler = Styler::chosen(global.color.choice());
     match request {
         MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
         MlperfAction::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        MlperfAction::Check { folder, round, json } => check(&folder, round.as_deref(), json, paint),
+        MlperfAction::Check { folder, round, json } => check(&folder, round.as_deref(), json, styler),
         MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 is_folder(folder)?;
             }
             let found = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
-            say(&if json {
+            print(&if json {
                 report::mlperf::diff_json(&names, &found)
             } else {
-                report::mlperf::diff(&names, &found, paint)
+                report::mlperf::diff(&names, &found, styler)
             });
             Ok(CliExit::Done)
         }
     }
 }
 
-fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<CliExit, CommandError> {
+fn check(folder: &Path, round: Option<&str>, json: bool, styler: Styler) -> Result<CliExit, CommandError> {
     is_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
@@ -46,8 +46,8 @@ fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Resul
         })?,
     };
     let examined = mlperf::examine(folder, &round);
-    say(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, paint) });
-    Ok(if examined.refused() > 0 { CliExit::Failed } else { CliExit::Done })
+    print(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, styler) });
+    Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 
 fn is_folder(path: &Path) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 use super::super::project::Project;
 use super::super::run;
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::{CliExit, EventsAs, Force, GivenSetting, Global, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
@@ -19,7 +19,7 @@ pub(super) fn search(
     mut settings: Vec<GivenSetting>,
     only_cost: bool,
 ) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
         settings.push(GivenSetting { key: PARAM.to_owned(), value: "true".to_owned() });
@@ -35,7 +35,7 @@ pub(super) fn search(
         for (task, bench) in &found {
             let cost =
                 Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
-            say(&format!("{task}: {cost}\n"));
+            print(&format!("{task}: {cost}\n"));
         }
         return Ok(CliExit::Done);
     }
@@ -51,9 +51,9 @@ pub(super) fn search(
             keep_going: false,
             events,
             gpus: None,
-            on: crate::cli::On::Here,
+            on: crate::cli::RunTarget::Local,
             store: None,
-            locking: crate::cli::Locking::Leave,
+            locking: crate::cli::LockMode::Ignore,
             env: std::collections::BTreeMap::new(),
         },
     )

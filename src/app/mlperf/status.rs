@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::project::{Project, gpus_here, options};
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::{CliExit, Force, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
@@ -27,7 +27,7 @@ pub(super) fn status(
     settings: Vec<GivenSetting>,
     json: bool,
 ) -> Result<CliExit, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let (manifest, settings) = match manifest {
         Some(manifest) => (manifest, settings),
         None => last(&project)?,
@@ -35,24 +35,24 @@ pub(super) fn status(
     let select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
-    let shelf = OutputCache::open(&project.home)?;
+    let output_cache = OutputCache::open(&project.home)?;
     let stages = StageExecutor::new(project.home.state(), RunId::new("status"));
     let options = options(&plan, &select, 1, gpus_here(), false)?;
-    let decisions = predict(&plan, &stages, &shelf, &Digests::load(&project.home), &options);
+    let decisions = predict(&plan, &stages, &output_cache, &Digests::load(&project.home), &options);
     let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
-    let look = Look {
+    let look = StatusContext {
         plan: &plan,
-        shelf: &shelf,
+        cache: &output_cache,
         decisions: decisions.iter().map(|decision| (&decision.id, decision)).collect(),
         command: format!("regatta run {manifest}{}", words.concat()),
     };
-    let standing = look.standing()?;
+    let standing = look.result_progress()?;
     if standing.is_empty() {
         let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
         return Err(CommandError::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
     }
-    let paint = Styler::chosen(global.color.choice());
-    say(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, paint) });
+    let styler = Styler::chosen(global.color.choice());
+    print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });
     Ok(CliExit::Done)
 }
 
@@ -74,9 +74,9 @@ fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), CommandError> 
     Ok((manifest, settings))
 }
 
-struct Look<'a> {
+struct StatusContext<'a> {
     plan: &'a Plan,
-    shelf: &'a OutputCache,
+    cache: &'a OutputCache,
     decisions: BTreeMap<&'a TaskId, &'a Decision>,
     command: String,
 }
@@ -98,9 +98,9 @@ struct Sources<'a> {
     package: Vec<&'a Task>,
 }
 
-impl Look<'_> {
+impl StatusContext<'_> {
     /// A row for each benchmark and scenario: first those of packages, then LoadGen tests that no package names.
-    fn standing(&self) -> Result<Vec<ResultProgress>, ActionError> {
+    fn result_progress(&self) -> Result<Vec<ResultProgress>, ActionError> {
         let actions: Vec<(&Task, Action)> = self
             .plan
             .tasks
@@ -128,7 +128,7 @@ impl Look<'_> {
                     _ => &mut sources.audit,
                 };
                 into.push(test.task);
-                let out = PlanReference::Out(test.task.id.clone()).token();
+                let out = PlanReference::OutputFolder(test.task.id.clone()).token();
                 into.extend(actions.iter().filter(|(_, action)| is_judged_by(action, &out)).map(|(task, _)| *task));
             }
             let system = self.plan.params.get("system").map_or("–", String::as_str);
@@ -141,7 +141,7 @@ impl Look<'_> {
     fn packed(&self, task: &Task, package: &MlperfPackage, entry: &MlperfEntry) -> Option<ResultProgress> {
         let of = |text: &String| {
             let named = PlanReference::all_in(text).into_iter().find_map(|reference| match reference {
-                PlanReference::Out(id) => Some(id),
+                PlanReference::OutputFolder(id) => Some(id),
                 _ => None,
             })?;
             self.plan.tasks.iter().find(|task| task.id == named)
@@ -183,7 +183,7 @@ impl Look<'_> {
         for task in tasks {
             let Some(decision) = self.decisions.get(&task.id) else { continue };
             if decision.verdict == Prediction::Run {
-                let stale = self.shelf.last(&self.plan.name, &task.id).is_some();
+                let stale = self.cache.last(&self.plan.name, &task.id).is_some();
                 state = if stale && state != StepState::Missing { StepState::Stale } else { StepState::Missing };
                 why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
             }
@@ -191,8 +191,8 @@ impl Look<'_> {
         let folder: Option<PathBuf> = tasks
             .iter()
             .rev()
-            .find_map(|task| self.shelf.last(&self.plan.name, &task.id))
-            .map(|record| self.shelf.folder(&record));
+            .find_map(|task| self.cache.last(&self.plan.name, &task.id))
+            .map(|record| self.cache.folder(&record));
         StepCell {
             told: folder.and_then(|folder| told(&folder)),
             why: (state != StepState::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
@@ -219,7 +219,7 @@ fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
 }
 
 fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
-    let judged = mlperf::judge(folder, scenario)?;
+    let judged = mlperf::run_value(folder, scenario)?;
     let value = report::mlperf::value(&judged);
     // Regatta's own record of the same requests is beside LoadGen's logs.
     let is_simulated = harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated());
@@ -230,9 +230,9 @@ fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String
 /// The score stage's own line, `accuracy.txt`'s first with a value in it.
 /// The result of Regatta's own scoring, else the line that the reference's scoring left.
 fn accuracy(folder: &Path) -> Option<String> {
-    let told =
+    let json =
         std::fs::read(folder.join("accuracy.json")).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    if let Some(verdict) = told.as_ref().and_then(|told| told["verdict"].as_str()) {
+    if let Some(verdict) = json.as_ref().and_then(|told| told["verdict"].as_str()) {
         return Some(verdict.to_owned());
     }
     let text = std::fs::read_to_string(folder.join("accuracy.txt")).ok()?;

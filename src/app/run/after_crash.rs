@@ -2,12 +2,18 @@
 
 use crate::event::{Event, ExternalResource, RunId};
 use crate::exec::process;
-use crate::runner::Emit;
-use crate::runner::store::{Home, OutputCache, discard, read_journal, unfinished};
+use crate::runner::EventEmitter;
+use crate::runner::store::{OutputCache, StateFolder, discard, read_journal, unfinished};
 
 /// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `before` is that run.
-pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &OutputCache, emit: &Emit) {
-    let outliving = before.map(|run| outliving(home, run)).unwrap_or_default();
+pub(super) fn clean_up_after_crash(
+    home: &StateFolder,
+    before: Option<&RunId>,
+    id: &RunId,
+    output_cache: &OutputCache,
+    emit: &EventEmitter,
+) {
+    let outliving = before.map(|run| leftover_resources(home, run)).unwrap_or_default();
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {
         let what = match thing {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
@@ -15,17 +21,17 @@ pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }
-    for leftover in process::reap(home.state(), id) {
+    for leftover in process::end_leftovers(home.state(), id) {
         let text = format!("ended {} ({}), which an earlier run left running", leftover.pid, leftover.command);
         emit(Event::Notice { task: None, text });
     }
-    for folder in unfinished(home, shelf) {
+    for folder in unfinished(home, output_cache) {
         let _ = discard(&folder);
     }
 }
 
 /// What was there and was not removed, by a run's journal.
-fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
+fn leftover_resources(home: &StateFolder, run: &RunId) -> Vec<ExternalResource> {
     let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
     let mut left = Vec::new();
     for event in journal.events {

@@ -13,27 +13,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::execute::perform;
-use super::signals::heed;
+use super::signals::install_handlers;
 use crate::app::error::CommandError;
-use crate::app::output::{say_bytes, say_error};
+use crate::app::output::{print_bytes, print_error};
 use crate::app::project::{Project, options};
-use crate::cli::{self, CliExit, GivenSetting, Global, On};
+use crate::cli::{self, CliExit, GivenSetting, Global, RunTarget};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
-use crate::runner::store::{Home, JobFolder};
+use crate::runner::store::{JobFolder, StateFolder};
 use crate::stages::{Allocation, AttemptClaim, in_allocation};
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
-pub(super) fn outside(
+pub(super) fn submit_and_follow(
     global: &Global,
     request: &cli::RunRequest,
     flags: &[GivenSetting],
 ) -> Result<CliExit, CommandError> {
     let slurm = slurm(flags)?;
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     // Report every error here, before anything waits in a queue.
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
@@ -46,7 +46,7 @@ pub(super) fn outside(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     crate::exec::process::adopt_orphans()?;
     let stop = Stop::new();
-    heed(stop.clone(), |event| tell(&event))?;
+    install_handlers(stop.clone(), |event| print_event(&event))?;
     let home = project.home.state().to_owned();
     let folder = JobFolder::of(&home, &out);
     let allocation = Allocation {
@@ -57,7 +57,7 @@ pub(super) fn outside(
         log: out.with_extension("log"),
         project: project.home.project().to_owned(),
         stop,
-        emit: Arc::new(|event| tell(&event)),
+        emit: Arc::new(|event| print_event(&event)),
     };
     let ended = runtime.block_on(async {
         let (enough, hears) = tokio::sync::oneshot::channel();
@@ -66,7 +66,7 @@ pub(super) fn outside(
         let _ = enough.send(());
         let _ = streaming.await;
         if settled {
-            let _ = folder.forget();
+            let _ = folder.remove();
         }
         let _ = crate::exec::process::sweep(Duration::from_secs(1)).await;
         ended
@@ -76,22 +76,23 @@ pub(super) fn outside(
         Ok(_) => CliExit::Done,
         Err(Failure { kind: FailureKind::Exit(code), .. }) => CliExit::from_code(code),
         Err(failure) => {
-            tell_failure(&failure);
+            print_failure(&failure);
             CliExit::of(failure.kind)
         }
     })
 }
 
 /// The run itself, on the job's first node.
-pub fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit, CommandError> {
+pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit, CommandError> {
     std::env::set_current_dir(claim.project())?;
     let request = cli::parse(
-        std::iter::once(OsString::from("regatta")).chain(claim.words().unwrap_or_default().iter().map(OsString::from)),
+        std::iter::once(OsString::from("regatta"))
+            .chain(claim.run_args().unwrap_or_default().iter().map(OsString::from)),
     );
     warned(claim.warn_s())?;
     let ended = match request {
         Ok(cli::Invocation { global, job: cli::CliJob::Run(request) }) => {
-            let request = cli::RunRequest { on: On::InPlace, ..request };
+            let request = cli::RunRequest { on: RunTarget::InPlace, ..request };
             perform(&global, &request, false).map(|ran| ran.exit)
         }
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
@@ -118,7 +119,7 @@ fn warned(left_s: u64) -> Result<(), CommandError> {
     std::thread::spawn(move || {
         runtime.block_on(async {
             while near.recv().await.is_some() {
-                say_error(&format!("! less than {left_s} s left until the job's time limit\n"));
+                print_error(&format!("! less than {left_s} s left until the job's time limit\n"));
             }
         });
     });
@@ -126,7 +127,7 @@ fn warned(left_s: u64) -> Result<(), CommandError> {
 }
 
 /// The command for the node: without the options for where to run, and with the state folder that is meant here.
-fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
+fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut typed = typed;
     while let Some(word) = typed.next() {
@@ -174,15 +175,15 @@ fn slurm(flags: &[GivenSetting]) -> Result<Slurm, CommandError> {
 async fn stream(output: PathBuf, mut enough: tokio::sync::oneshot::Receiver<()>) {
     let mut at = 0;
     loop {
-        pass_on(&output, &mut at);
+        forward_output(&output, &mut at);
         tokio::select! {
-            _ = &mut enough => return pass_on(&output, &mut at),
+            _ = &mut enough => return forward_output(&output, &mut at),
             () = tokio::time::sleep(LOOK) => {}
         }
     }
 }
 
-fn pass_on(output: &Path, at: &mut u64) {
+fn forward_output(output: &Path, at: &mut u64) {
     let mut bytes = Vec::new();
     let read = File::open(output).and_then(|mut file| {
         file.seek(SeekFrom::Start(*at))?;
@@ -190,19 +191,19 @@ fn pass_on(output: &Path, at: &mut u64) {
     });
     if let Ok(read) = read {
         *at += read as u64;
-        say_bytes(&bytes);
+        print_bytes(&bytes);
     }
 }
 
-fn tell(event: &Event) {
+fn print_event(event: &Event) {
     match event {
-        Event::Notice { text, .. } => say_error(&format!("! {text}\n")),
-        Event::Stopping { why } => say_error(&format!("! stopping: {why}\n")),
+        Event::Notice { text, .. } => print_error(&format!("! {text}\n")),
+        Event::Stopping { why } => print_error(&format!("! stopping: {why}\n")),
         _ => {}
     }
 }
 
-fn tell_failure(failure: &Failure) {
+fn print_failure(failure: &Failure) {
     let mut text = format!("error: the run in its allocation failed: {}\n", failure.what);
     for line in &failure.tail {
         let _ = writeln!(text, "  | {line}");
@@ -212,5 +213,5 @@ fn tell_failure(failure: &Failure) {
             let _ = writeln!(text, "  {what}: {line}");
         }
     }
-    say_error(&text);
+    print_error(&text);
 }

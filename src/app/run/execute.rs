@@ -5,60 +5,62 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::after_crash::clear_up;
-use super::no_op_run::{keep_rest, nothing_to_do};
+use super::after_crash::clean_up_after_crash;
+use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::progress_printer::ProgressPrinter;
-use super::run_end::{RunEnd, places, told};
-use super::signals::heed;
+use super::run_end::{RunEnd, places, task_lines};
+use super::signals::install_handlers;
 use super::sink::EventSink;
 use crate::app::error::CommandError;
 use crate::app::project::{Project, gpus_here, options};
-use crate::app::{history, lockfile, sharing};
-use crate::cli::{self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, Locking, Loudness, On};
+use crate::app::{history, lockfile, run_cache};
+use crate::cli::{
+    self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
+};
 use crate::event::{Event, RunId, Stop};
 use crate::exec::process;
 use crate::plan::Plan;
 use crate::report::{LiveOptions, RunPaths, Styler};
-use crate::runner::remote_cache::Address;
+use crate::runner::remote_cache::CacheAddress;
 use crate::runner::store::{
-    CompilerId, Digests, Home, LockAttempt, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run,
+    CompilerId, Digests, LockAttempt, OutputCache, ProjectLock, StateFolder, abandoned, discard, ended_well, last_run,
     name_run, unfinished_plans,
 };
-use crate::runner::{self, Emit, RunOptions, RunSummary, TaskRole};
+use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole};
 use crate::stages::{StageExecutor, end_abandoned};
 
 /// `aside` shows the run on stderr.
 pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
-    let project = Project { env: request.env.clone(), ..Project::here(global)? };
+    let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let look = LiveOptions {
         json_lines: request.events == EventsAs::JsonLines,
-        quiet: global.loudness == Loudness::Quiet,
-        verbose: matches!(global.loudness, Loudness::Verbose(_)),
+        quiet: global.loudness == OutputVerbosity::Quiet,
+        verbose: matches!(global.loudness, OutputVerbosity::Verbose(_)),
         color: global.color.choice(),
         aside,
     };
     if request.select.force == Force::Nothing
-        && !matches!(request.locking, Locking::Hold(..))
+        && !matches!(request.locking, LockMode::Verify(..))
         && compiler.is_fresh(|name| project.variable(name))
-        && let Some(rest) = compiler.rest()
-        && rest.holds()
+        && let Some(rest) = compiler.no_op_conditions()
+        && rest.is_unchanged()
     {
-        let told = nothing_to_do(&rest, look, &project.home, begun);
-        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, told });
+        let told = report_no_op_run(&rest, look, &project.home, begun);
+        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: told });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
         Some(GpuSelection::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
-        Some(GpuSelection::These(ids)) => ids.clone(),
+        Some(GpuSelection::Ids(ids)) => ids.clone(),
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
-    let store = sharing::address(request.store.as_deref())?;
-    let holding = lockfile::command::hold(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let store = run_cache::address(request.store.as_deref())?;
+    let holding = lockfile::command::enforce(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let prepared = PreparedRun {
         project,
         plan: Arc::new(plan),
@@ -66,14 +68,14 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
         compiler,
         manifest: request.manifest.clone(),
         settings: request.settings.clone(),
-        look,
+        display_options: look,
         begun,
-        in_place: request.on == On::InPlace,
+        in_place: request.on == RunTarget::InPlace,
         store,
         locking: request.locking.clone(),
-        holding,
+        lock_report: holding,
     };
-    prepared.go()
+    prepared.execute()
 }
 
 struct PreparedRun {
@@ -83,39 +85,39 @@ struct PreparedRun {
     compiler: CompilerId,
     manifest: String,
     settings: Vec<GivenSetting>,
-    look: LiveOptions,
+    display_options: LiveOptions,
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
     /// The cache that machines share.
-    store: Option<Address>,
-    locking: Locking,
-    holding: lockfile::command::LockReport,
+    store: Option<CacheAddress>,
+    locking: LockMode,
+    lock_report: lockfile::command::LockReport,
 }
 
 /// What a run works with.
-struct Work<'a> {
-    shelf: &'a Arc<OutputCache>,
+struct RunResources<'a> {
+    cache: &'a Arc<OutputCache>,
     digests: &'a Arc<Digests>,
     id: &'a RunId,
     stop: &'a Stop,
-    emit: &'a Emit,
+    emit: &'a EventEmitter,
 }
 
 impl PreparedRun {
-    fn go(self) -> Result<RunEnd, CommandError> {
+    fn execute(self) -> Result<RunEnd, CommandError> {
         let home = self.project.home.clone();
         let stop = Stop::new();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let teller = ProgressPrinter::start(self.look);
+        let teller = ProgressPrinter::start(self.display_options);
         let send = teller.send.clone();
-        heed(stop.clone(), move |event| drop(send.send(Some(event))))?;
+        install_handlers(stop.clone(), move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(RunEnd { exit: CliExit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
+            return Ok(RunEnd { exit: CliExit::Interrupted, outs: Vec::new(), report: None, task_lines: Vec::new() });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -123,23 +125,23 @@ impl PreparedRun {
         }
         let crashed = !ended_well(&home);
         let before = last_run(&home);
-        let shelf = Arc::new(OutputCache::open(&home)?);
-        shelf.begin()?;
+        let output_cache = Arc::new(OutputCache::open(&home)?);
+        output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
         let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
-        let emit: Emit = {
+        let emit: EventEmitter = {
             let sink = Arc::clone(&sink);
             Arc::new(move |event| sink.take(&event))
         };
-        self.announce(&id, &lock, &emit);
+        self.emit_run_started(&id, &lock, &emit);
         if crashed {
-            clear_up(&home, before.as_ref(), &id, &shelf, &emit);
+            clean_up_after_crash(&home, before.as_ref(), &id, &output_cache, &emit);
         }
-        let work = Work { shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
+        let work = RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit };
         let summary = runtime.block_on(self.work(&work))?;
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
-        shelf.sync()?;
+        output_cache.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
         if exit == CliExit::Done
@@ -161,10 +163,10 @@ impl PreparedRun {
         });
         let broken = sink.finish();
         let live = teller.close();
-        let report = history::write_report(&home, &id, live.story(), &self.plan, &summary.done);
-        let outs = history::outputs(live.story(), &summary.done);
+        let report = history::write_report(&home, &id, live.state(), &self.plan, &summary.done);
+        let outs = history::outputs(live.state(), &summary.done);
         let report = report.ok();
-        let told = told(live.story());
+        let told = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
@@ -172,17 +174,17 @@ impl PreparedRun {
                 .context("the run was stopped, because its journal could not be written")
                 .into());
         }
-        if let Locking::Write(file) = &self.locking {
+        if let LockMode::Write(file) = &self.locking {
             let file = self.project.home.project().join(file);
-            keep_rest(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
+            record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
         }
         drop(lock);
-        Ok(RunEnd { exit, outs, report, told })
+        Ok(RunEnd { exit, outs, report, task_lines: told })
     }
 
     /// Reported before anything happens.
-    fn announce(&self, id: &RunId, lock: &ProjectLock, emit: &Emit) {
-        let is_part = |part: &TaskRole| *part != TaskRole::Out;
+    fn emit_run_started(&self, id: &RunId, lock: &ProjectLock, emit: &EventEmitter) {
+        let is_part = |part: &TaskRole| *part != TaskRole::NotNeeded;
         emit(Event::RunStarted {
             run: id.clone(),
             manifest: self.manifest.clone(),
@@ -196,7 +198,7 @@ impl PreparedRun {
         for text in self.plan.idle(&chosen) {
             emit(Event::Notice { task: None, text });
         }
-        for (task, text) in &self.holding.told {
+        for (task, text) in &self.lock_report.messages {
             emit(Event::Notice { task: task.clone(), text: text.clone() });
         }
         if lock.unprotected {
@@ -206,11 +208,12 @@ impl PreparedRun {
     }
 
     /// Runs the tasks, with the store beside them, and ends what they have left running.
-    async fn work(&self, work: &Work<'_>) -> Result<RunSummary, tokio::task::JoinError> {
-        let Work { shelf, digests, id, stop, emit } = work;
+    async fn work(&self, work: &RunResources<'_>) -> Result<RunSummary, tokio::task::JoinError> {
+        let RunResources { cache: shelf, digests, id, stop, emit } = work;
         let home = &self.project.home;
-        let share = self.store.clone().and_then(|store| sharing::open(&store, &self.plan, shelf, emit));
-        let options = RunOptions { shared: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
+        let share = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
+        let options =
+            RunOptions { remote_outputs: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
@@ -238,25 +241,25 @@ impl PreparedRun {
             emit(Event::Notice { task: None, text });
         }
         if let Some(share) = share {
-            sharing::finish(&share, stop, &self.manifest, emit).await;
+            run_cache::finish(&share, stop, &self.manifest, emit).await;
         }
         summary
     }
 }
 
 /// Waits for another run of this project, reporting so once. `None` if a stop request comes meanwhile.
-fn take_lock(home: &Home, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, CommandError> {
+fn take_lock(home: &StateFolder, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, CommandError> {
     let mut said = false;
     loop {
         match ProjectLock::try_take(home, || name_run(home))? {
-            LockAttempt::Yes(lock) => return Ok(Some(lock)),
+            LockAttempt::Acquired(lock) => return Ok(Some(lock)),
             LockAttempt::No(held) => {
                 if !said {
                     said = true;
                     let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
                     let _ = teller.send.send(Some(Event::Waiting { run, pid }));
                 }
-                if stop.is_asked() {
+                if stop.is_requested() {
                     return Ok(None);
                 }
                 thread::sleep(Duration::from_millis(20));

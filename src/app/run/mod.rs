@@ -9,16 +9,16 @@ mod run_end;
 mod signals;
 mod sink;
 
-pub(super) use allocation::inside;
+pub(super) use allocation::run_in_allocation;
 pub(super) use execute::perform;
 pub(super) use run_end::RunEnd;
 
 use crate::app::error::CommandError;
-use crate::cli::{self, CliExit, Global, On};
+use crate::cli::{self, CliExit, Global, RunTarget};
 
 pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
-    if let On::Slurm(flags) = &request.on {
-        return allocation::outside(global, request, flags);
+    if let RunTarget::Slurm(flags) = &request.on {
+        return allocation::submit_and_follow(global, request, flags);
     }
     perform(global, request, false).map(|ran| ran.exit)
 }

@@ -3,16 +3,21 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::run_end::{TaskLine, places, told};
+use super::run_end::{TaskLine, places, task_lines};
 use crate::app::output;
 use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::RunSummary;
-use crate::runner::store::{CompilerId, FileStamp, Home, Rest};
+use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};
 
 /// Everything was checked, and nothing has changed since the last run.
-pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: Instant) -> Vec<TaskLine> {
+pub(super) fn report_no_op_run(
+    rest: &NoOpConditions,
+    look: LiveOptions,
+    home: &StateFolder,
+    begun: Instant,
+) -> Vec<TaskLine> {
     let mut live = LiveDisplay::new(look, output::writer(look));
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
@@ -23,13 +28,13 @@ pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: 
         };
         live.event(&event);
     }
-    let told = told(live.story());
+    let told = task_lines(live.state());
     live.finish(&places(home));
     told
 }
 
 /// Records what makes the next run a no-op, if this one finished everything, and the lock file as it would be written again.
-pub(super) fn keep_rest(
+pub(super) fn record_no_op_conditions(
     compiler: &CompilerId,
     id: &RunId,
     plan: &Plan,
@@ -39,7 +44,9 @@ pub(super) fn keep_rest(
 ) {
     /// With more tasks than this the next run shows how many there are, not each.
     const EACH: usize = 200;
-    let (Some(mut look_at), Ok(stamp)) = (summary.rest, FileStamp::of(lock)) else { return compiler.drop_rest() };
+    let (Some(mut look_at), Ok(stamp)) = (summary.no_op_conditions, FileStamp::of(lock)) else {
+        return compiler.drop_rest();
+    };
     look_at.push((lock.to_owned(), stamp));
     let cached = summary.tally.ran + summary.tally.cached;
     let started = Event::RunStarted {
@@ -51,22 +58,22 @@ pub(super) fn keep_rest(
         at: String::new(),
         pid: 0,
     };
-    let mut told = vec![started];
+    let mut events = vec![started];
     if cached <= EACH {
-        told.extend(
+        events.extend(
             summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }),
         );
-        told.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
+        events.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
             task: task.clone(),
             done: done.clone(),
             out: Some(out.clone()),
             from: None,
         }));
     } else {
-        told.push(Event::AllCached { tasks: cached });
+        events.push(Event::AllCached { tasks: cached });
     }
     let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
-    told.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
-    let told = told.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
-    let _ = compiler.keep_rest(&Rest { told, look_at });
+    events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
+    let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
+    let _ = compiler.write_no_op_conditions(&NoOpConditions { told: text, look_at });
 }

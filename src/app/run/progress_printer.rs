@@ -18,7 +18,10 @@ pub(super) struct ProgressPrinter {
 impl ProgressPrinter {
     pub fn start(look: LiveOptions) -> Self {
         let (send, receive) = channel();
-        Self { send, thread: thread::spawn(move || tell(LiveDisplay::new(look, output::writer(look)), &receive)) }
+        Self {
+            send,
+            thread: thread::spawn(move || print_events(LiveDisplay::new(look, output::writer(look)), &receive)),
+        }
     }
 
     pub fn close(self) -> LiveDisplay {
@@ -29,7 +32,7 @@ impl ProgressPrinter {
     }
 }
 
-fn tell(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
+fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
     /// Events come in bursts: waking up for each of them would cost more than printing it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::cli::CliExit;
 use crate::event::TaskId;
 use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
-use crate::runner::store::Home;
+use crate::runner::store::StateFolder;
 
 /// How a run ended, and what it left.
 pub struct RunEnd {
@@ -14,7 +14,7 @@ pub struct RunEnd {
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
     /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
-    pub told: Vec<TaskLine>,
+    pub task_lines: Vec<TaskLine>,
 }
 
 /// One task at the end.
@@ -27,7 +27,7 @@ pub struct TaskLine {
     pub is_cached: bool,
 }
 
-pub(super) fn told(story: &RunState) -> Vec<TaskLine> {
+pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
     let of = |(task, chapter): (&TaskId, &TaskState)| TaskLine {
         task: task.clone(),
         headline: chapter.headline.clone(),
@@ -36,10 +36,10 @@ pub(super) fn told(story: &RunState) -> Vec<TaskLine> {
         out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
         is_cached: chapter.state == TaskPhase::Cached,
     };
-    story.tasks.iter().map(of).collect()
+    run_state.tasks.iter().map(of).collect()
 }
 
-pub(super) fn places(home: &Home) -> RunPaths {
+pub(super) fn places(home: &StateFolder) -> RunPaths {
     let report = home.latest().join("report.html");
     RunPaths { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
 }

@@ -7,7 +7,7 @@ use crate::event::{Event, Stop};
 
 /// Once: stop starting and end what runs. Twice: kill it. A third time: exit; the watchdog ends the rest. On a thread of its own,
 /// so that it takes effect while the loop reads something large or waits for the lock.
-pub(super) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
+pub(super) fn install_handlers(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let [int, term, hup] = {
@@ -15,11 +15,11 @@ pub(super) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
     };
     let streams = [int?, term?, hup?];
-    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, tell)));
+    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, tell)));
     Ok(())
 }
 
-async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tell: impl Fn(Event)) {
+async fn handle_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tell: impl Fn(Event)) {
     let [mut int, mut term, mut hup] = streams;
     for asked in 1.. {
         tokio::select! {
@@ -29,20 +29,20 @@ async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tel
         }
         let why = match asked {
             1 => {
-                stop.gently();
+                stop.request();
                 "interrupted; once more kills what runs"
             }
             2 => {
                 stop.now();
                 "killing what runs"
             }
-            _ => leave(),
+            _ => exit_interrupted(),
         };
         tell(Event::Stopping { why: why.to_owned() });
     }
 }
 
 #[expect(clippy::exit, reason = "third request to stop: exiting now; the watchdog ends the remaining processes")]
-fn leave() -> ! {
+fn exit_interrupted() -> ! {
     std::process::exit(i32::from(CliExit::Interrupted.code()))
 }

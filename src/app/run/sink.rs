@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
 use crate::exec::process::Watchdog;
-use crate::runner::store::{Home, Journal, PathError, ProjectLock};
+use crate::runner::store::{Journal, PathError, ProjectLock, StateFolder};
 
 /// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {
     inner: Mutex<Inner>,
-    teller: Sender<Option<Event>>,
+    printer: Sender<Option<Event>>,
     stop: Stop,
     exe: PathBuf,
     id: RunId,
@@ -23,22 +23,22 @@ pub(super) struct EventSink {
 
 struct Inner {
     journal: Journal,
-    warden: Option<Watchdog>,
+    watchdog: Option<Watchdog>,
     hold: Option<File>,
     broken: Option<PathError>,
 }
 
 impl EventSink {
     pub fn new(
-        home: &Home,
+        home: &StateFolder,
         id: &RunId,
         lock: &ProjectLock,
         teller: Sender<Option<Event>>,
         stop: Stop,
     ) -> Result<Self, CommandError> {
         let inner =
-            Inner { journal: Journal::create(home, id)?, warden: None, hold: Some(lock.share()?), broken: None };
-        Ok(Self { inner: Mutex::new(inner), teller, stop, exe: env::current_exe()?, id: id.clone() })
+            Inner { journal: Journal::create(home, id)?, watchdog: None, hold: Some(lock.share()?), broken: None };
+        Ok(Self { inner: Mutex::new(inner), printer: teller, stop, exe: env::current_exe()?, id: id.clone() })
     }
 
     pub fn take(&self, event: &Event) {
@@ -47,45 +47,45 @@ impl EventSink {
             if let Err(error) = inner.journal.append(event) {
                 // What is not journaled must not continue to happen.
                 inner.broken.get_or_insert(error);
-                self.stop.gently();
+                self.stop.request();
             }
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {
-                        inner.warden = Watchdog::start(&self.exe, &self.id, hold).ok();
+                        inner.watchdog = Watchdog::start(&self.exe, &self.id, hold).ok();
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {
-                    if let Some(warden) = &inner.warden {
+                    if let Some(warden) = &inner.watchdog {
                         warden.add(*pgid);
                     }
                 }
                 Event::ProcessEnded { pgid, .. } => {
-                    if let Some(warden) = &inner.warden {
+                    if let Some(warden) = &inner.watchdog {
                         warden.remove(*pgid);
                     }
                 }
                 Event::OutlivingStarted { outliving, .. } => {
-                    if let Some(warden) = &inner.warden {
-                        warden.hold(outliving);
+                    if let Some(warden) = &inner.watchdog {
+                        warden.register(outliving);
                     }
                 }
                 Event::OutlivingRemoved { outliving, .. } => {
-                    if let Some(warden) = &inner.warden {
-                        warden.let_go(outliving);
+                    if let Some(warden) = &inner.watchdog {
+                        warden.deregister(outliving);
                     }
                 }
                 _ => {}
             }
         }
-        let _ = self.teller.send(Some(event.clone()));
+        let _ = self.printer.send(Some(event.clone()));
     }
 
     /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
         let mut inner = self.inner.lock();
         inner.hold = None;
-        if let Some(warden) = inner.warden.take() {
+        if let Some(warden) = inner.watchdog.take() {
             warden.finish();
         }
         inner.broken.take()

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{Proven, Spread};
+use super::{SelftestReport, Spread};
 use crate::event::Verdict;
 use crate::harness::ReasonSeverity;
 
-impl Proven {
+impl SelftestReport {
     /// As text for display.
-    pub fn told(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(
             out,
@@ -56,11 +56,11 @@ impl Proven {
         if self.ceilings.is_empty() {
             let _ = writeln!(out, "    not measured");
         }
-        self.judged(&mut out);
+        self.write_verdict(&mut out);
         out
     }
 
-    fn judged(&self, out: &mut String) {
+    fn write_verdict(&self, out: &mut String) {
         let means = match self.verdict {
             Verdict::Valid => "this machine can generate these loads, and the numbers above are its error bounds",
             Verdict::ValidWithWarnings => "this machine can generate these loads, with the warnings below",

@@ -5,10 +5,10 @@ use std::future::Future;
 use anyhow::anyhow;
 
 use crate::app::error::CommandError;
-use crate::cli::{TritonFace, TritonUrl};
+use crate::cli::{TritonProtocol, TritonUrl};
 use crate::diag::did_you_mean;
 use crate::event::Endpoint;
-use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, Listens, TritonClient, probe};
+use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, ListeningService, TritonClient, probe};
 
 /// The server that queries go to.
 pub(super) struct ServerConnection {
@@ -38,28 +38,28 @@ impl ServerConnection {
 
     /// With a hint; reports when the port serves another protocol.
     pub async fn failed(&self, error: ClientError) -> CommandError {
-        let TritonUrl { host, port, face } = &self.url;
+        let TritonUrl { host, port, protocol: face } = &self.url;
         if matches!(
             error.why,
-            ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)
+            ClientErrorKind::Connect { .. } | ClientErrorKind::Protocol(_) | ClientErrorKind::Timeout(_)
         ) {
             let there = match (probe(host, *port).await, face) {
-                (Listens::Http, TritonFace::Grpc) => Some(format!(
+                (ListeningService::Http, TritonProtocol::Grpc) => Some(format!(
                     "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"
                 )),
-                (Listens::Grpc, TritonFace::Http) => Some(format!(
+                (ListeningService::Grpc, TritonProtocol::Http) => Some(format!(
                     "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP port (8000 by default)"
                 )),
-                (Listens::Metrics, TritonFace::Grpc) => Some(format!(
+                (ListeningService::Metrics, TritonProtocol::Grpc) => Some(format!(
                     "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default"
                 )),
-                (Listens::OtherHttp, TritonFace::Grpc) => {
+                (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
                     Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
                 }
                 _ => None,
             };
             if let Some(there) = there {
-                return CommandError::Other(anyhow!("{} at {}: {there}", error.asked, error.address));
+                return CommandError::Other(anyhow!("{} at {}: {there}", error.request, error.address));
             }
         }
         with_hint(&error, error.hint())
@@ -76,7 +76,7 @@ impl ServerConnection {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let unknown = error.said().is_some_and(|said| {
+        let unknown = error.server_message().is_some_and(|said| {
             said.contains("unknown model")
                 || said.contains("not found")
                 || said.contains("failed to poll from model repository")

@@ -4,22 +4,22 @@ use serde_json::Value;
 
 use super::connection::ServerConnection;
 use crate::app::error::CommandError;
-use crate::cli::TritonFace;
+use crate::cli::TritonProtocol;
 use crate::report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 use crate::triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
 /// The server and all its models.
 pub(super) async fn server(to: &ServerConnection) -> Result<ServerStatus, CommandError> {
-    match to.url.face {
-        TritonFace::Grpc => {
+    match to.url.protocol {
+        TritonProtocol::Grpc => {
             let client = to.grpc().await?;
             match by_grpc(&client).await {
                 Ok(told) => Ok(told),
                 Err(error) => Err(to.failed(error).await),
             }
         }
-        TritonFace::Http => match by_http(to).await {
+        TritonProtocol::Http => match by_http(to).await {
             Ok(told) => Ok(told),
             Err(error) => Err(to.failed(error).await),
         },
@@ -32,7 +32,7 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
     let about = client.server_metadata().await?;
     let mut models = Vec::new();
     for known in client.repository_index(false).await? {
-        let mut told = ModelRow {
+        let mut model_row = ModelRow {
             name: known.name,
             version: known.version,
             state: known.state,
@@ -40,14 +40,14 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
             ..ModelRow::default()
         };
         // A model may be unloaded between two requests.
-        if told.state == "READY"
-            && let Ok(config) = client.model_config(&told.name, "").await
+        if model_row.state == "READY"
+            && let Ok(config) = client.model_config(&model_row.name, "").await
         {
-            told.backend = Some(if config.backend.is_empty() { config.platform } else { config.backend });
-            told.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
-            told.max_batch_size = Some(i64::from(config.max_batch_size));
+            model_row.backend = Some(if config.backend.is_empty() { config.platform } else { config.backend });
+            model_row.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
+            model_row.max_batch_size = Some(i64::from(config.max_batch_size));
         }
-        models.push(told);
+        models.push(model_row);
     }
     Ok(ServerStatus {
         address: client.address().to_owned(),
@@ -65,28 +65,28 @@ async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
     let about = client.server_metadata().await?;
     if !about.get("extensions").is_some_and(Value::is_array) {
         let why = ClientErrorKind::Protocol("something answers there that is no Triton".to_owned());
-        return Err(ClientError { asked: "GET /v2".to_owned(), address: client.address().to_string(), why });
+        return Err(ClientError { request: "GET /v2".to_owned(), address: client.address().to_string(), why });
     }
     let live = client.is_live().await?;
     let ready = client.is_ready().await?;
     let mut models = Vec::new();
     for known in client.repository_index().await?.as_array().into_iter().flatten() {
-        let mut told = ModelRow {
+        let mut model_row = ModelRow {
             name: text(known, "name"),
             version: text(known, "version"),
             state: text(known, "state"),
             reason: text(known, "reason"),
             ..ModelRow::default()
         };
-        if told.state == "READY"
-            && let Ok(config) = client.model_config(&told.name, "").await
+        if model_row.state == "READY"
+            && let Ok(config) = client.model_config(&model_row.name, "").await
         {
             let backend = text(&config, "backend");
-            told.backend = Some(if backend.is_empty() { text(&config, "platform") } else { backend });
-            told.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
-            told.max_batch_size = config["max_batch_size"].as_i64();
+            model_row.backend = Some(if backend.is_empty() { text(&config, "platform") } else { backend });
+            model_row.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
+            model_row.max_batch_size = config["max_batch_size"].as_i64();
         }
-        models.push(told);
+        models.push(model_row);
     }
     let extensions = about["extensions"].as_array().into_iter().flatten().filter_map(Value::as_str);
     Ok(ServerStatus {
@@ -109,8 +109,8 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
         names.dedup();
     }
     let mut all = Vec::new();
-    match to.url.face {
-        TritonFace::Grpc => {
+    match to.url.protocol {
+        TritonProtocol::Grpc => {
             let client = to.grpc().await?;
             for name in &names {
                 let metadata = to.of_model(&client, name, client.model_metadata(name, "")).await?;
@@ -118,7 +118,7 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
                 all.push(of_grpc(metadata, &config));
             }
         }
-        TritonFace::Http => {
+        TritonProtocol::Http => {
             let mut client = to.http();
             for name in &names {
                 let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::connection::ServerConnection;
 use super::facts;
 use crate::app::error::CommandError;
-use crate::app::output::say;
-use crate::app::output::say_error;
-use crate::cli::{CliExit, Infer, TritonFace};
+use crate::app::output::print;
+use crate::app::output::print_error;
+use crate::cli::{CliExit, Infer, TritonProtocol};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};
 use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
@@ -26,15 +26,15 @@ pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler
         )));
     }
     let inputs = inputs(&model, request)?;
-    let mut told = Told::new(request.json);
-    match to.url.face {
-        TritonFace::Grpc => {
+    let mut infer_output = InferOutput::new(request.json);
+    match to.url.protocol {
+        TritonProtocol::Grpc => {
             let client = to.grpc().await?;
-            by_grpc(to, &client, &model, &inputs, decoupled, &mut told).await?;
+            by_grpc(to, &client, &model, &inputs, decoupled, &mut infer_output).await?;
         }
-        TritonFace::Http => by_http(to, &model, &inputs, decoupled, &mut told).await?,
+        TritonProtocol::Http => by_http(to, &model, &inputs, decoupled, &mut infer_output).await?,
     }
-    told.end();
+    infer_output.end();
     Ok(CliExit::Done)
 }
 
@@ -118,7 +118,7 @@ async fn by_grpc(
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
-    told: &mut Told,
+    told: &mut InferOutput,
 ) -> Result<(), CommandError> {
     let mut request = InferRequest::new(&model.name, "1");
     for (input, value) in inputs {
@@ -156,7 +156,7 @@ async fn by_http(
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
-    told: &mut Told,
+    told: &mut InferOutput,
 ) -> Result<(), CommandError> {
     let body: Value = inputs.iter().map(|(input, value)| (input.name.clone(), value.clone())).collect();
     let mut client = to.http();
@@ -191,7 +191,7 @@ fn named(model: &ModelDetails, answer: &Value) -> Vec<(String, Value)> {
 }
 
 /// The answers so far, and when they came.
-struct Told {
+struct InferOutput {
     json: bool,
     sent: Instant,
     /// When responses with something in them came.
@@ -201,7 +201,7 @@ struct Told {
     text: bool,
 }
 
-impl Told {
+impl InferOutput {
     fn new(json: bool) -> Self {
         Self { json, sent: Instant::now(), at: Vec::new(), answers: Vec::new(), tokens: 0, text: false }
     }
@@ -241,15 +241,15 @@ impl Told {
         }
         if let Some(text) = value("text_output").or_else(|| value("OUTPUT")).and_then(Value::as_str) {
             self.text = true;
-            say(text);
+            print(text);
         } else if let Some(ids) = value("output_ids") {
             self.text = true;
             let ids = ids.as_array().cloned().unwrap_or_else(|| vec![ids.clone()]);
             let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            say(&format!("{}{}", if self.at.len() > 1 { " " } else { "" }, words.join(" ")));
+            print(&format!("{}{}", if self.at.len() > 1 { " " } else { "" }, words.join(" ")));
         } else {
             let lines: Vec<String> = outputs.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
-            say(&lines.concat());
+            print(&lines.concat());
         }
     }
 
@@ -274,14 +274,14 @@ impl Told {
                 "gaps_ms": gaps,
                 "zero_point": "the request was handed to the connection",
             });
-            say(&format!("{answer:#}\n"));
+            print(&format!("{answer:#}\n"));
             return;
         }
         if self.text {
-            say("\n");
+            print("\n");
         }
         let (Some(first), Some(last)) = (first, last) else {
-            say_error("the answer is empty\n");
+            print_error("the answer is empty\n");
             return;
         };
         let tokens = if self.tokens > 0 { format!(", {} tokens (of output_ids)", self.tokens) } else { String::new() };
@@ -299,6 +299,6 @@ impl Told {
                 gaps.len()
             );
         }
-        say_error(&text);
+        print_error(&text);
     }
 }

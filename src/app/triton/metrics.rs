@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::connection::ServerConnection;
 use crate::app::error::CommandError;
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::cli::CliExit;
 use crate::report::{ServerMetricRow, Styler, server};
-use crate::triton::{Exposition, Listens, MetricKind, probe};
+use crate::triton::{Exposition, ListeningService, MetricKind, probe};
 use anyhow::anyhow;
 
 pub(super) async fn metrics(
@@ -24,19 +24,22 @@ pub(super) async fn metrics(
         let at = Instant::now();
         let text = match client.text("/metrics").await {
             Ok(text) => text,
-            Err(error) => return Err(wrong(to, to.failed(error).await).await),
+            Err(error) => return Err(explain_wrong_port(to, to.failed(error).await).await),
         };
-        let told = match Exposition::parse(&text) {
+        let exposition = match Exposition::parse(&text) {
             Ok(told) if !told.families.is_empty() => told,
-            Ok(_) => return Err(wrong(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
+            Ok(_) => return Err(explain_wrong_port(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
             Err(error) => {
-                return Err(
-                    wrong(to, CommandError::Other(anyhow!("/metrics is not in Prometheus' format: {error}"))).await
-                );
+                return Err(explain_wrong_port(
+                    to,
+                    CommandError::Other(anyhow!("/metrics is not in Prometheus' format: {error}")),
+                )
+                .await);
             }
         };
-        let now: HashMap<String, f64> = told.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
-        let rows = rows(&told, grep, |key, value| {
+        let now: HashMap<String, f64> =
+            exposition.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
+        let rows = rows(&exposition, grep, |key, value| {
             let (then, values) = before.as_ref()?;
             let time = at.duration_since(*then).as_secs_f64();
             values.get(key).map(|old| (value - old) / time)
@@ -48,7 +51,7 @@ pub(super) async fn metrics(
                 now.len()
             )));
         }
-        say(&if json {
+        print(&if json {
             // One line for each scrape, so that a reader can take them one by one.
             if watch.is_some() {
                 format!("{}\n", serde_json::json!({ "metrics": rows }))
@@ -61,15 +64,15 @@ pub(super) async fn metrics(
         let Some(pause) = watch else { return Ok(CliExit::Done) };
         before = Some((at, now));
         if !json {
-            say("\n");
+            print("\n");
         }
         tokio::time::sleep(pause.saturating_sub(at.elapsed())).await;
     }
 }
 
-fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<ServerMetricRow> {
+fn rows(exposition: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<ServerMetricRow> {
     let mut rows = Vec::new();
-    for (family, sample) in told.samples() {
+    for (family, sample) in exposition.samples() {
         let key = sample.key();
         if grep.is_some_and(|text| !key.contains(text)) {
             continue;
@@ -90,11 +93,11 @@ fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Optio
 }
 
 /// The wrong port is a likelier error than a broken server.
-async fn wrong(to: &ServerConnection, trouble: CommandError) -> CommandError {
+async fn explain_wrong_port(to: &ServerConnection, trouble: CommandError) -> CommandError {
     let (host, port) = (&to.url.host, to.url.port);
     let which = match probe(host, port).await {
-        Listens::Grpc => "gRPC",
-        Listens::Http => "HTTP",
+        ListeningService::Grpc => "gRPC",
+        ListeningService::Http => "HTTP",
         _ => return trouble,
     };
     CommandError::Other(anyhow!(

@@ -9,71 +9,77 @@ use std::collections::BTreeMap;
 
 use self::connection::ServerConnection;
 use crate::app::error::CommandError;
-use crate::app::output::{say, say_error};
-use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAct};
+use crate::app::output::{print, print_error};
+use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAction};
 use crate::diag::did_you_mean;
 use crate::report::{Styler, server};
 use crate::triton::{LoadOptions, LogSetting, pbtxt};
 
-pub(super) fn ask(global: &Global, request: Triton) -> Result<CliExit, CommandError> {
-    let paint = Styler::chosen(global.color.choice());
+pub(super) fn run_command(global: &Global, request: Triton) -> Result<CliExit, CommandError> {
+    let styler = Styler::chosen(global.color.choice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(perform(request, paint))
+    runtime.block_on(perform(request, styler))
 }
 
-async fn perform(request: Triton, paint: Styler) -> Result<CliExit, CommandError> {
+async fn perform(request: Triton, styler: Styler) -> Result<CliExit, CommandError> {
     let Triton { url, deadline, act } = request;
     let to = ServerConnection { url, deadline };
     match act {
-        TritonAct::Status { models, json } => status(&to, &models, json, paint).await,
-        TritonAct::Models { models, json } => {
+        TritonAction::Status { models, json } => status(&to, &models, json, styler).await,
+        TritonAction::Models { models, json } => {
             let told = facts::models(&to, &models).await?;
-            say(&if json {
+            print(&if json {
                 format!("{:#}\n", serde_json::json!({ "models": told }))
             } else {
-                server::models(&told, paint)
+                server::models(&told, styler)
             });
             Ok(CliExit::Done)
         }
-        TritonAct::Infer(request) => infer::infer(&to, &request, paint).await,
-        TritonAct::Metrics { grep, watch, json } => metrics::metrics(&to, grep.as_deref(), watch, json, paint).await,
-        TritonAct::Config { model } => {
+        TritonAction::Infer(request) => infer::infer(&to, &request, styler).await,
+        TritonAction::Metrics { grep, watch, json } => {
+            metrics::metrics(&to, grep.as_deref(), watch, json, styler).await
+        }
+        TritonAction::Config { model } => {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
-            say(&pbtxt::write(&config));
+            print(&pbtxt::write(&config));
             Ok(CliExit::Done)
         }
-        TritonAct::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
-        TritonAct::Load { model, config } => {
+        TritonAction::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
+        TritonAction::Load { model, config } => {
             let client = to.grpc().await?;
             let options = LoadOptions { config, ..LoadOptions::default() };
             to.of_model(&client, &model, client.load(&model, options)).await?;
-            say(&format!("`{model}` is loaded\n"));
+            print(&format!("`{model}` is loaded\n"));
             Ok(CliExit::Done)
         }
-        TritonAct::Unload { model, dependents } => {
+        TritonAction::Unload { model, dependents } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
-            say(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
+            print(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
             Ok(CliExit::Done)
         }
-        TritonAct::Log { set } => log(&to, &set).await,
-        TritonAct::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
+        TritonAction::Log { set } => log(&to, &set).await,
+        TritonAction::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
     }
 }
 
-async fn status(to: &ServerConnection, models: &[String], json: bool, paint: Styler) -> Result<CliExit, CommandError> {
-    let told = facts::server(to).await?;
-    say(&if json { format!("{:#}\n", serde_json::json!(told)) } else { server::status(&told, paint) });
-    let mut fine = told.live && told.ready;
+async fn status(to: &ServerConnection, models: &[String], json: bool, styler: Styler) -> Result<CliExit, CommandError> {
+    let server_status = facts::server(to).await?;
+    print(&if json {
+        format!("{:#}\n", serde_json::json!(server_status))
+    } else {
+        server::status(&server_status, styler)
+    });
+    let mut fine = server_status.live && server_status.ready;
     for wanted in models {
-        let known = told.models.iter().find(|model| model.name == *wanted && model.state == "READY");
+        let known = server_status.models.iter().find(|model| model.name == *wanted && model.state == "READY");
         if known.is_none() {
             fine = false;
-            let hint = did_you_mean(wanted, told.models.iter().map(|model| model.name.as_str()));
-            let is_there = told.models.iter().any(|model| model.name == *wanted);
+            let hint = did_you_mean(wanted, server_status.models.iter().map(|model| model.name.as_str()));
+            let is_there = server_status.models.iter().any(|model| model.name == *wanted);
             let hint = hint.filter(|_| !is_there).map(|hint| format!("; {hint}")).unwrap_or_default();
-            say_error(&format!("`{wanted}` is not ready{hint}\n"));
+            print_error(&format!("`{wanted}` is not ready{hint}\n"));
         }
     }
     Ok(if fine { CliExit::Done } else { CliExit::Failed })
@@ -103,7 +109,7 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
         })
         .collect();
     if json {
-        say(&format!("{:#}\n", serde_json::json!({ "models": rows })));
+        print(&format!("{:#}\n", serde_json::json!({ "models": rows })));
         return Ok(CliExit::Done);
     }
     let line = |row: &serde_json::Value| {
@@ -123,7 +129,7 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
     };
     let text: Vec<String> = rows.iter().map(line).collect();
     let text = text.concat();
-    say(&format!(
+    print(&format!(
         "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
     ));
     Ok(CliExit::Done)
@@ -151,7 +157,7 @@ async fn log(to: &ServerConnection, set: &[GivenSetting]) -> Result<CliExit, Com
             LogSetting::Text(text) => format!("{name}={text}\n"),
         })
         .collect();
-    say(&lines.concat());
+    print(&lines.concat());
     Ok(CliExit::Done)
 }
 
@@ -163,6 +169,6 @@ async fn trace(to: &ServerConnection, model: &str, set: &[GivenSetting]) -> Resu
         .collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
-    say(&lines.concat());
+    print(&lines.concat());
     Ok(CliExit::Done)
 }

@@ -1,6 +1,6 @@
 //! The arguments of each engine, up to the image; the command inside follows them.
 
-use super::spec::{ContainerSpec, Sees};
+use super::spec::{ContainerAccess, ContainerSpec};
 use crate::spec::{ContainerEngine, ContainerGpus};
 
 const SHM: &str = "2g";
@@ -16,7 +16,7 @@ pub struct EngineCommand {
 }
 
 /// The arguments of a container's engine.
-pub fn words(container: &ContainerSpec, sees: &Sees) -> EngineCommand {
+pub fn engine_command(container: &ContainerSpec, sees: &ContainerAccess) -> EngineCommand {
     let mut variables = sees.set.clone();
     variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     match container.engine {
@@ -28,9 +28,9 @@ pub fn words(container: &ContainerSpec, sees: &Sees) -> EngineCommand {
     }
 }
 
-fn detached(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String, String)>) -> Vec<String> {
+fn detached(container: &ContainerSpec, sees: &ContainerAccess, mut variables: Vec<(String, String)>) -> Vec<String> {
     let docker = container.engine == ContainerEngine::Docker;
-    let visible = visible(sees);
+    let visible = gpu_list(sees);
     let mut words = vec![container.program().to_owned(), "run".to_owned(), "--rm".to_owned()];
     if docker {
         // As process 1 a server that is still loading would not receive SIGTERM. podman has no init of its own.
@@ -66,7 +66,7 @@ fn detached(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String, 
     words
 }
 
-fn enroot(container: &ContainerSpec, sees: &Sees, variables: Vec<(String, String)>) -> EngineCommand {
+fn enroot(container: &ContainerSpec, sees: &ContainerAccess, variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "start".to_owned()];
     for mount in mounts(container, sees) {
         let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
@@ -75,7 +75,7 @@ fn enroot(container: &ContainerSpec, sees: &Sees, variables: Vec<(String, String
     let variables = variables.into_iter().map(|(name, value)| format!("{name}={value}"));
     words.extend(variables.chain(sees.pass.iter().cloned()).flat_map(|variable| ["--env".to_owned(), variable]));
     // Its hook shows the container these devices, which are counted from 0 inside.
-    let visible = visible(sees);
+    let visible = gpu_list(sees);
     let seen = match container.gpus {
         ContainerGpus::Leased => visible.clone(),
         ContainerGpus::All => "all".to_owned(),
@@ -93,11 +93,11 @@ fn enroot(container: &ContainerSpec, sees: &Sees, variables: Vec<(String, String
     EngineCommand { argv: words, env: vec![("NVIDIA_VISIBLE_DEVICES".to_owned(), seen)] }
 }
 
-fn apptainer(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String, String)>) -> EngineCommand {
+fn apptainer(container: &ContainerSpec, sees: &ContainerAccess, mut variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "exec".to_owned()];
     if container.gpus != ContainerGpus::None {
         words.push("--nv".to_owned());
-        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible(sees)));
+        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), gpu_list(sees)));
     }
     words.extend(sees.dir.iter().map(|dir| format!("--pwd={dir}")));
     words.extend(mounts(container, sees).into_iter().map(|mount| format!("--bind={mount}")));
@@ -109,12 +109,12 @@ fn apptainer(container: &ContainerSpec, sees: &Sees, mut variables: Vec<(String,
 }
 
 /// `0,1,3`
-fn visible(sees: &Sees) -> String {
+fn gpu_list(sees: &ContainerAccess) -> String {
     sees.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// What the command needs, then what was requested; each once.
-fn mounts(container: &ContainerSpec, sees: &Sees) -> Vec<String> {
+fn mounts(container: &ContainerSpec, sees: &ContainerAccess) -> Vec<String> {
     let mut mounts: Vec<String> = Vec::new();
     for mount in sees.mounts.iter().chain(&container.mounts) {
         if !mounts.contains(mount) {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn line(engine: ContainerEngine, gpus: ContainerGpus) -> String {
-        let sees = Sees {
+        let sees = ContainerAccess {
             mounts: vec!["/p:/p:ro".to_owned(), "/p/out:/p/out".to_owned()],
             set: Vec::new(),
             pass: vec!["OUT".to_owned(), "HF_TOKEN".to_owned()],
@@ -156,7 +156,7 @@ mod tests {
             dir: Some("/p/out".to_owned()),
             stop_after: 10,
         };
-        let EngineCommand { argv, env } = words(&container(engine, gpus), &sees);
+        let EngineCommand { argv, env } = engine_command(&container(engine, gpus), &sees);
         let env = env.into_iter().map(|(name, value)| format!("{name}={value}"));
         env.chain(argv).collect::<Vec<_>>().join(" ")
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn enroot_and_apptainer_are_children_of_who_starts_them() {
+    fn enroot_and_apptainer_run_as_child_processes() {
         insta::assert_snapshot!(line(ContainerEngine::Enroot, ContainerGpus::Leased), @r#"NVIDIA_VISIBLE_DEVICES=2,3 enroot start --mount /p:/p:none:x-create=auto,bind,ro --mount /p/out:/p/out:none:x-create=auto,bind,rw --mount /m:/m:none:x-create=auto,bind,rw --env A=1 2 --env OUT --env HF_TOKEN --extra img /bin/sh -c cd "$0" && exec "$@" /p/out"#);
         insta::assert_snapshot!(line(ContainerEngine::Apptainer, ContainerGpus::Leased), @"APPTAINERENV_A=1 2 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer exec --nv --pwd=/p/out --bind=/p:/p:ro --bind=/p/out:/p/out --bind=/m:/m --extra img");
     }

@@ -7,5 +7,5 @@
 mod command_line;
 mod spec;
 
-pub use command_line::{EngineCommand, words};
-pub use spec::{ContainerSpec, Sees, contradictions};
+pub use command_line::{EngineCommand, engine_command};
+pub use spec::{ContainerAccess, ContainerSpec, contradictions};

@@ -27,7 +27,7 @@ pub struct ContainerSpec {
 impl ContainerSpec {
     /// The engine's program, as it is called.
     pub fn program(&self) -> &str {
-        self.program.as_deref().unwrap_or_else(|| self.engine.word())
+        self.program.as_deref().unwrap_or_else(|| self.engine.program_name())
     }
 
     /// Its name with everything replaced that no engine takes.
@@ -39,7 +39,7 @@ impl ContainerSpec {
 
 /// What the command inside must see, whatever the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sees {
+pub struct ContainerAccess {
     /// `/from:/to`, `/from:/to:ro`; those of the container come after them.
     pub mounts: Vec<String>,
     /// Variables with their values; those of the container come after them.
@@ -57,7 +57,7 @@ pub struct Sees {
 /// A request that the engine does not support: the feature, and what to do about it.
 pub fn contradictions(container: &ContainerSpec) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
-    let word = container.engine.word();
+    let word = container.engine.program_name();
     if container.image.trim().is_empty() {
         found.push(("a container needs an `image`".to_owned(), ""));
     }

@@ -23,7 +23,7 @@ pub struct ProcessCommand {
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
     /// Its standard input and output are connected to us ([`super::Running::talk`]); only its standard error is logged.
-    pub talks: bool,
+    pub has_piped_stdio: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
     /// From TERM to KILL.
@@ -42,7 +42,7 @@ impl ProcessCommand {
             dir: dir.into(),
             log: log.into(),
             answer: None,
-            talks: false,
+            has_piped_stdio: false,
             secrets: Vec::new(),
             grace: GRACE,
         }
@@ -67,8 +67,8 @@ impl ProcessCommand {
     }
 
     #[must_use]
-    pub fn talking(mut self) -> Self {
-        self.talks = true;
+    pub fn with_piped_stdio(mut self) -> Self {
+        self.has_piped_stdio = true;
         self
     }
 
@@ -122,21 +122,21 @@ impl ProcessCommand {
 /// How a command ended, and what it left behind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessExit {
-    pub how: How,
+    pub how: ExitKind,
     pub seconds: f64,
     /// Processes that it left running. They have been ended.
     pub leftovers: Vec<Leftover>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ExitKind {
     Code(i32),
     Signal(i32),
     /// It was stopped on request.
     Stopped,
 }
 
-impl How {
+impl ExitKind {
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Code(0))
     }

@@ -29,12 +29,14 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 pub fn remove(outliving: &ExternalResource) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
-        ExternalResource::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
+        ExternalResource::Container { .. } => {
+            orders(outliving).iter().map(|order| run_command(order)).max() == Some(true)
+        }
         ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }
 }
 
-fn obey(order: &[String]) -> bool {
+fn run_command(order: &[String]) -> bool {
     let [program, arguments @ ..] = order else { return false };
     let started = duct::cmd(program, arguments).stdin_null().stdout_null().stderr_null().unchecked().start();
     let Ok(handle) = started else { return false };

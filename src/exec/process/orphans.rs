@@ -47,7 +47,7 @@ pub fn awaited(pid: i32) {
     AWAITED.lock().insert(pid);
 }
 
-pub fn no_longer_awaited(pid: i32) {
+pub fn remove_awaited(pid: i32) {
     AWAITED.lock().remove(&pid);
 }
 
@@ -60,7 +60,7 @@ pub fn adopted() -> Vec<i32> {
     loop {
         let children = procfs::children();
         let known_dead = dead.len();
-        let living = living_strangers(children, &mut dead);
+        let living = live_orphans(children, &mut dead);
         // A process that died since the list was read may have left us children that are not in it.
         if dead.len() == known_dead {
             return living;
@@ -68,7 +68,7 @@ pub fn adopted() -> Vec<i32> {
     }
 }
 
-fn living_strangers(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32> {
+fn live_orphans(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32> {
     if children.is_empty() {
         return children;
     }

@@ -13,7 +13,7 @@ pub enum ProbeResult {
     /// There is no such program.
     Missing,
     /// It did not answer in time, and was killed.
-    Late,
+    TimedOut,
     /// It could not be queried.
     Failed(String),
 }
@@ -28,7 +28,7 @@ pub struct ProbeOutput {
 
 impl ProbeResult {
     /// What it wrote to its standard output, if it ended well.
-    pub fn good(self) -> Option<String> {
+    pub fn successful_output(self) -> Option<String> {
         match self {
             Self::Answered(ProbeOutput { code: 0, out, .. }) => Some(out),
             _ => None,
@@ -69,12 +69,12 @@ where
         }
         Ok(None) => {
             let _ = handle.kill();
-            ProbeResult::Late
+            ProbeResult::TimedOut
         }
         Err(error) => ProbeResult::Failed(error.to_string()),
     };
     for &pid in &pids {
-        orphans::no_longer_awaited(pid);
+        orphans::remove_awaited(pid);
     }
     probed
 }
@@ -88,9 +88,9 @@ mod tests {
         let minute = Duration::from_mins(1);
         let answer = ProbeOutput { code: 3, out: "a\n".to_owned(), err: "b\n".to_owned() };
         assert_eq!(probe(["sh", "-c", "echo a; echo b >&2; exit 3"], minute), ProbeResult::Answered(answer.clone()));
-        assert_eq!(ProbeResult::Answered(answer).good(), None);
-        assert_eq!(probe(["echo", "a"], minute).good().as_deref(), Some("a\n"));
+        assert_eq!(ProbeResult::Answered(answer).successful_output(), None);
+        assert_eq!(probe(["echo", "a"], minute).successful_output().as_deref(), Some("a\n"));
         assert_eq!(probe(["no-such-program-here"], minute), ProbeResult::Missing);
-        assert_eq!(probe(["sleep", "1000"], Duration::from_millis(1)), ProbeResult::Late);
+        assert_eq!(probe(["sleep", "1000"], Duration::from_millis(1)), ProbeResult::TimedOut);
     }
 }

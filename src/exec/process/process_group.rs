@@ -37,7 +37,7 @@ impl ProcessGroup {
     }
 
     /// All processes that are left and alive: looks at all processes.
-    fn living(&self) -> Vec<i32> {
+    fn live_pids(&self) -> Vec<i32> {
         orphans::adopted();
         let me = Pid::as_raw(Some(getpid()));
         let group = Pid::as_raw(Some(self.group));
@@ -54,13 +54,13 @@ impl ProcessGroup {
 
     /// Ends all processes that are left, and names them.
     pub async fn end(&self, grace: Duration) -> Vec<Leftover> {
-        if self.may_be_left() { end(|| self.living(), grace).await } else { Vec::new() }
+        if self.may_be_left() { end(|| self.live_pids(), grace).await } else { Vec::new() }
     }
 }
 
 /// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds none. Returns the processes found.
 pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
-    let mut ending = Ending::new(grace);
+    let mut ending = TerminationProgress::new(grace);
     while let Some(pause) = ending.round(living()) {
         tokio::time::sleep(pause).await;
     }
@@ -69,7 +69,7 @@ pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover
 
 /// The same without a runtime.
 pub fn end_blocking(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
-    let mut ending = Ending::new(grace);
+    let mut ending = TerminationProgress::new(grace);
     while let Some(pause) = ending.round(living()) {
         std::thread::sleep(pause);
     }
@@ -77,14 +77,14 @@ pub fn end_blocking(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Lefto
 }
 
 /// How far the ending of some processes is.
-struct Ending {
+struct TerminationProgress {
     found: BTreeMap<i32, String>,
     started: Instant,
     grace: Duration,
     pause: Duration,
 }
 
-impl Ending {
+impl TerminationProgress {
     fn new(grace: Duration) -> Self {
         Self { found: BTreeMap::new(), started: Instant::now(), grace, pause: Duration::from_millis(1) }
     }

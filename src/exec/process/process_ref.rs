@@ -79,12 +79,12 @@ mod tests {
         // Its parent is one of our threads, and other tests' threads end while we look. `posix_spawn` may return
         // before the new program has its command line.
         let is_it = |kin: &ProcessRef| kin.pid == pid && kin.program() == "sleep";
-        let asked = Instant::now();
+        let instant = Instant::now();
         let kin = loop {
             if let Some(kin) = below(id() as i32).into_iter().find(is_it) {
                 break kin;
             }
-            assert!(asked.elapsed() < Duration::from_mins(1), "{pid} is not seen below us");
+            assert!(instant.elapsed() < Duration::from_mins(1), "{pid} is not seen below us");
             std::thread::yield_now();
         };
         assert!(kin.is_alive());

@@ -18,7 +18,7 @@ pub struct ProcessStat {
     /// On its way out: it has begun to give back what it has.
     pub leaving: bool,
     /// A thread of the kernel's own, which has no command line.
-    pub is_kernels: bool,
+    pub is_kernel_thread: bool,
     /// Not even an empty place is there for them while it is being loaded.
     pub has_no_arguments: bool,
     pub has_no_environment: bool,
@@ -48,7 +48,7 @@ fn parse_stat(line: &str) -> Option<ProcessStat> {
         group,
         zombie: matches!(state, "Z" | "X"),
         leaving: flags & PF_EXITING != 0,
-        is_kernels: flags & PF_KTHREAD != 0,
+        is_kernel_thread: flags & PF_KTHREAD != 0,
         has_no_arguments: arguments_end != 0 && arguments == arguments_end,
         has_no_environment: environment_end != 0 && environment == environment_end,
     })
@@ -87,7 +87,9 @@ fn settled(pid: i32, name: &str) -> Vec<u8> {
         if !bytes.is_empty() {
             return bytes;
         }
-        let Some(stat) = stat(pid).filter(|stat| !stat.zombie && !stat.leaving && !stat.is_kernels) else { break };
+        let Some(stat) = stat(pid).filter(|stat| !stat.zombie && !stat.leaving && !stat.is_kernel_thread) else {
+            break;
+        };
         let empty = if name == "environ" { stat.has_no_environment } else { stat.has_no_arguments };
         times_empty += u32::from(empty);
         if times_empty == SURE {
@@ -166,7 +168,7 @@ mod tests {
             group: 4700,
             zombie: true,
             leaving: true,
-            is_kernels: false,
+            is_kernel_thread: false,
             has_no_arguments: false,
             has_no_environment: true,
         };
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_just_becoming_another_program_is_not_without_environment() {
+    fn environment_is_read_again_during_exec() {
         let again = r#"exec sh -c "$AGAIN""#;
         let child = duct::cmd("sh", ["-c", again]).env("AGAIN", again).unchecked().start().unwrap();
         let found: Vec<_> = (0..2000).map(|_| variable(child.pids()[0] as i32, "AGAIN")).collect();
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_environment_has_no_variable() {
+    fn a_process_without_environment_has_no_variable() {
         let child = duct::cmd("env", ["-i", "sleep", "1000"]).unchecked().start().unwrap();
         let pid = child.pids()[0] as i32;
         while !command(pid).starts_with("sleep") {

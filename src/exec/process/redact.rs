@@ -7,7 +7,7 @@ const STARS: &[u8] = b"***";
 pub struct Redactor {
     /// Longest first, so that a secret which contains another is replaced as a whole.
     secrets: Vec<Vec<u8>>,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
 impl Redactor {
@@ -16,12 +16,12 @@ impl Redactor {
             secrets.iter().filter(|secret| !secret.is_empty()).map(|secret| secret.clone().into_bytes()).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
-        Self { secrets, held: Vec::new() }
+        Self { secrets, buffered: Vec::new() }
     }
 
     /// What may be written now. The end of the chunk is held back while it could be the start of a secret.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
-        self.held.extend_from_slice(chunk);
+        self.buffered.extend_from_slice(chunk);
         self.take(false)
     }
 
@@ -31,13 +31,13 @@ impl Redactor {
     }
 
     fn take(&mut self, last: bool) -> Vec<u8> {
-        let bytes = std::mem::take(&mut self.held);
+        let bytes = std::mem::take(&mut self.buffered);
         let mut out = Vec::with_capacity(bytes.len());
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             // A longer secret that may still be completed by the next chunk goes before a shorter one that is complete.
             if !last && self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
-                self.held = rest.to_vec();
+                self.buffered = rest.to_vec();
                 break;
             }
             if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {

@@ -21,7 +21,7 @@ pub fn first_line() -> io::Result<String> {
 
 /// Goes on as this same program with other arguments, more variables, and without those that begin with one of `without`.
 /// Returns only when that fails.
-pub fn go_on_as(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
+pub fn reexec(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
     let own = std::env::vars_os().filter(|(name, _)| {
         let name = name.to_string_lossy();
         !without.iter().any(|start| name.starts_with(start))

@@ -18,8 +18,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::command::{How, ProcessCommand, ProcessExit, SpawnError};
-use super::lines::{LineReader, LineWriter};
+use super::command::{ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use super::line_pipe::{LineReader, LineWriter};
 use super::process_group::ProcessGroup;
 use super::redact::Redactor;
 use super::{log, orphans};
@@ -33,8 +33,8 @@ const CHUNK: usize = 16 * 1024;
 
 /// Runs a command to its end: its own, or the one that `stop` requests.
 pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<ProcessExit, SpawnError> {
-    if stop.is_asked() {
-        return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+    if stop.is_requested() {
+        return Ok(ProcessExit { how: ExitKind::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
     let grace = command.grace;
     let mut running = Running::start(command)?;
@@ -42,11 +42,11 @@ pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32
     let asked = tokio::select! {
         biased;
         _ = running.ended() => false,
-        () = stop.asked() => true,
+        () = stop.requested() => true,
     };
     if asked {
         let exit = running.stop(grace, stop).await;
-        Ok(ProcessExit { how: How::Stopped, ..exit })
+        Ok(ProcessExit { how: ExitKind::Stopped, ..exit })
     } else {
         Ok(running.wait().await)
     }
@@ -60,9 +60,9 @@ pub struct Running {
     family: ProcessGroup,
     started: Instant,
     pump: Option<Pump>,
-    talk: Option<(LineWriter, LineReader)>,
+    pipes: Option<(LineWriter, LineReader)>,
     log: PathBuf,
-    ended: Option<How>,
+    ended: Option<ExitKind>,
 }
 
 impl Running {
@@ -83,7 +83,7 @@ impl Running {
             Some(path) => Some(File::create(path).map_err(|source| SpawnError::Log { log: path.clone(), source })?),
             None => None,
         };
-        let (ends, talk) = if command.talks { talking().map_err(other)? } else { (None, None) };
+        let (ends, talk) = if command.has_piped_stdio { open_pipes().map_err(other)? } else { (None, None) };
         let mark = orphans::fresh_mark();
         let env = command.env;
         let own_mark = mark.clone();
@@ -117,12 +117,12 @@ impl Running {
         match watched {
             Ok((group, pidfd)) => {
                 let family = ProcessGroup { group, mark };
-                Ok(Self { handle, pidfd, family, started, pump, talk, log: command.log, ended: None })
+                Ok(Self { handle, pidfd, family, started, pump, pipes: talk, log: command.log, ended: None })
             }
             Err(source) => {
                 let _ = handle.kill();
                 let _ = handle.wait();
-                orphans::no_longer_awaited(raw);
+                orphans::remove_awaited(raw);
                 Err(other(source))
             }
         }
@@ -134,8 +134,8 @@ impl Running {
     }
 
     /// Both ends of the pipes, once, with a command that [`ProcessCommand::talks`].
-    pub fn talk(&mut self) -> Option<(LineWriter, LineReader)> {
-        self.talk.take()
+    pub fn take_pipes(&mut self) -> Option<(LineWriter, LineReader)> {
+        self.pipes.take()
     }
 
     pub fn seconds(&self) -> f64 {
@@ -152,7 +152,7 @@ impl Running {
     }
 
     /// Resolves when the first process has ended; moves its output on meanwhile. Can be dropped and awaited again.
-    pub async fn ended(&mut self) -> How {
+    pub async fn ended(&mut self) -> ExitKind {
         loop {
             if let Some(how) = self.ended {
                 return how;
@@ -184,11 +184,11 @@ impl Running {
     }
 
     fn note(&mut self, status: ExitStatus) {
-        orphans::no_longer_awaited(self.pgid());
+        orphans::remove_awaited(self.pgid());
         self.ended = Some(match (status.code(), status.signal()) {
-            (Some(code), _) => How::Code(code),
-            (None, Some(signal)) => How::Signal(signal),
-            (None, None) => How::Code(1),
+            (Some(code), _) => ExitKind::Code(code),
+            (None, Some(signal)) => ExitKind::Signal(signal),
+            (None, None) => ExitKind::Code(1),
         });
     }
 
@@ -197,19 +197,19 @@ impl Running {
         let how = self.ended().await;
         let seconds = self.seconds();
         let leftovers = self.family.end(LEFTOVER_GRACE).await;
-        self.last_words();
+        self.drain_output();
         ProcessExit { how, seconds, leftovers }
     }
 
     /// TERM to the group, KILL after the grace, or at once when `stop` requests that. `ProcessExit::how` is its own end.
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
-        if !stop.is_now() && self.ended.is_none() {
+        if !stop.is_hard_requested() && self.ended.is_none() {
             self.family.signal(Signal::TERM);
             tokio::select! {
                 biased;
                 _ = self.ended() => {}
-                () = stop.asked_now() => {}
+                () = stop.hard_requested() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
@@ -222,13 +222,13 @@ impl Running {
         let rest = deadline.saturating_duration_since(tokio::time::Instant::now());
         tokio::select! {
             _ = self.family.end(rest) => {}
-            () = stop.asked_now() => { self.family.end(Duration::ZERO).await; }
+            () = stop.hard_requested() => { self.family.end(Duration::ZERO).await; }
         }
-        self.last_words();
+        self.drain_output();
         ProcessExit { how, seconds, leftovers: Vec::new() }
     }
 
-    fn last_words(&mut self) {
+    fn drain_output(&mut self) {
         if let Some(mut pump) = self.pump.take() {
             pump.drain();
         }
@@ -239,16 +239,16 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.ended.is_none() {
             self.family.signal(Signal::KILL);
-            orphans::no_longer_awaited(self.pgid());
+            orphans::remove_awaited(self.pgid());
         }
-        self.last_words();
+        self.drain_output();
     }
 }
 
 /// The command's standard input and output, and our ends of them.
-type Talking = (Option<(File, File)>, Option<(LineWriter, LineReader)>);
+type StdioPipes = (Option<(File, File)>, Option<(LineWriter, LineReader)>);
 
-fn talking() -> io::Result<Talking> {
+fn open_pipes() -> io::Result<StdioPipes> {
     let (stdin, say) = pipe_with(PipeFlags::CLOEXEC)?;
     let (hear, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((Some((File::from(stdin), File::from(stdout))), Some((LineWriter::new(say)?, LineReader::new(hear)?))))

@@ -80,16 +80,16 @@ impl Watchdog {
     }
 
     /// This run is responsible for something that has no process group.
-    pub fn hold(&self, outliving: &ExternalResource) {
-        self.tell('o', outliving);
+    pub fn register(&self, outliving: &ExternalResource) {
+        self.send_order('o', outliving);
     }
 
     /// It is gone.
-    pub fn let_go(&self, outliving: &ExternalResource) {
-        self.tell('x', outliving);
+    pub fn deregister(&self, outliving: &ExternalResource) {
+        self.send_order('x', outliving);
     }
 
-    fn tell(&self, order: char, outliving: &ExternalResource) {
+    fn send_order(&self, order: char, outliving: &ExternalResource) {
         if let Ok(text) = serde_json::to_string(outliving) {
             let _ = (&self.pipe).write_all(format!("{order}{text}\n").as_bytes());
         }
@@ -101,12 +101,12 @@ impl Watchdog {
         let _ = (&pipe).write_all(b"bye\n");
         drop(pipe);
         let _ = handle.wait();
-        orphans::no_longer_awaited(pid);
+        orphans::remove_awaited(pid);
     }
 }
 
 /// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left.
-pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
+pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _ignored = {
@@ -114,8 +114,8 @@ pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()].map(signal)
     };
     match watch(orders) {
-        Watched::Bye => {}
-        Watched::Alone(Left { groups, outliving }) => {
+        RunnerExit::Bye => {}
+        RunnerExit::Alone(WatchdogRegistry { groups, external_resources: outliving }) => {
             // First, while the programs that know their processes can still find them.
             for thing in &outliving {
                 remove(thing);
@@ -136,25 +136,25 @@ pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Watched {
+enum RunnerExit {
     Bye,
     /// The runner is gone; these were still registered.
-    Alone(Left),
+    Alone(WatchdogRegistry),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Left {
+struct WatchdogRegistry {
     groups: BTreeSet<i32>,
-    outliving: BTreeSet<ExternalResource>,
+    external_resources: BTreeSet<ExternalResource>,
 }
 
-fn watch(orders: impl BufRead) -> Watched {
-    let mut left = Left::default();
+fn watch(orders: impl BufRead) -> RunnerExit {
+    let mut left = WatchdogRegistry::default();
     // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)).
     for line in orders.split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line).into_owned();
         if line == "bye" {
-            return Watched::Bye;
+            return RunnerExit::Bye;
         }
         let Some((order, what)) = line.split_at_checked(1) else { continue };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
@@ -162,20 +162,20 @@ fn watch(orders: impl BufRead) -> Watched {
         match order {
             "+" => left.groups.extend(group()),
             "-" => left.groups.retain(|known| Some(*known) != group()),
-            "o" => left.outliving.extend(outliving()),
-            "x" => left.outliving.retain(|known| Some(known) != outliving().as_ref()),
+            "o" => left.external_resources.extend(outliving()),
+            "x" => left.external_resources.retain(|known| Some(known) != outliving().as_ref()),
             _ => {}
         }
     }
-    Watched::Alone(left)
+    RunnerExit::Alone(left)
 }
 
 /// Living processes of a registered group, or with the run in their environment.
 fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
-    living(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
+    live_pids(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
 }
 
-fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
+fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
     let me = Pid::as_raw(Some(getpid()));
     let mut pids = procfs::all();
     pids.retain(|&pid| pid != me && procfs::stat(pid).is_some_and(|stat| !stat.zombie && belongs(pid, stat)));
@@ -185,11 +185,11 @@ fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
 /// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then
 /// every other run with this `home` in its processes is dead. Looks at every process (about 10 µs each), so call it only
 /// if the run before did not end in order.
-pub fn reap(home: &Path, run: &RunId) -> Vec<Leftover> {
+pub fn end_leftovers(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();
     end_blocking(
         || {
-            living(|pid, _| {
+            live_pids(|pid, _| {
                 procfs::variable(pid, HOME).is_some_and(|found| found == home)
                     && procfs::variable(pid, RUN).is_some_and(|found| found != run.as_str())
             })
@@ -204,13 +204,17 @@ mod tests {
 
     #[test]
     fn a_bye_frees_the_warden_of_its_duty() {
-        assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), Watched::Bye);
+        assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), RunnerExit::Bye);
     }
 
     #[test]
     fn without_a_bye_the_registered_groups_are_left_to_it() {
-        let alone =
-            |groups: &[i32]| Watched::Alone(Left { groups: groups.iter().copied().collect(), ..Left::default() });
+        let alone = |groups: &[i32]| {
+            RunnerExit::Alone(WatchdogRegistry {
+                groups: groups.iter().copied().collect(),
+                ..WatchdogRegistry::default()
+            })
+        };
         assert_eq!(watch(&b"+12\n+13\n-12\n"[..]), alone(&[13]));
         assert_eq!(watch(&b""[..]), alone(&[]));
     }
@@ -220,13 +224,14 @@ mod tests {
         let region = |mark: &str| ExternalResource::SharedMemory { mark: mark.to_owned() };
         let [one, two] = [region("a"), region("b")].map(|thing| serde_json::to_string(&thing).unwrap());
         let orders = format!("o{one}\no{two}\nx{one}\n");
-        let left = Left { outliving: BTreeSet::from([region("b")]), ..Left::default() };
-        assert_eq!(watch(orders.as_bytes()), Watched::Alone(left));
+        let left =
+            WatchdogRegistry { external_resources: BTreeSet::from([region("b")]), ..WatchdogRegistry::default() };
+        assert_eq!(watch(orders.as_bytes()), RunnerExit::Alone(left));
     }
 
     #[test]
-    fn nonsense_never_names_everybody() {
+    fn malformed_orders_never_match_all_processes() {
         // kill(-1) and kill(0) have special meanings that must not apply here.
-        assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), Watched::Alone(Left::default()));
+        assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), RunnerExit::Alone(WatchdogRegistry::default()));
     }
 }

@@ -23,7 +23,7 @@ use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
 pub(in crate::harness) struct Dispatcher {
     pub job: WorkerJob,
     pub links: Vec<Rc<Connection>>,
-    pub manner: Arc<RequestEncoder>,
+    pub encoder: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
     pub gauge: Rc<ConcurrencyGauge>,
@@ -37,10 +37,10 @@ pub(in crate::harness) struct Dispatcher {
 #[derive(Default)]
 pub(in crate::harness) struct DispatchCounts {
     pub issued: Cell<u64>,
-    pub lost: Cell<u64>,
+    pub not_sent: Cell<u64>,
     pub waited_for_stream: Cell<u64>,
     /// Arrivals that waited because the limit on requests in flight was reached.
-    pub held_back: Cell<u64>,
+    pub deferred: Cell<u64>,
     turn: Cell<usize>,
 }
 
@@ -50,7 +50,7 @@ fn add(count: &Cell<u64>, more: u64) {
 
 /// A request that may go now.
 struct AdmittedRequest {
-    link: Rc<Connection>,
+    connection: Rc<Connection>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -59,7 +59,7 @@ impl Dispatcher {
     pub async fn run(self: &Rc<Self>, pacer: &Pacer) -> std::io::Result<()> {
         let mut running = JoinSet::new();
         if let Some(inbox) = self.job.inbox.take() {
-            self.outside(inbox, &mut running).await;
+            self.dispatch_external(inbox, &mut running).await;
         } else if let LoadPattern::Concurrency { users } = &self.job.spec.scenario {
             let users = users.highest().floor() as u32;
             for user in (self.job.number as u32..users).step_by(self.job.workers) {
@@ -74,13 +74,13 @@ impl Dispatcher {
 
     async fn arrivals(self: &Rc<Self>, pacer: &Pacer, running: &mut JoinSet<()>) -> std::io::Result<()> {
         let schedule = Arc::clone(&self.job.schedule);
-        for (first, session) in self.job.mine(&schedule) {
+        for (first, session) in self.job.worker_sessions(&schedule) {
             let requests = session.len() as u64;
             let mut messages = self.job.messages(session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
             // Built before its time, so that building does not cause lateness.
             let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
-                add(&self.counts.lost, requests);
+                add(&self.counts.not_sent, requests);
                 continue;
             };
             let due = self.t0 + message.first().map_or(0, |request| request.at_ns);
@@ -89,9 +89,9 @@ impl Dispatcher {
                 () = self.job.stop.cancelled() => false,
                 waited = pacer.until(self.job.clock.instant(due)) => { waited?; true }
             };
-            let boarded = if has_come { self.board().await } else { None };
+            let boarded = if has_come { self.acquire_slot().await } else { None };
             let Some(boarded) = boarded else {
-                add(&self.counts.lost, requests);
+                add(&self.counts.not_sent, requests);
                 continue;
             };
             let flight = self.depart(first, message.to_vec(), frame, boarded, due, None);
@@ -111,7 +111,11 @@ impl Dispatcher {
     }
 
     /// Dispatches requests as they are issued, until the inlet is closed.
-    async fn outside(self: &Rc<Self>, CallInbox { desk, mut arrivals }: CallInbox, running: &mut JoinSet<()>) {
+    async fn dispatch_external(
+        self: &Rc<Self>,
+        CallInbox { sample_cache: desk, mut arrivals }: CallInbox,
+        running: &mut JoinSet<()>,
+    ) {
         loop {
             let arrival = tokio::select! {
                 biased;
@@ -127,13 +131,13 @@ impl Dispatcher {
                     break;
                 }
             };
-            let (Some(planned), Some(boarded)) = (desk.sample(sample), self.board().await) else {
-                add(&self.counts.lost, 1);
+            let (Some(planned), Some(boarded)) = (desk.sample(sample), self.acquire_slot().await) else {
+                add(&self.counts.not_sent, 1);
                 continue;
             };
             let due = self.job.clock.at(at);
             let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
-            let listener = CallListener { desk: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
+            let listener = CallListener { sample_cache: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
             let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
             running.spawn_local(async move { drop(flight.await) });
             while running.try_join_next().is_some() {}
@@ -143,7 +147,7 @@ impl Dispatcher {
         // Requests that were issued and not sent.
         arrivals.close();
         while arrivals.try_recv().is_ok() {
-            add(&self.counts.lost, 1);
+            add(&self.counts.not_sent, 1);
         }
     }
 
@@ -181,7 +185,7 @@ impl Dispatcher {
         mut under_way: Option<impl Future<Output = MessageEnd>>,
         mut due: u64,
     ) -> Option<u64> {
-        let mut heard = PreviousAnswers::default();
+        let mut previous_answers = PreviousAnswers::default();
         let mut index = first;
         for message in self.job.messages(&session) {
             let over = if let Some(flight) = under_way.take() {
@@ -190,12 +194,12 @@ impl Dispatcher {
                 if index > first {
                     due += message.first().map_or(0, |turn| turn.at_ns);
                 }
-                let boarded = match self.frame(index, message, &heard) {
-                    Some(frame) if self.until(due).await => self.board().await.map(|boarded| (frame, boarded)),
+                let boarded = match self.frame(index, message, &previous_answers) {
+                    Some(frame) if self.until(due).await => self.acquire_slot().await.map(|boarded| (frame, boarded)),
                     _ => None,
                 };
                 let Some((frame, boarded)) = boarded else {
-                    add(&self.counts.lost, session.len() as u64 - (index - first));
+                    add(&self.counts.not_sent, session.len() as u64 - (index - first));
                     return None;
                 };
                 let at_ns = due.saturating_sub(self.t0);
@@ -204,7 +208,7 @@ impl Dispatcher {
             };
             due = over.t_end;
             index += message.len() as u64;
-            heard.answers.push(over.answer);
+            previous_answers.answers.push(over.answer);
         }
         Some(due)
     }
@@ -223,7 +227,7 @@ impl Dispatcher {
         if let Some(ready) = self.job.bodies.take(index) {
             return Some(ready);
         }
-        match self.manner.message(&self.job.schedule, index, message, heard) {
+        match self.encoder.message(&self.job.schedule, index, message, heard) {
             Ok(body) => Some(body),
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
@@ -235,17 +239,17 @@ impl Dispatcher {
 
     /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
     fn keeps_texts(&self) -> bool {
-        self.manner.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
+        self.encoder.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
     }
 
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
-    async fn board(&self) -> Option<AdmittedRequest> {
-        let permit = match &self.job.room {
+    async fn acquire_slot(&self) -> Option<AdmittedRequest> {
+        let permit = match &self.job.in_flight_permits {
             Some(room) => {
                 if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
                     Some(permit)
                 } else {
-                    add(&self.counts.held_back, 1);
+                    add(&self.counts.deferred, 1);
                     tokio::select! {
                         biased;
                         () = self.job.stop.cancelled() => return None,
@@ -262,7 +266,7 @@ impl Dispatcher {
             if let Some(link) = least_busy(&self.links, turn) {
                 link.in_flight.set(link.in_flight.get() + 1);
                 add(&self.counts.waited_for_stream, u64::from(has_waited));
-                return Some(AdmittedRequest { link, permit });
+                return Some(AdmittedRequest { connection: link, permit });
             }
             has_waited = true;
             tokio::select! {
@@ -279,7 +283,7 @@ impl Dispatcher {
         index: u64,
         planned: Vec<PlannedRequest>,
         frame: Bytes,
-        AdmittedRequest { link, permit }: AdmittedRequest,
+        AdmittedRequest { connection: link, permit }: AdmittedRequest,
         due: u64,
         listener: Option<CallListener>,
     ) -> impl Future<Output = MessageEnd> + use<> {
@@ -289,11 +293,11 @@ impl Dispatcher {
         let t_issue = self.job.clock.now().max(due);
         self.gauge.change(t_issue, requests as i64);
         let flight = InFlightRequest {
-            link,
+            connection: link,
             index,
             planned,
             frame,
-            manner: Arc::clone(&self.manner),
+            encoder: Arc::clone(&self.encoder),
             t0: self.t0,
             collector: Rc::clone(&self.collector),
             gauge: Rc::clone(&self.gauge),
@@ -308,7 +312,7 @@ impl Dispatcher {
             listener,
         };
         async move {
-            let over = flight.go().await;
+            let over = flight.run().await;
             drop(permit);
             over
         }
@@ -318,5 +322,5 @@ impl Dispatcher {
 /// The connection with room and the fewest requests in flight; ties rotate.
 fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
-    rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()
+    rotated.filter(|link| link.in_flight.get() < link.max_in_flight()).min_by_key(|link| link.in_flight.get()).cloned()
 }

@@ -63,7 +63,7 @@ pub async fn measure(
     };
     let (schedule, queue) =
         planned.await.map_err(|_| HarnessError::Worker("while the run was planned".to_owned()))??;
-    race(spec, schedule, queue, None, stop, progress).await
+    drive(spec, schedule, queue, None, stop, progress).await
 }
 
 /// Measures, and judges by the run's own numbers alone.
@@ -81,23 +81,23 @@ pub async fn measure_outside(
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
-    let schedule = plan::outside(spec, samples)?;
+    let schedule = plan::for_external_driver(spec, samples)?;
     let queue = PlanQueue::new(&schedule, spec)?;
     let desk = Arc::new(SampleCache::new(schedule.clone(), ear));
-    let outside = Outside { desk, open: Box::new(open) };
-    race(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
+    let outside = ExternalDriverSetup { sample_cache: desk, send_inlet: Box::new(open) };
+    drive(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
 }
 
-struct Outside<'a> {
-    desk: Arc<SampleCache>,
-    open: Box<dyn FnOnce(CallInlet) + Send + 'a>,
+struct ExternalDriverSetup<'a> {
+    sample_cache: Arc<SampleCache>,
+    send_inlet: Box<dyn FnOnce(CallInlet) + Send + 'a>,
 }
 
-async fn race(
+async fn drive(
     spec: Arc<BenchSpec>,
     schedule: RequestSchedule,
     queue: PlanQueue,
-    outside: Option<Outside<'_>>,
+    outside: Option<ExternalDriverSetup<'_>>,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
@@ -115,7 +115,7 @@ async fn race(
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut crew = Vec::new();
     for (number, live) in lives.iter().enumerate() {
-        crew.push(Member::start(WorkerJob {
+        crew.push(WorkerThread::start(WorkerJob {
             number,
             workers: lives.len(),
             spec: Arc::clone(&spec),
@@ -126,46 +126,45 @@ async fn race(
             stop: cancel.child_token(),
             queue: Arc::clone(&queue),
             bodies: Arc::clone(&bodies),
-            room: room.clone(),
+            in_flight_permits: room.clone(),
             keeps_answers,
             tls: tls.clone(),
-            inbox: Cell::new(
-                outside
-                    .as_ref()
-                    .map(|outside| CallInbox { desk: Arc::clone(&outside.desk), arrivals: outlets.remove(0) }),
-            ),
+            inbox: Cell::new(outside.as_ref().map(|outside| CallInbox {
+                sample_cache: Arc::clone(&outside.sample_cache),
+                arrivals: outlets.remove(0),
+            })),
         })?);
     }
     for member in &mut crew {
         tokio::select! {
             ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker("while it was set up".to_owned()))??,
-            () = stop.asked() => return Err(HarnessError::Stopped),
+            () = stop.requested() => return Err(HarnessError::Stopped),
         }
     }
     let log = Arc::default();
     let t0 = match outside {
         None => clock.now() + RUN_UP.as_nanos() as u64,
-        Some(Outside { desk, open }) => {
+        Some(ExternalDriverSetup { sample_cache: desk, send_inlet: open }) => {
             let (tell_begun, begun) = oneshot::channel();
             open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
                 // No request was issued: there is no start time and nothing to count.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
-                () = stop.asked() => return Err(HarnessError::Stopped),
+                () = stop.requested() => return Err(HarnessError::Stopped),
             }
         }
     };
     let mut results = Vec::new();
     for member in crew {
         // A worker that has ended is detected when its output is awaited.
-        let _ = member.go.send(t0);
+        let _ = member.start_at.send(t0);
         results.push(member.share);
     }
     let watch = async {
         let mut tick = tokio::time::interval(WATCH_EVERY);
         loop {
             tick.tick().await;
-            progress(look(&lives, scheduled));
+            progress(sum_progress(&lives, scheduled));
         }
     };
     let gather = async {
@@ -176,7 +175,7 @@ async fn race(
         Ok::<_, HarnessError>(shares)
     };
     let obey = async {
-        stop.asked().await;
+        stop.requested().await;
         cancel.cancel();
         std::future::pending::<()>().await;
     };
@@ -185,12 +184,12 @@ async fn race(
         () = watch => unreachable!("the watch has no end"),
         () = obey => unreachable!("obedience has no end"),
     };
-    progress(look(&lives, scheduled));
-    let untaken = if users(&spec) > 0 { queue.untaken() } else { 0 };
+    progress(sum_progress(&lives, scheduled));
+    let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {
         LoadPattern::Outside(_) => {
             let log = log.lock();
-            Arc::new(schedule.carried_out(called(&schedule, &log, clock, t0)))
+            Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
         }
         _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),
         _ => schedule,
@@ -227,7 +226,7 @@ fn workers(connections: usize, users: usize) -> usize {
 }
 
 /// For an external driver the number of requests to come is unknown.
-fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
+fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
     let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
     let issued = sum(|live| live.issued.load(Ordering::Relaxed));
     BenchProgress {
@@ -240,13 +239,13 @@ fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
 }
 
 /// A worker's thread as the driver sees it. The thread ends when its `go` is dropped or the run is cancelled.
-struct Member {
+struct WorkerThread {
     ready: oneshot::Receiver<Result<(), HarnessError>>,
-    go: oneshot::Sender<u64>,
+    start_at: oneshot::Sender<u64>,
     share: oneshot::Receiver<Result<WorkerOutput, HarnessError>>,
 }
 
-impl Member {
+impl WorkerThread {
     fn start(job: WorkerJob) -> Result<Self, HarnessError> {
         let (tell_ready, ready) = oneshot::channel();
         let (go, when) = oneshot::channel();
@@ -272,7 +271,7 @@ impl Member {
                         Ok(prepared) => {
                             let _ = tell_ready.send(Ok(()));
                             if let Ok(t0) = when.await {
-                                let _ = tell_share.send(prepared.race(t0).await);
+                                let _ = tell_share.send(prepared.run(t0).await);
                             }
                         }
                         Err(error) => drop(tell_ready.send(Err(error))),
@@ -283,7 +282,7 @@ impl Member {
                 let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
             .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
-        Ok(Self { ready, go, share })
+        Ok(Self { ready, start_at: go, share })
     }
 }
 

@@ -29,8 +29,8 @@ pub trait ExternalObserver: Send + Sync {
 
 /// Issues requests. Dropping it ends the run, once all of them are answered.
 pub struct CallInlet {
-    desk: Arc<SampleCache>,
-    lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
+    sample_cache: Arc<SampleCache>,
+    workers: Vec<mpsc::UnboundedSender<ExternalCall>>,
     turn: AtomicUsize,
     /// All calls so far: which sample, and when.
     log: Arc<Mutex<Vec<(u32, Instant)>>>,
@@ -48,22 +48,22 @@ pub(in crate::harness) struct ExternalCall {
 
 /// The state that the inlet and the dispatchers share: samples, and the messages that are ready.
 pub(in crate::harness) struct SampleCache {
-    pub ear: Arc<dyn ExternalObserver>,
+    pub observer: Arc<dyn ExternalObserver>,
     /// One request for each sample.
     samples: RequestSchedule,
-    manner: OnceLock<Arc<RequestEncoder>>,
+    encoder: OnceLock<Arc<RequestEncoder>>,
     bodies: Vec<Mutex<Option<Bytes>>>,
 }
 
 impl SampleCache {
-    pub fn new(samples: RequestSchedule, ear: Arc<dyn ExternalObserver>) -> Self {
+    pub fn new(samples: RequestSchedule, external_observer: Arc<dyn ExternalObserver>) -> Self {
         let bodies = samples.requests.iter().map(|_| Mutex::new(None)).collect();
-        Self { ear, samples, manner: OnceLock::new(), bodies }
+        Self { observer: external_observer, samples, encoder: OnceLock::new(), bodies }
     }
 
     /// Sets how requests are encoded. All workers have found the same.
-    pub fn agree(&self, manner: &Arc<RequestEncoder>) {
-        let _ = self.manner.set(Arc::clone(manner));
+    pub fn set_encoder(&self, request_encoder: &Arc<RequestEncoder>) {
+        let _ = self.encoder.set(Arc::clone(request_encoder));
     }
 
     pub fn sample(&self, index: u32) -> Option<&PlannedRequest> {
@@ -81,7 +81,7 @@ impl SampleCache {
     }
 
     fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {
-        let (Some(manner), Some(planned)) = (self.manner.get(), self.sample(sample)) else {
+        let (Some(manner), Some(planned)) = (self.encoder.get(), self.sample(sample)) else {
             return Err(ScheduleError::UnknownSample { sample, samples: self.bodies.len() }.into());
         };
         manner.unaddressed(&self.samples, u64::from(sample), planned)
@@ -96,14 +96,14 @@ impl CallInlet {
         log: Arc<Mutex<Vec<(u32, Instant)>>>,
         begun: oneshot::Sender<Instant>,
     ) -> Self {
-        Self { desk, lanes, turn: AtomicUsize::new(0), log, begun: Mutex::new(Some(begun)) }
+        Self { sample_cache: desk, workers: lanes, turn: AtomicUsize::new(0), log, begun: Mutex::new(Some(begun)) }
     }
 
     /// Makes the messages of these samples, so that issuing them costs no more than an id.
     pub fn load(&self, samples: &[usize]) -> Result<(), HarnessError> {
         for sample in samples {
-            let body = self.desk.make(u32::try_from(*sample).unwrap_or(u32::MAX))?;
-            if let Some(place) = self.desk.bodies.get(*sample) {
+            let body = self.sample_cache.make(u32::try_from(*sample).unwrap_or(u32::MAX))?;
+            if let Some(place) = self.sample_cache.bodies.get(*sample) {
                 *place.lock() = Some(body);
             }
         }
@@ -111,7 +111,7 @@ impl CallInlet {
     }
 
     pub fn unload(&self, samples: &[usize]) {
-        for place in samples.iter().filter_map(|sample| self.desk.bodies.get(*sample)) {
+        for place in samples.iter().filter_map(|sample| self.sample_cache.bodies.get(*sample)) {
             *place.lock() = None;
         }
     }
@@ -131,7 +131,7 @@ impl CallInlet {
             // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later calls are
             // not part of the run.
             let is_taken =
-                self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
+                self.workers.get(turn % self.workers.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
             if !is_taken {
                 log.pop();
             }
@@ -157,7 +157,7 @@ pub(in crate::harness) fn called(
 /// Passes the events of one request in flight to the observer.
 #[derive(Clone)]
 pub(in crate::harness) struct CallListener {
-    pub desk: Arc<SampleCache>,
+    pub sample_cache: Arc<SampleCache>,
     pub ticket: u64,
     pub sample: u32,
     pub clock: BenchClock,
@@ -165,11 +165,11 @@ pub(in crate::harness) struct CallListener {
 
 impl CallListener {
     pub fn first(&self, token: i32, t_read: u64) {
-        self.desk.ear.first(self.ticket, token, self.clock.instant(t_read));
+        self.sample_cache.observer.first(self.ticket, token, self.clock.instant(t_read));
     }
 
     pub fn done(&self, tokens: Vec<i32>, ended: &RequestEnd, t_read: u64) {
-        self.desk.ear.done(self.ticket, tokens, ended, self.clock.instant(t_read));
+        self.sample_cache.observer.done(self.ticket, tokens, ended, self.clock.instant(t_read));
     }
 }
 
@@ -181,6 +181,6 @@ impl std::fmt::Debug for CallListener {
 
 /// The source of one worker's requests.
 pub(in crate::harness) struct CallInbox {
-    pub desk: Arc<SampleCache>,
+    pub sample_cache: Arc<SampleCache>,
     pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,
 }

@@ -72,12 +72,12 @@ pub(in crate::harness) struct InFlightRequest {
     pub keeps_answer: bool,
     /// Texts are to be counted after the run.
     pub keeps_text: bool,
-    pub link: Rc<Connection>,
+    pub connection: Rc<Connection>,
     /// The index of the message's first request.
     pub index: u64,
     pub planned: Vec<PlannedRequest>,
     pub frame: Bytes,
-    pub manner: Arc<RequestEncoder>,
+    pub encoder: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
     pub gauge: Rc<ConcurrencyGauge>,
@@ -92,7 +92,7 @@ pub(in crate::harness) struct InFlightRequest {
 }
 
 impl InFlightRequest {
-    pub async fn go(self) -> MessageEnd {
+    pub async fn run(self) -> MessageEnd {
         let mut attempts = Vec::new();
         let mut t_attempt = self.t_issue;
         let (mut parts, answer) = loop {
@@ -119,11 +119,11 @@ impl InFlightRequest {
         };
         let AttemptAnswer { ended, final_marker, t_end, t_cancel } = answer;
         self.gauge.change(t_end, -(self.planned.len() as i64));
-        self.link.in_flight.set(self.link.in_flight.get() - 1);
+        self.connection.in_flight.set(self.connection.in_flight.get() - 1);
         self.freed.notify_one();
         let from_start = |at: u64| at.saturating_sub(self.t0);
-        let answer = parts.first_mut().and_then(|part| part.said.take());
-        let answer = self.tell(answer, &parts, &ended, t_end);
+        let answer = parts.first_mut().and_then(|part| part.answer.take());
+        let answer = self.notify_driver(answer, &parts, &ended, t_end);
         for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
             let mut counted = std::mem::take(&mut part.counted);
             for chunk in &mut counted.chunks {
@@ -136,7 +136,7 @@ impl InFlightRequest {
             let record = RequestRecord {
                 index: self.index + row as u64,
                 sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
-                endpoint: self.link.endpoint,
+                endpoint: self.connection.endpoint,
                 input_tokens: planned.input_len,
                 asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
                 tokens: 0,
@@ -163,14 +163,14 @@ impl InFlightRequest {
                 attempts: attempts.clone(),
                 timeline: Vec::new(),
             };
-            let spoken = part.spoken.take();
+            let spoken = part.answer_text.take();
             self.collector.borrow_mut().take(record, counted, spoken);
         }
         MessageEnd { t_end, answer }
     }
 
     /// The external driver is notified of the end of its request at once.
-    fn tell(
+    fn notify_driver(
         &self,
         answer: Option<Prompt>,
         parts: &[RequestProgress],
@@ -195,16 +195,19 @@ impl InFlightRequest {
             .planned
             .iter()
             .map(|planned| RequestProgress {
-                heard: HttpOutcome { account: Accounting::with_capacity(room(planned)), ..HttpOutcome::default() },
+                http_outcome: HttpOutcome {
+                    account: Accounting::with_capacity(room(planned)),
+                    ..HttpOutcome::default()
+                },
                 keeps: self.keeps_answer,
-                spoken: self.keeps_text.then(AnswerText::default),
+                answer_text: self.keeps_text.then(AnswerText::default),
                 listener: self.listener.clone(),
                 ..RequestProgress::default()
             })
             .collect();
         let answer = RequestAttempt {
-            link: &self.link,
-            manner: &self.manner,
+            connection: &self.connection,
+            encoder: &self.encoder,
             frame: self.frame.clone(),
             id: self.index,
             planned: &self.planned,

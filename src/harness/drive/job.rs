@@ -27,7 +27,7 @@ pub(in crate::harness) struct WorkerJob {
     pub queue: Arc<PlanQueue>,
     pub bodies: Arc<PreparedMessages>,
     /// One permit for each request that may be in flight.
-    pub room: Option<Arc<Semaphore>>,
+    pub in_flight_permits: Option<Arc<Semaphore>>,
     pub keeps_answers: bool,
     pub tls: Option<Connector>,
     /// The source of requests from an external driver.
@@ -42,7 +42,7 @@ impl WorkerJob {
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn mine<'s>(
+    pub fn worker_sessions<'s>(
         &self,
         schedule: &'s RequestSchedule,
     ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {

@@ -27,46 +27,46 @@ const PREBUILT_BYTES: usize = 256 << 20;
 pub(in crate::harness) struct PreparedWorker {
     job: WorkerJob,
     links: Vec<Rc<Connection>>,
-    manner: Arc<RequestEncoder>,
+    encoder: Arc<RequestEncoder>,
     pacer: Pacer,
 }
 
 impl WorkerJob {
     /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
-        let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
+        let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let links: Vec<_> = self
             .spec_connections()
             .map(|at| {
                 let endpoint = &self.spec.endpoints[at];
                 let mode = self.spec.pace.stream;
-                let heard = Rc::clone(&heard[at]);
+                let cell = Rc::clone(&cells[at]);
                 let limits = self.spec.response_bounds();
                 let mut link =
-                    Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
+                    Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, cell);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
-                    pool.secure(tls.clone());
+                    pool.set_tls(tls.clone());
                 }
                 Rc::new(link)
             })
             .collect();
-        let mut manner = None;
+        let mut request_encoder = None;
         for link in &links {
-            let found = RequestEncoder::agree(link, &self.spec).await?;
-            if manner.get_or_insert_with(|| found.clone()) != &found {
+            let found = RequestEncoder::negotiate(link, &self.spec).await?;
+            if request_encoder.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
                 let why = "it is another model (streaming, tensors or batching) than on the first server".to_owned();
                 return Err(HarnessError::Model { endpoint: link.authority(), model, why });
             }
         }
-        let manner = Arc::new(manner.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
+        let manner = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
         if let Some(inbox) = self.inbox.take() {
-            inbox.desk.agree(&manner);
+            inbox.sample_cache.set_encoder(&manner);
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
         let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
-        for (index, session) in self.mine(&self.schedule) {
+        for (index, session) in self.worker_sessions(&self.schedule) {
             let Some(message) = self.messages(session).next() else { continue };
             if is_outside || bytes >= PREBUILT_BYTES / self.workers {
                 break;
@@ -79,7 +79,7 @@ impl WorkerJob {
             self.warm_up(&links, &manner).await?;
         }
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(PreparedWorker { job: self, links, manner, pacer })
+        Ok(PreparedWorker { job: self, links, encoder: manner, pacer })
     }
 
     async fn warm_up(&self, links: &[Rc<Connection>], manner: &RequestEncoder) -> Result<(), HarnessError> {
@@ -91,8 +91,8 @@ impl WorkerJob {
             let index = self.schedule.requests.len() as u64 + u64::from(number);
             let link = &links[number as usize % links.len()];
             let answer = RequestAttempt {
-                link,
-                manner,
+                connection: link,
+                encoder: manner,
                 frame: manner.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
                 id: index,
                 planned,
@@ -121,20 +121,20 @@ impl WorkerJob {
 
 impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
-    pub async fn race(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
-        let Self { job, links, manner, pacer } = self;
+    pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
+        let Self { job, links, encoder: manner, pacer } = self;
         let keeps_timelines = job.spec.timelines;
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&links);
         // Those of warm-ups are in no count.
         for link in &links {
-            drop(link.strays.take());
+            drop(link.unmatched_messages.take());
         }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let lane = Rc::new(Dispatcher {
             job,
             links,
-            manner,
+            encoder: manner,
             t0,
             collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() })),
             gauge: Rc::default(),
@@ -153,24 +153,24 @@ impl PreparedWorker {
         if let Some(error) = lane.failed.take() {
             return Err(error);
         }
-        let Dispatcher { job, links, manner, gauge, collector, counts, .. } = &*lane;
+        let Dispatcher { job, links, encoder: manner, gauge, collector, counts, .. } = &*lane;
         gauge.change(job.clock.now(), 0);
         let (idle_closed, resent) = idle_closes(links);
         let mut collected = collector.replace(Collector::new());
         for link in links {
-            collected.violations.merge(link.strays.take());
+            collected.violations.merge(link.unmatched_messages.take());
         }
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
         Ok(WorkerOutput {
             issued: counts.issued.get(),
-            lost: counts.lost.get(),
+            not_sent: counts.not_sent.get(),
             in_flight_at_end: gauge.now(),
             in_flight_area: gauge.area(),
             cpu_ns: thread_cpu().saturating_sub(cpu),
             wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
             wall_ns: job.clock.now().saturating_sub(t0),
             waited_for_stream: counts.waited_for_stream.get(),
-            held_back: counts.held_back.get(),
+            deferred: counts.deferred.get(),
             max_streams: max_streams.map(|max| max as u64),
             reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
             streams: links.iter().map(|link| u64::from(link.streams.get())).sum(),

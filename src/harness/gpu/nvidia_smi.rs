@@ -39,13 +39,13 @@ const REASONS_BEFORE: &str = "clocks_throttle_reasons.active";
 /// The columns that this nvidia-smi supports, found by probing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaSmi {
-    still: Vec<&'static str>,
-    moving: Vec<&'static str>,
+    constant_columns: Vec<&'static str>,
+    varying_columns: Vec<&'static str>,
 }
 
 impl Default for NvidiaSmi {
     fn default() -> Self {
-        Self { still: STILL.to_vec(), moving: MOVING.to_vec() }
+        Self { constant_columns: STILL.to_vec(), varying_columns: MOVING.to_vec() }
     }
 }
 
@@ -55,7 +55,7 @@ pub enum SmiError {
     /// A column is unknown to it; a query without it, or with its older name, may succeed.
     Column,
     /// The message of nvidia-smi.
-    Said(String),
+    Message(String),
 }
 
 /// One line of the sampler.
@@ -71,9 +71,9 @@ impl NvidiaSmi {
     /// The query that runs once: which GPUs there are, and whether the columns are supported. `gpus` empty means all.
     pub fn probe(&self, gpus: &[u32]) -> Vec<String> {
         let columns: Vec<&str> = self
-            .still
+            .constant_columns
             .iter()
-            .chain(self.moving.iter().filter(|column| !self.still.contains(column)))
+            .chain(self.varying_columns.iter().filter(|column| !self.constant_columns.contains(column)))
             .copied()
             .collect();
         asking(&columns, gpus)
@@ -81,7 +81,7 @@ impl NvidiaSmi {
 
     /// The query that repeats every `interval_ms`, until it is stopped.
     pub fn sampler(&self, gpus: &[u32], interval_ms: u64) -> Vec<String> {
-        let mut argv = asking(&self.moving, gpus);
+        let mut argv = asking(&self.varying_columns, gpus);
         argv.extend(["-lms".to_owned(), interval_ms.to_string()]);
         argv
     }
@@ -89,10 +89,10 @@ impl NvidiaSmi {
     /// The GPUs that the probe reported, in its order.
     pub fn identities(&self, text: &str) -> Vec<GpuDevice> {
         let identity = |line: &str| {
-            let told: Vec<&str> = line.split(',').map(str::trim).collect();
+            let lines: Vec<&str> = line.split(',').map(str::trim).collect();
             let of = |column: &str| {
-                let at = self.still.iter().position(|still| *still == column)?;
-                known(told.get(at)?)
+                let at = self.constant_columns.iter().position(|still| *still == column)?;
+                known(lines.get(at)?)
             };
             Some(GpuDevice {
                 index: Some(of("index")?.parse().ok()?),
@@ -116,13 +116,14 @@ impl NvidiaSmi {
             let (before, _) = line.split_once("is not a valid field to query")?;
             before.split('"').nth(1)
         });
-        let column =
-            unknown.and_then(|name| self.moving.iter().chain(&self.still).find(|known| **known == name)).copied();
+        let column = unknown
+            .and_then(|name| self.varying_columns.iter().chain(&self.constant_columns).find(|known| **known == name))
+            .copied();
         match column {
             // Without these a line cannot be assigned to a GPU.
             Some(column) if !["timestamp", "index", "uuid"].contains(&column) => {
                 let other = (column == REASONS).then_some(REASONS_BEFORE);
-                for columns in [&mut self.still, &mut self.moving] {
+                for columns in [&mut self.constant_columns, &mut self.varying_columns] {
                     if let Some(at) = columns.iter().position(|known| *known == column) {
                         match other {
                             Some(other) => columns[at] = other,
@@ -134,20 +135,20 @@ impl NvidiaSmi {
             }
             _ => {
                 let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-                SmiError::Said(said.unwrap_or("it printed nothing").to_owned())
+                SmiError::Message(said.unwrap_or("it printed nothing").to_owned())
             }
         }
     }
 
     /// Parses one line of the sampler. `None`: it is not a reading.
     pub fn answer(&self, line: &str) -> Option<SmiReading> {
-        let told: Vec<&str> = line.split(',').map(str::trim).collect();
-        if told.len() != self.moving.len() {
+        let lines: Vec<&str> = line.split(',').map(str::trim).collect();
+        if lines.len() != self.varying_columns.len() {
             return None;
         }
         let mut answer = SmiReading { at: Timestamp::UNIX_EPOCH, index: 0, reading: GpuReading::default() };
         let reading = &mut answer.reading;
-        for (column, text) in self.moving.iter().zip(told) {
+        for (column, text) in self.varying_columns.iter().zip(lines) {
             match *column {
                 "timestamp" => answer.at = stamp(text)?,
                 "index" => answer.index = text.parse().ok()?,
@@ -235,7 +236,7 @@ mod tests {
         let line = "2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619, 0x0000000000000004";
         let SmiReading { at, index, reading } = smi.answer(line).unwrap();
         assert_eq!((at.to_string().as_str(), index), ("2026-11-21T19:20:00.25Z", 1));
-        let told = GpuReading {
+        let gpu_reading = GpuReading {
             power_w: Some(412.55),
             utilization_percent: Some(97.0),
             memory_used_mib: Some(70_123.0),
@@ -245,7 +246,7 @@ mod tests {
             throttle_mask: Some(4),
             ..GpuReading::default()
         };
-        assert_eq!(reading, told);
+        assert_eq!(reading, gpu_reading);
 
         let line = "2026/11/21 19:20:00.250, 0, [N/A], [Not Supported], 12, [Unknown Error], [N/A], N/A, [N/A]";
         let quiet = GpuReading { memory_used_mib: Some(12.0), ..GpuReading::default() };
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_ours_is_none() {
+    fn an_unknown_line_is_ignored() {
         let smi = NvidiaSmi::default();
         for line in [
             "",
@@ -294,9 +295,9 @@ mod tests {
                 "500"
             ]
         );
-        let told = "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
+        let text = "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
         assert_eq!(
-            smi.identities(told),
+            smi.identities(text),
             [GpuDevice {
                 index: Some(0),
                 uuid: "GPU-8fe3".to_owned(),
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_nvidia_smi_is_asked_in_its_own_words() {
+    fn an_older_nvidia_smi_gets_its_column_names() {
         let mut smi = NvidiaSmi::default();
         let unknown = |name: &str| format!("Field \"{name}\" is not a valid field to query.\n");
         assert_eq!(smi.refusal(&unknown("clocks_event_reasons.active")), SmiError::Column);
@@ -323,8 +324,8 @@ mod tests {
         assert_eq!(smi.answer("2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619").unwrap().index, 1);
         // Without these there is nothing to report, and retries would never end.
         for said in [unknown("index"), unknown("something.else"), "\nNVIDIA-SMI has failed\nbecause".to_owned()] {
-            assert!(matches!(smi.refusal(&said), SmiError::Said(_)), "{said}");
+            assert!(matches!(smi.refusal(&said), SmiError::Message(_)), "{said}");
         }
-        assert_eq!(smi.refusal("\n NVIDIA-SMI has failed \n"), SmiError::Said("NVIDIA-SMI has failed".to_owned()));
+        assert_eq!(smi.refusal("\n NVIDIA-SMI has failed \n"), SmiError::Message("NVIDIA-SMI has failed".to_owned()));
     }
 }

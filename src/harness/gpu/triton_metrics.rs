@@ -49,7 +49,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::triton::{MetricKind, MetricSeries, Tick};
+    use crate::triton::{MetricKind, MetricSeries, ServerPoll};
 
     #[test]
     fn a_servers_metrics_tell_of_its_gpus_by_uuid() {
@@ -60,7 +60,7 @@ mod tests {
             labels: BTreeMap::from([("gpu_uuid".to_owned(), uuid.to_owned())]),
             kind: MetricKind::Gauge,
         };
-        let tick = |at: u64, values: Vec<(u32, f64)>| Tick {
+        let tick = |at: u64, values: Vec<(u32, f64)>| ServerPoll {
             round: at as u32,
             server: 0,
             at: begun + Duration::from_secs(at),

@@ -213,7 +213,7 @@ mod tests {
         GpuTrace { gpus: (0..gpus as u32).map(identity).collect(), readings }
     }
 
-    fn told(window_s: f64, tokens_per_s: f64) -> GpuContext {
+    fn gpu_context(window_s: f64, tokens_per_s: f64) -> GpuContext {
         let token_source = "output_ids".to_owned();
         GpuContext { window_s, tokens_per_s: Some(tokens_per_s), token_source, ..GpuContext::default() }
     }
@@ -223,7 +223,7 @@ mod tests {
     fn energy_is_the_area_under_power_within_the_window() {
         let at = [(-1.0, 100.0), (0.0, 100.0), (1.0, 300.0), (3.0, 300.0), (5.0, 100.0)];
         let readings = at.into_iter().map(|(at, watts)| reading(0, at, Some(watts))).collect();
-        let gpus = summarise(&trace(1, readings), told(4.0, 500.0));
+        let gpus = summarise(&trace(1, readings), gpu_context(4.0, 500.0));
         let gpu = &gpus.devices[0];
         // 200 + 600, and of the last piece the first half: from 300 to 200 W.
         assert_eq!((gpu.energy_j, gpu.covered_s, gpu.longest_gap_s), (Some(1050.0), 4.0, Some(2.0)));
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_window_are_interpolated_between_readings() {
         let readings = vec![reading(0, -0.5, Some(0.0)), reading(0, 1.5, Some(200.0))];
-        let gpus = summarise(&trace(1, readings), told(1.0, 1.0));
+        let gpus = summarise(&trace(1, readings), gpu_context(1.0, 1.0));
         // From 50 W at the start to 150 W one second later; no reading is in between.
         let gpu = &gpus.devices[0];
         assert_eq!((gpu.energy_j, gpu.readings, gpu.max_power_w), (Some(100.0), 0, None));
@@ -251,24 +251,24 @@ mod tests {
             reading(1, 0.0, None),
             reading(1, 1.0, None),
         ];
-        let gpus = summarise(&trace(2, readings), told(1.0, 1.0));
+        let gpus = summarise(&trace(2, readings), gpu_context(1.0, 1.0));
         assert_eq!((gpus.devices[0].energy_j, gpus.devices[1].energy_j), (Some(100.0), None));
         assert_eq!((gpus.energy_j, gpus.tokens_per_joule), (None, None));
         assert!(gpus.tokens_per_joule_is.contains("not every GPU reported its power"));
-        assert_eq!(summarise(&trace(0, Vec::new()), told(1.0, 1.0)).energy_j, None);
+        assert_eq!(summarise(&trace(0, Vec::new()), gpu_context(1.0, 1.0)).energy_j, None);
     }
 
     #[test]
     fn a_reading_without_power_is_bridged_and_the_gap_is_told() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 1.0, None), reading(0, 2.0, Some(300.0))];
-        let gpu = &summarise(&trace(1, readings), told(2.0, 1.0)).devices[0];
+        let gpu = &summarise(&trace(1, readings), gpu_context(2.0, 1.0)).devices[0];
         assert_eq!((gpu.energy_j, gpu.longest_gap_s), (Some(400.0), Some(2.0)));
     }
 
     #[test]
     fn power_of_half_the_window_is_not_that_of_the_run() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 5.0, Some(100.0))];
-        let gpus = summarise(&trace(1, readings), told(10.0, 1.0));
+        let gpus = summarise(&trace(1, readings), gpu_context(10.0, 1.0));
         assert_eq!((gpus.energy_j, gpus.devices[0].covered_s), (Some(500.0), 5.0));
         assert_eq!(gpus.tokens_per_joule, None);
         assert_eq!(gpus.tokens_per_joule_is, "absent: power is known for 5.0 s of the window's 10.0 s only");
@@ -279,15 +279,15 @@ mod tests {
         let mask = |at_s, mask| GpuReading { at_s, throttle_mask: Some(mask), ..GpuReading::default() };
         // The first one is before the start.
         let readings = vec![mask(-1.0, 0x40), mask(0.0, 0x4), mask(1.0, 0x4), mask(2.0, 0x0), mask(3.0, 0x8004)];
-        let gpu = &summarise(&trace(1, readings), told(4.0, 1.0)).devices[0];
+        let gpu = &summarise(&trace(1, readings), gpu_context(4.0, 1.0)).devices[0];
         let seen = BTreeMap::from([("sw_power_cap".to_owned(), 0.75), ("bit 15".to_owned(), 0.25)]);
         assert_eq!(gpu.throttle_reasons, Some(seen));
-        let silent = &summarise(&trace(1, vec![reading(0, 0.0, None)]), told(4.0, 1.0)).devices[0];
+        let silent = &summarise(&trace(1, vec![reading(0, 0.0, None)]), gpu_context(4.0, 1.0)).devices[0];
         assert_eq!(silent.throttle_reasons, None);
     }
 
     #[test]
-    fn the_lines_hold_what_was_told_and_nothing_else() {
+    fn the_lines_contain_the_readings_only() {
         let mut readings = vec![reading(0, -0.5, Some(77.0)), reading(0, 0.5, None)];
         readings[1].throttle_mask = Some(1);
         let lines: Vec<String> = trace(1, readings).lines().collect();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::bounded::bounded;
+use super::bounded_text::bounded;
 use crate::harness::Http;
 use crate::harness::transport::http::Connector;
 
@@ -71,7 +71,7 @@ impl IdentityClient {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.ok()?;
         match &self.tls {
             None => self.over(TokioIo::new(stream), path).await,
-            Some(tls) => self.over(TokioIo::new(tls.secure(stream, &self.host).await.ok()?), path).await,
+            Some(tls) => self.over(TokioIo::new(tls.handshake(stream, &self.host).await.ok()?), path).await,
         }
     }
 

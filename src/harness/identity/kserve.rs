@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::bounded::bounded;
+use super::bounded_text::bounded;
 use super::http::IdentityClient;
 use super::model_facts::ModelFacts;
 use super::{ServerIdentity, Simulation};

@@ -4,7 +4,7 @@
 //! Everything is queried, nothing is assumed: what a server does not report is absent. Answers are bounded in size and
 //! time, and keys and credentials are never part of them.
 
-mod bounded;
+mod bounded_text;
 mod changes;
 mod describe;
 mod difference;
@@ -19,6 +19,6 @@ mod server_identity;
 pub(super) use changes::changes as server_changes;
 pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
-pub use query::{ask, ask_all};
+pub use query::{ask_all, query_identity};
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::ServerIdentity;
-use super::bounded::bounded;
+use super::bounded_text::bounded;
 use crate::event::Digest;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::model_config::SchedulingChoice;

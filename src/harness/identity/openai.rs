@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ServerIdentity;
-use super::bounded::{bounded, bounded_value};
+use super::bounded_text::{bounded, bounded_value};
 use super::http::{IdentityClient, IdentityReply};
 use super::kserve::{SIMULATOR_KIND, server_by_http};
 use crate::event::Digest;

@@ -18,12 +18,12 @@ const ALL: Duration = Duration::from_secs(10);
 
 /// Queries one server, over the measurement's protocol, for its identity. `model` may be empty where the server has only one.
 /// Never fails and takes at most 10 s: what is not answered is absent. Each query is sent once, and none changes the server.
-pub async fn ask(endpoint: &Endpoint, protocol: &Transport, model: &str) -> ServerIdentity {
+pub async fn query_identity(endpoint: &Endpoint, protocol: &Transport, model: &str) -> ServerIdentity {
     let model_given = (!model.is_empty()).then(|| model.to_owned());
     let mut identity =
         ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
     // Answers that arrive before the timeout are kept.
-    let _ = timeout(ALL, questions(endpoint, protocol, model, &mut identity)).await;
+    let _ = timeout(ALL, query_all(endpoint, protocol, model, &mut identity)).await;
     identity
 }
 
@@ -32,7 +32,7 @@ pub async fn ask_all(endpoints: &[Endpoint], protocol: &Transport, model: &str) 
     let mut asking = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
         let (protocol, model) = (protocol.clone(), model.to_owned());
-        asking.spawn(async move { (index, ask(&endpoint, &protocol, &model).await) });
+        asking.spawn(async move { (index, query_identity(&endpoint, &protocol, &model).await) });
     }
     let unknown = |endpoint: &Endpoint| ServerIdentity { address: endpoint.to_string(), ..ServerIdentity::default() };
     let mut all: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
@@ -44,7 +44,7 @@ pub async fn ask_all(endpoints: &[Endpoint], protocol: &Transport, model: &str) 
     all
 }
 
-async fn questions(endpoint: &Endpoint, protocol: &Transport, model: &str, identity: &mut ServerIdentity) {
+async fn query_all(endpoint: &Endpoint, protocol: &Transport, model: &str, identity: &mut ServerIdentity) {
     let metrics = match protocol {
         Transport::Kserve => {
             kserve::by_grpc(endpoint, model, ANSWER, identity).await;

@@ -23,10 +23,10 @@ pub(in crate::harness) struct Collector {
     pub coalesced: u64,
     pub chunks: u64,
     /// Outputs besides tokens.
-    pub more: OutputTallies,
+    pub extra_outputs: OutputTallies,
     pub keeps_timelines: bool,
     /// Texts of successful requests, to be counted after the run.
-    pub spoken: Vec<(u64, AnswerText)>,
+    pub answer_texts: Vec<(u64, AnswerText)>,
     /// The server reports how many tokens an answer has: its texts need not be kept.
     pub has_usage: bool,
     /// Of all answers, with examples.
@@ -54,9 +54,9 @@ impl Collector {
             tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
-            more: OutputTallies::new(),
+            extra_outputs: OutputTallies::new(),
             keeps_timelines: false,
-            spoken: Vec::new(),
+            answer_texts: Vec::new(),
             has_usage: false,
             violations: Violations::default(),
             chunk_tokens: 0,
@@ -68,7 +68,7 @@ impl Collector {
         let is_counted = counted.source == TokenSource::Usage;
         self.has_usage |= is_counted;
         if let Some(spoken) = spoken.filter(|_| record.ended == RequestEnd::Ok && !is_counted) {
-            self.spoken.push((record.index, spoken));
+            self.answer_texts.push((record.index, spoken));
         }
         let CountedTokens { chunks, tokens, violations, .. } = counted;
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
@@ -123,7 +123,7 @@ impl Collector {
 
     pub fn merge(&mut self, other: Self) {
         self.records.extend(other.records);
-        self.spoken.extend(other.spoken);
+        self.answer_texts.extend(other.answer_texts);
         self.itl_token.merge(&other.itl_token);
         self.icl.merge(&other.icl);
         self.backlog.merge(&other.backlog);
@@ -131,8 +131,8 @@ impl Collector {
         self.chunk_tokens += other.chunk_tokens;
         self.coalesced += other.coalesced;
         self.chunks += other.chunks;
-        for (name, tally) in other.more {
-            self.more.entry(name).or_default().merge(tally);
+        for (name, tally) in other.extra_outputs {
+            self.extra_outputs.entry(name).or_default().merge(tally);
         }
         if self.tokens_by_second.len() < other.tokens_by_second.len() {
             self.tokens_by_second.resize(other.tokens_by_second.len(), 0);

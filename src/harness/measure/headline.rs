@@ -45,7 +45,7 @@ impl RunResult {
     fn headline_of(&self, loadgen: &LoadgenResult) -> String {
         let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
         let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
-        let said = loadgen.result.as_deref().unwrap_or("no result");
+        let text = loadgen.result.as_deref().unwrap_or("no result");
         if loadgen.is_accuracy() {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
             return format!(
@@ -53,10 +53,10 @@ impl RunResult {
             );
         }
         if loadgen.headline.is_empty() {
-            return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
+            return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {text}{rehearsal})", self.own_headline());
         }
         let mode = if loadgen.is_performance() { String::new() } else { format!(" {}", loadgen.mode) };
-        format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
+        format!("{verdict}  {} (LoadGen {scenario}{mode}: {text}, n={answers}{rehearsal})", loadgen.headline)
     }
 
     /// Means over runs, with their 95 % intervals.

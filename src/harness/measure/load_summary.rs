@@ -75,7 +75,7 @@ impl LoadSummary {
                 "token ids as sent; of text, words".to_owned()
             },
             in_flight_max: in_flight_max(records),
-            held_back: shares.iter().map(|share| share.held_back).sum(),
+            held_back: shares.iter().map(|share| share.deferred).sum(),
             max_in_flight: spec.pace.max_in_flight,
             prompts_repeated: schedule.repeated_prompts(),
             sessions: later.then(|| sessions(records)),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::histogram::ValueHistogram;
 use crate::spec::Statistic;
-use crate::stats::{Ends, NoInterval, RunSeries};
+use crate::stats::{IntervalBounds, NoInterval, RunSeries};
 
 pub(in crate::harness) const RULE: &str = "nearest rank, sorted element floor(N·p)";
 pub(in crate::harness) const POOL_RULE: &str =
@@ -136,7 +136,7 @@ impl Metric {
     pub(in crate::harness) fn exact(label: &MetricLabel, ns: &mut [f64], excluded: u64) -> Self {
         let series = RunSeries::new(ns.iter().map(|value| value / NS_PER_MS));
         let mut no_interval = None;
-        let mut interval = |name: &str, ends: Result<Ends, NoInterval>| match ends {
+        let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
             Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
             Err(why) => {
                 no_interval.get_or_insert_with(|| format!("{name}: {why}"));

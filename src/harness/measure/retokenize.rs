@@ -20,7 +20,7 @@ pub(in crate::harness) const RETOKENIZED: &str = "retokenized: each answer's joi
 
 /// Sets the tokens of every successful request with a stored text, and marks it.
 pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
-    let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.spoken);
+    let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
     if spoken.is_empty() {
         return;
     }
@@ -50,7 +50,7 @@ pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, 
 
 /// Without the prompt, where a server that answers in one piece repeats it in front.
 fn own<'t>(schedule: &RequestSchedule, how: TokenCounting, index: u64, text: &'t str) -> &'t str {
-    let planned = schedule.requests.get(index as usize).filter(|_| how == TokenCounting::Asked);
+    let planned = schedule.requests.get(index as usize).filter(|_| how == TokenCounting::Requested);
     let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());
     prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, MetricLabel};
 use super::request_times::{e2e, tpot, ttft};
-use crate::harness::{Freeze, RequestEnd, RequestRecord};
+use crate::harness::{RequestEnd, RequestRecord, ServerStall};
 use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
@@ -40,13 +40,13 @@ pub struct Steady {
     pub tpot: Metric,
     pub e2e: Metric,
     /// Whether the second half of the whole run was like the first.
-    pub drift: Drift,
+    pub drift: TtftDrift,
 }
 
 /// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Drift {
+pub struct TtftDrift {
     pub first_half_ms: f64,
     pub second_half_ms: f64,
     /// Second half − first half as a share of the first, among requests that found equally many others in flight, so that a busier
@@ -61,9 +61,9 @@ pub struct Drift {
     pub floor: Option<f64>,
 }
 
-impl Drift {
+impl TtftDrift {
     /// The server got slower or faster at the same load while it was measured: clocks that fall, caches that fill.
-    pub fn is_seen(&self) -> bool {
+    pub fn is_significant(&self) -> bool {
         self.share().is_some()
     }
 
@@ -76,7 +76,11 @@ impl Drift {
 
 impl Steady {
     /// `tokens`: output tokens by second of the run.
-    pub(in crate::harness) fn of(records: &[RequestRecord], tokens: &[u64], freeze: Option<&Freeze>) -> Option<Self> {
+    pub(in crate::harness) fn of(
+        records: &[RequestRecord],
+        tokens: &[u64],
+        freeze: Option<&ServerStall>,
+    ) -> Option<Self> {
         let mut answered: Vec<&RequestRecord> =
             records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
         answered.sort_by_key(|record| (record.t_sched, record.index));
@@ -136,8 +140,8 @@ fn batch_means(series: &[f64]) -> Vec<f64> {
 }
 
 /// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
-pub(in crate::harness) fn cut(answered: &[&RequestRecord], freeze: Option<&Freeze>) -> Option<usize> {
-    let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.has_held_up(record));
+pub(in crate::harness) fn cut(answered: &[&RequestRecord], freeze: Option<&ServerStall>) -> Option<usize> {
+    let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.overlaps(record));
     let (places, series): (Vec<usize>, Vec<f64>) = answered
         .iter()
         .enumerate()
@@ -151,7 +155,7 @@ pub(in crate::harness) fn cut(answered: &[&RequestRecord], freeze: Option<&Freez
 }
 
 /// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
-fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<Drift> {
+fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<TtftDrift> {
     let sorted = |stamp: fn(&RequestRecord) -> u64| {
         let mut stamps: Vec<u64> = records.iter().map(stamp).collect();
         stamps.sort_unstable();
@@ -174,7 +178,7 @@ fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<Drift
     let mean_ms = |part: &[Observation]| part.iter().map(|one| one.value).sum::<f64>() / part.len() as f64 / 1e6;
     let change = LevelChange::of(&series);
     let values: Vec<f64> = series.iter().map(|one| one.value).collect();
-    Some(Drift {
+    Some(TtftDrift {
         first_half_ms: mean_ms(first),
         second_half_ms: mean_ms(second),
         at_equal_load: change.map(|change| change.relative()),

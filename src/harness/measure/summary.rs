@@ -14,12 +14,12 @@ use super::unknown_chunks::UnknownChunks;
 use super::worker_output::WorkerOutput;
 use super::{arrival_law, by_host, consistency, retokenize, secondary_metrics};
 use crate::event::Verdict;
-use crate::harness::schedule::draws;
+use crate::harness::schedule::random_draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    Adjusted, BenchSpec, CachedInput, FailureClass, Freeze, Goodput, LoadPattern, LoadSummary, Metric, RequestEnd,
-    RequestRecord, RequestSchedule, Stability, Steady, Transport,
+    Adjusted, BenchSpec, CachedInput, FailureClass, Goodput, LoadPattern, LoadSummary, Metric, RequestEnd,
+    RequestRecord, RequestSchedule, ServerStall, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
@@ -51,7 +51,7 @@ pub(in crate::harness) fn summarise(
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&WorkerOutput) -> u64| shares.iter().map(of).sum::<u64>();
     let (issued, in_flight) = (totals(|share| share.issued), totals(|share| share.in_flight_at_end));
-    let lost = totals(|share| share.lost) + untaken;
+    let lost = totals(|share| share.not_sent) + untaken;
     let connections = Connections {
         count: shares.iter().map(|share| share.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
         max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
@@ -89,7 +89,7 @@ pub(in crate::harness) fn summarise(
         identity: None,
         requested: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
-        generator: draws::GENERATOR.to_owned(),
+        generator: random_draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadSummary::of(spec, schedule, &shares, records),
         self_check: consistency::check(&all, &counts),
@@ -104,8 +104,8 @@ pub(in crate::harness) fn summarise(
         latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
         server: secondary_metrics::server(spec, records),
         cancellations: secondary_metrics::cancellations(spec, records),
-        outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
-        little: little(little_area, wall_ns, records),
+        outputs: all.extra_outputs.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
+        little: littles_law(little_area, wall_ns, records),
         client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
         tokens,
@@ -187,7 +187,7 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
 fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     let input_source = match count {
         TokenCounting::Ids { .. } => "input_ids",
-        TokenCounting::Responses { .. } | TokenCounting::Asked => "words of text_input",
+        TokenCounting::Responses { .. } | TokenCounting::Requested => "words of text_input",
         TokenCounting::Usage => "words of the prompt",
     };
     let mut tokens =
@@ -230,7 +230,7 @@ fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
     let text = |source: TokenSource| match source {
         TokenSource::OutputIds | TokenSource::Responses => count.source(),
         TokenSource::Usage => TokenCounting::Usage.source(),
-        TokenSource::Requested => TokenCounting::Asked.source(),
+        TokenSource::Requested => TokenCounting::Requested.source(),
         TokenSource::ChunkIds => "token ids or log probabilities of each chunk".to_owned(),
         TokenSource::Chunks => CHUNKS.to_owned(),
         TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
@@ -262,7 +262,7 @@ fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
 }
 
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
-fn steady(records: &[RequestRecord], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
+fn steady(records: &[RequestRecord], tokens_by_second: &[u64], freeze: Option<&ServerStall>) -> Option<Steady> {
     let steady = Steady::of(records, tokens_by_second, freeze)?;
     let is_known = !ok(records)
         .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
@@ -356,7 +356,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
     latency
 }
 
-fn little(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw {
+fn littles_law(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw {
     if wall_ns == 0 || records.is_empty() {
         return LittlesLaw::default();
     }

@@ -7,7 +7,7 @@ use crate::harness::transport::call::{CallKind, TokenCounting};
 pub(in crate::harness) struct WorkerOutput {
     pub collector: Collector,
     pub issued: u64,
-    pub lost: u64,
+    pub not_sent: u64,
     pub in_flight_at_end: u64,
     /// In-flight integral, request·ns, from a running gauge (not from records).
     pub in_flight_area: f64,
@@ -19,7 +19,7 @@ pub(in crate::harness) struct WorkerOutput {
     /// How often the next request in line waited because all connections were full.
     pub waited_for_stream: u64,
     /// How often an arrival waited because the limit on requests in flight was reached.
-    pub held_back: u64,
+    pub deferred: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
     /// Kept HTTP connections that the server closed while they were idle.

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
 use rand_pcg::Pcg64;
 
-use super::draws::generator;
+use super::random_draws::generator;
 use crate::harness::LoadLevel;
 use crate::spec::Arrivals;
 
@@ -15,14 +15,14 @@ const NS: f64 = 1e9;
 /// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
 /// rate falls to 0 for good.
 pub(in crate::harness) struct ArrivalTimes {
-    law: Law,
+    process: ArrivalProcess,
     rate: LoadLevel,
     next: u64,
     /// Arrivals as they would be at a rate of 1.
     sum: f64,
 }
 
-enum Law {
+enum ArrivalProcess {
     Constant,
     /// Inverse transform of one uniform number per gap.
     Poisson(Box<Pcg64>),
@@ -34,11 +34,11 @@ impl ArrivalTimes {
     pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64) -> Option<Self> {
         let rng = || Box::new(generator("arrivals", seed, 0));
         let law = match arrivals {
-            Arrivals::Constant => Law::Constant,
-            Arrivals::Poisson => Law::Poisson(rng()),
-            Arrivals::Gamma { cv } => Law::Gamma(Gamma::new(1.0 / (cv * cv), cv * cv).ok()?, rng()),
+            Arrivals::Constant => ArrivalProcess::Constant,
+            Arrivals::Poisson => ArrivalProcess::Poisson(rng()),
+            Arrivals::Gamma { cv } => ArrivalProcess::Gamma(Gamma::new(1.0 / (cv * cv), cv * cv).ok()?, rng()),
         };
-        Some(Self { law, rate, next: 0, sum: 0.0 })
+        Some(Self { process: law, rate, next: 0, sum: 0.0 })
     }
 }
 
@@ -48,14 +48,14 @@ impl Iterator for ArrivalTimes {
     fn next(&mut self) -> Option<u64> {
         let index = self.next;
         self.next += 1;
-        match &mut self.law {
+        match &mut self.process {
             // From the index, not from a sum: the thousandth arrival is exact.
-            Law::Constant => self.sum = index as f64,
-            Law::Poisson(rng) => {
+            ArrivalProcess::Constant => self.sum = index as f64,
+            ArrivalProcess::Poisson(rng) => {
                 let uniform: f64 = rng.random();
                 self.sum += -(-uniform).ln_1p();
             }
-            Law::Gamma(law, rng) => self.sum += law.sample(rng),
+            ArrivalProcess::Gamma(law, rng) => self.sum += law.sample(rng),
         }
         self.rate.when(self.sum).map(|at| (at * NS).round() as u64)
     }

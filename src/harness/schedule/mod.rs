@@ -7,5 +7,5 @@
 
 pub(super) mod arrivals;
 pub(super) mod data;
-pub(super) mod draws;
 pub(super) mod plan;
+pub(super) mod random_draws;

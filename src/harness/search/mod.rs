@@ -31,7 +31,7 @@ pub struct RateProbe {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProbeStep {
-    Try(f64),
+    Probe(f64),
     Found(FoundRate),
     /// The limits are missed even at the lowest rate.
     NotEvenLow,
@@ -48,7 +48,7 @@ pub struct FoundRate {
 
 impl RateBounds {
     /// What is wrong with them, if anything is.
-    pub fn wrong(&self) -> Option<&'static str> {
+    pub fn problem(&self) -> Option<&'static str> {
         let ok = |value: f64| value.is_finite() && value > 0.0;
         if !ok(self.low) || !ok(self.high) || self.low >= self.high {
             Some("the lowest rate must be above 0 and below the highest")
@@ -77,18 +77,18 @@ impl RateBounds {
         match (held, missed) {
             (None, Some(missed)) if missed <= self.low => ProbeStep::NotEvenLow,
             // The beginning; or something higher held once and was contradicted: begin again from below.
-            (None, _) => ProbeStep::Try(self.low),
-            (Some(held), None) if held < self.high => ProbeStep::Try(rounded(held * 2.0).min(self.high)),
+            (None, _) => ProbeStep::Probe(self.low),
+            (Some(held), None) if held < self.high => ProbeStep::Probe(rounded(held * 2.0).min(self.high)),
             (Some(held), missed) => {
                 let gap = missed.map_or(0.0, |missed| missed - held);
                 let middle = rounded(held + gap / 2.0);
                 let is_narrow = gap <= self.precision * held || middle <= held || missed.is_some_and(|m| middle >= m);
                 if !is_narrow {
-                    return ProbeStep::Try(middle);
+                    return ProbeStep::Probe(middle);
                 }
                 let times = probes.iter().filter(|probe| probe.rate.total_cmp(&held).is_eq()).count();
                 if times < 2 {
-                    ProbeStep::Try(held)
+                    ProbeStep::Probe(held)
                 } else {
                     ProbeStep::Found(FoundRate { at_least: held, below: missed })
                 }
@@ -116,7 +116,7 @@ mod tests {
         let mut probes = Vec::new();
         loop {
             match bounds.next(&probes) {
-                ProbeStep::Try(rate) => {
+                ProbeStep::Probe(rate) => {
                     assert!(rate >= bounds.low && rate <= bounds.high, "{rate}");
                     let met = is_met(rate, probes.len());
                     probes.push(RateProbe { rate, met });
@@ -141,9 +141,9 @@ mod tests {
         assert_eq!(search(&BOUNDS, |_, _| false).0, ProbeStep::NotEvenLow);
         let (step, _) = search(&BOUNDS, |_, _| true);
         assert_eq!(step, ProbeStep::Found(FoundRate { at_least: 1000.0, below: None }));
-        assert!(RateBounds { low: 5.0, high: 5.0, ..BOUNDS }.wrong().is_some());
-        assert!(RateBounds { precision: 0.0, ..BOUNDS }.wrong().is_some());
-        assert_eq!(BOUNDS.wrong(), None);
+        assert!(RateBounds { low: 5.0, high: 5.0, ..BOUNDS }.problem().is_some());
+        assert!(RateBounds { precision: 0.0, ..BOUNDS }.problem().is_some());
+        assert_eq!(BOUNDS.problem(), None);
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         fn a_search_that_was_cut_off_goes_on_where_it_was(capacity in 1.0f64..1000.0, cut in 0usize..12) {
             let (_, probes) = search(&BOUNDS, |rate, _| rate <= capacity);
             let cut = cut.min(probes.len() - 1);
-            prop_assert_eq!(BOUNDS.next(&probes[..cut]), ProbeStep::Try(probes[cut].rate));
+            prop_assert_eq!(BOUNDS.next(&probes[..cut]), ProbeStep::Probe(probes[cut].rate));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What to send and how to judge it: plain types, free of text and units. A leaf: every other folder of the room may use it.
 
-pub(super) mod level;
+pub(super) mod load_level;
 pub(super) mod load_pattern;
 pub(super) mod pause;
 pub(super) mod prompts;
@@ -100,13 +100,13 @@ impl BenchSpec {
             }
         }
         self.content.check()?;
-        if let Some(fault) = self.pace.think.fault() {
+        if let Some(fault) = self.pace.think.problem() {
             return refuse(fault);
         }
         if self.pace.max_in_flight == Some(0) {
             return refuse("max_in_flight must be at least 1");
         }
-        if let Some(fault) = self.pace.retries.as_ref().and_then(Retries::fault) {
+        if let Some(fault) = self.pace.retries.as_ref().and_then(Retries::problem) {
             return refuse(fault);
         }
         let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);

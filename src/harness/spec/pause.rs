@@ -45,7 +45,7 @@ impl From<&ThinkTime> for Pause {
 
 impl Pause {
     /// What is wrong with it.
-    pub(in crate::harness) fn fault(self) -> Option<&'static str> {
+    pub(in crate::harness) fn problem(self) -> Option<&'static str> {
         let is_time = |ms: f64| ms.is_finite() && ms >= 0.0;
         match self {
             Self::Fixed(ms) | Self::Exponential(ms) if !is_time(ms) => Some("think time must not be negative"),

@@ -24,7 +24,7 @@ pub(in crate::harness) enum TokenCounting {
     /// One response is one token.
     Responses { sequences: u32 },
     /// The answer is one text: as many tokens as were requested.
-    Asked,
+    Requested,
     /// `usage.completion_tokens`; chunks where the server sends none.
     Usage,
 }
@@ -41,12 +41,12 @@ impl TokenCounting {
             Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
             Self::Responses { .. } => "responses, each counted as one token".to_owned(),
             Self::Usage => "usage.completion_tokens".to_owned(),
-            Self::Asked => "requested max_tokens, since the answer is one text".to_owned(),
+            Self::Requested => "requested max_tokens, since the answer is one text".to_owned(),
         }
     }
 
     /// Whether an answer without another count is counted by its text.
     pub fn is_of_text(self) -> bool {
-        matches!(self, Self::Responses { .. } | Self::Asked | Self::Usage)
+        matches!(self, Self::Responses { .. } | Self::Requested | Self::Usage)
     }
 }

@@ -59,7 +59,7 @@ pub(in crate::harness) struct Connection {
     /// Shared streams so far.
     pub streams: Cell<u32>,
     /// Messages on shared streams that belong to no request in flight.
-    pub strays: Rc<RefCell<Violations>>,
+    pub unmatched_messages: Rc<RefCell<Violations>>,
     limits: ResponseBounds,
     /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
@@ -101,7 +101,7 @@ impl Connection {
             is_shared: mode == StreamMode::Shared,
             stream: RefCell::new(None),
             streams: Cell::new(0),
-            strays: Rc::default(),
+            unmatched_messages: Rc::default(),
             limits,
             heads: RefCell::default(),
         }
@@ -119,12 +119,12 @@ impl Connection {
 
     /// The stream that carries all requests of this connection; opened when none is open.
     pub async fn shared(&self) -> Result<Rc<SharedStream>, CallError> {
-        if let Some(stream) = self.living_stream() {
+        if let Some(stream) = self.open_stream() {
             return Ok(stream);
         }
         let sender = self.sender().await?;
         // Another request may have opened one meanwhile.
-        if let Some(stream) = self.living_stream() {
+        if let Some(stream) = self.open_stream() {
             return Ok(stream);
         }
         let head = self.head("ModelStreamInfer")?;
@@ -132,7 +132,7 @@ impl Connection {
             sender,
             head,
             Rc::clone(&self.last_read),
-            Rc::clone(&self.strays),
+            Rc::clone(&self.unmatched_messages),
             self.limits,
         )?);
         *self.stream.borrow_mut() = Some(Rc::clone(&stream));
@@ -140,12 +140,12 @@ impl Connection {
         Ok(stream)
     }
 
-    fn living_stream(&self) -> Option<Rc<SharedStream>> {
+    fn open_stream(&self) -> Option<Rc<SharedStream>> {
         self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
     }
 
     /// The most requests in flight at once on this connection.
-    pub fn room(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         if self.is_shared { usize::MAX } else { self.max_streams() }
     }
 
@@ -174,11 +174,11 @@ impl Connection {
 
     /// Returns the sender for requests; connects when there is no open connection.
     pub async fn sender(&self) -> Result<RpcSender, ConnectError> {
-        if let Some(sender) = self.living() {
+        if let Some(sender) = self.live_sender() {
             return Ok(sender);
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(sender) = self.living() {
+        if let Some(sender) = self.live_sender() {
             return Ok(sender);
         }
         if let Some((at, error)) = &*self.failed.borrow()
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    fn living(&self) -> Option<RpcSender> {
+    fn live_sender(&self) -> Option<RpcSender> {
         let mut sender = self.live.borrow().clone()?;
         // An error is that of the connection, which takes no more requests.
         let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));

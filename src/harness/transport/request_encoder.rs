@@ -22,10 +22,10 @@ pub(in crate::harness) enum RequestEncoder {
 
 impl RequestEncoder {
     /// Queries the server over the link itself.
-    pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
+    pub async fn negotiate(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
-            (Some(pool), Transport::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
-            _ => Ok(Self::Kserve(handshake::greet(link, spec).await?)),
+            (Some(pool), Transport::Http(http)) => Ok(Self::Http(http::handshake(pool, spec, http).await?)),
+            _ => Ok(Self::Kserve(handshake::handshake(link, spec).await?)),
         }
     }
 

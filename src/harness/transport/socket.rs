@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_for_a_read_is_heard_before_the_next_one() {
+    async fn a_pending_reader_is_woken_before_the_next_read() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (ours, _) = listener.accept().await.unwrap();

@@ -1,6 +1,6 @@
 //! What a verdict counts beside the numbers of the result.
 
-use crate::event::Lowered;
+use crate::event::ReducedSetting;
 use crate::harness::ServerIdentity;
 
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub(super) struct Evidence {
     /// Why a server was lost.
     pub server_lost: Option<String>,
     /// What the servers had less of than the manifest says.
-    pub lowered: Vec<Lowered>,
+    pub lowered: Vec<ReducedSetting>,
     /// The servers before the first request; after the last answer they are in the result's identity.
     pub servers_before: Vec<ServerIdentity>,
 }

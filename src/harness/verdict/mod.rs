@@ -33,9 +33,9 @@ mod server_findings;
 mod unjudged_run;
 
 #[cfg(test)]
-mod bad_measurements;
+mod metric_vector_tests;
 #[cfg(test)]
-mod hand_made_records;
+mod verdict_table_tests;
 
 pub use repeats_result::result_of_repeats;
 pub use unjudged_run::UnjudgedRun;
@@ -75,7 +75,7 @@ impl TimeBound {
 }
 
 /// Every finding against the run, from its numbers and from all other evidence.
-fn judge(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictFindings {
+fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictFindings {
     let mut found = VerdictFindings::default();
     server_findings::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
@@ -310,7 +310,7 @@ fn stability(result: &RunResult, found: &mut VerdictFindings) {
     // Growing waits make answers slower, too: the growth is reported already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
     let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
-    if let Some(drift) = drift.filter(super::Drift::is_seen) {
+    if let Some(drift) = drift.filter(super::TtftDrift::is_significant) {
         let share = drift.share().unwrap_or(0.0) * 100.0;
         let how = if share > 0.0 { "slower" } else { "faster" };
         let text = format!(
@@ -373,7 +373,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
     }
-    if tokens.source == TokenCounting::Asked.source() {
+    if tokens.source == TokenCounting::Requested.source() {
         let text = "output tokens were not counted: an answer is one text, so the requested number is used".to_owned();
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }

@@ -34,7 +34,7 @@ const HEADROOM: f64 = 2.0;
 
 /// What is tried.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct PreflightTrial {
     /// Without endpoints: the caller that starts the server sets its own, by [`Trial::at`].
     spec: BenchSpec,
     /// How the server answers: ms to the first token and from token to token, each evenly between the two.
@@ -68,7 +68,7 @@ pub enum NoPreflightResult {
     NoAnswer,
 }
 
-impl Trial {
+impl PreflightTrial {
     /// The same load, for a second. None: there is no schedule to be late for.
     pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
@@ -124,7 +124,7 @@ impl Trial {
     }
 
     /// What came of it; or why nothing can be said.
-    pub fn told(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
+    pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match &record.ended {
             RequestEnd::Failed { why, .. } => Some(why),
@@ -135,17 +135,17 @@ impl Trial {
         if result.counts.ok == 0 {
             return Err(NoPreflightResult::NoAnswer);
         }
-        let mut told = self.numbers(result);
-        let outcome = match told.reasons().iter().map(|reason| reason.severity).min() {
+        let mut preflight_result = self.measured_values(result);
+        let outcome = match preflight_result.reasons().iter().map(|reason| reason.severity).min() {
             None => "good",
             Some(ReasonSeverity::InvalidClient) => "invalid_client",
             Some(_) => "warning",
         };
-        outcome.clone_into(&mut told.outcome);
-        Ok(told)
+        outcome.clone_into(&mut preflight_result.outcome);
+        Ok(preflight_result)
     }
 
-    fn numbers(&self, result: &RunResult) -> PreflightResult {
+    fn measured_values(&self, result: &RunResult) -> PreflightResult {
         let is_open = self.spec.scenario.is_open_loop();
         let ttft = result.latency.ttft_sent.p50.unwrap_or(0.0);
         let client = &result.client;
@@ -314,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn the_trial_is_the_same_load_for_a_moment_at_a_server_of_ours() {
+    fn preflight_sends_the_same_load_to_a_local_server() {
         let spec = spec(LoadPattern::Server { rate: 50.0.into() }, Some(3_000), None);
         assert_eq!(expected(&spec), Some(Duration::from_mins(1)));
-        let trial = Trial::of(&spec, &plan(&spec).unwrap()).unwrap();
+        let trial = PreflightTrial::of(&spec, &plan(&spec).unwrap()).unwrap();
         assert_eq!(trial.planned_tokens_per_s, Some(5_000.0));
         // 100 tokens within half a second.
         assert_eq!(trial.gap_ms, (2.5, 7.5));
@@ -337,13 +337,13 @@ mod tests {
             crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
         let ramped = spec_of(LoadPattern::Server { rate: ramp });
-        let trial = Trial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
+        let trial = PreflightTrial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
         assert_eq!(trial.spec.scenario, LoadPattern::Server { rate: 80.0.into() });
         let users = spec_of(LoadPattern::Concurrency { users: 64.0.into() });
-        let trial = Trial::of(&users, &plan(&users).unwrap()).unwrap();
+        let trial = PreflightTrial::of(&users, &plan(&users).unwrap()).unwrap();
         assert_eq!((trial.spec.scenario.clone(), trial.planned_tokens_per_s), (users.scenario.clone(), None));
         let offline = spec(LoadPattern::Offline, Some(10), None);
-        assert!(Trial::of(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
+        assert!(PreflightTrial::of(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
         assert_eq!((expected(&offline), expected(&users)), (None, Some(Duration::from_mins(1))));
     }
 
@@ -359,7 +359,7 @@ mod tests {
         assert!((busiest(&schedule) - 4.0).abs() < f64::EPSILON);
     }
 
-    fn told(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> PreflightResult {
+    fn preflight_result(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> PreflightResult {
         PreflightResult {
             tries: 1,
             requests: 240,
@@ -376,53 +376,54 @@ mod tests {
         }
     }
 
-    fn found(told: &PreflightResult) -> Vec<(ReasonSeverity, String)> {
-        told.reasons().into_iter().map(|reason| (reason.severity, reason.text)).collect()
+    fn found(preflight_result: &PreflightResult) -> Vec<(ReasonSeverity, String)> {
+        preflight_result.reasons().into_iter().map(|reason| (reason.severity, reason.text)).collect()
     }
 
     #[test]
-    fn what_speaks_against_the_machine_is_said_with_numbers() {
-        assert_eq!(found(&told(0.9, 0.4, 0.4)), []);
+    fn machine_findings_include_numbers() {
+        assert_eq!(found(&preflight_result(0.9, 0.4, 0.4)), []);
         let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late:";
         assert_eq!(
-            found(&told(1.5, 0.4, 0.4)),
+            found(&preflight_result(1.5, 0.4, 0.4)),
             [(
                 ReasonSeverity::Warning,
                 format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms")
             )]
         );
         assert_eq!(
-            found(&told(6.0, 0.4, 0.4)),
+            found(&preflight_result(6.0, 0.4, 0.4)),
             [(
                 ReasonSeverity::InvalidClient,
                 format!("{late} p99 of issues is 6.00 ms behind schedule, the bound is 5.00 ms")
             )]
         );
-        let few = PreflightResult { requests: 69, ..told(1.5, 0.4, 0.4) };
+        let few = PreflightResult { requests: 69, ..preflight_result(1.5, 0.4, 0.4) };
         let text = format!("{late} the latest of 69 issues was 1.50 ms behind schedule, the bound is 1.00 ms");
         assert_eq!(found(&few), [(ReasonSeverity::Warning, text)]);
-        let [(severity, text)] = &found(&told(0.1, 0.4, 0.6))[..] else { panic!("one") };
+        let [(severity, text)] = &found(&preflight_result(0.1, 0.4, 0.6))[..] else { panic!("one") };
         assert_eq!(*severity, ReasonSeverity::Warning);
         assert!(text.ends_with("1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load workers, which leaves no room for twice as many (bound 85 %)"), "{text}");
-        assert_eq!(found(&told(0.1, 0.4, 0.9))[0].0, ReasonSeverity::InvalidClient);
-        assert_eq!(found(&told(0.1, 0.9, 0.9))[0].0, ReasonSeverity::InvalidClient);
+        assert_eq!(found(&preflight_result(0.1, 0.4, 0.9))[0].0, ReasonSeverity::InvalidClient);
+        assert_eq!(found(&preflight_result(0.1, 0.9, 0.9))[0].0, ReasonSeverity::InvalidClient);
         let users = PreflightResult {
             rate: None,
             users: Some(64.0),
             lag_p99_ms: None,
             cpu_share_planned: None,
-            ..told(0.0, 0.9, 0.0)
+            ..preflight_result(0.0, 0.9, 0.0)
         };
         assert_eq!(found(&users)[0].0, ReasonSeverity::Warning, "a closed loop may be as busy as it likes");
     }
 
     #[test]
     fn of_two_tries_the_better_one_counts() {
-        let (good, slow, late) = (told(0.1, 0.1, 0.1), told(2.0, 0.1, 0.1), told(9.0, 0.1, 0.1));
+        let (good, slow, late) =
+            (preflight_result(0.1, 0.1, 0.1), preflight_result(2.0, 0.1, 0.1), preflight_result(9.0, 0.1, 0.1));
         let lag = |told: PreflightResult| (told.lag_p99_ms, told.tries);
         assert_eq!(lag(late.clone().better(slow.clone())), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(late)), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(good)), (Some(0.1), 2));
-        assert_eq!(lag(slow.better(told(3.0, 0.1, 0.1))), (Some(2.0), 2));
+        assert_eq!(lag(slow.better(preflight_result(3.0, 0.1, 0.1))), (Some(2.0), 2));
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::evidence::Evidence;
-use super::judge;
-use crate::event::Lowered;
+use super::set_verdict;
+use crate::event::ReducedSetting;
 use crate::harness::gpu::{self, GpuContext, GpuTrace, GpusUsage};
 use crate::harness::measure::result::{Measured, RunResult, Versions};
 use crate::harness::{
@@ -30,7 +30,7 @@ impl UnjudgedRun {
     /// What another process measured by this spec and wrote: its requests and its plan are in its files only, and its own
     /// verdict does not count.
     pub fn elsewhere(spec: BenchSpec, result: RunResult, zero: Instant) -> Self {
-        Self::new(Arc::new(spec), Measured::elsewhere(result, zero))
+        Self::new(Arc::new(spec), Measured::from_other_process(result, zero))
     }
 
     /// By index. Arrivals that were not sent have none.
@@ -93,7 +93,7 @@ impl UnjudgedRun {
     }
 
     /// What the servers had less of than the manifest says, because memory ran out with more.
-    pub fn lowered(&mut self, lowered: &[Lowered]) {
+    pub fn lowered(&mut self, lowered: &[ReducedSetting]) {
         self.evidence.lowered = lowered.to_vec();
     }
 
@@ -117,7 +117,7 @@ impl UnjudgedRun {
     /// The result with its verdict.
     pub fn judge(self) -> Measured {
         let Self { spec, mut measured, evidence } = self;
-        let found = judge(&spec, &measured.result, &evidence);
+        let found = set_verdict(&spec, &measured.result, &evidence);
         measured.result.judged(found);
         measured
     }

@@ -48,11 +48,11 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--transport"], "the endpoint type selects the protocol"),
 ];
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.fault(format!("`{word}`: {TOOL} takes options only"));
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
     load.put(
@@ -61,7 +61,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
             "chat" => "openai-chat",
             "completions" => "openai-completions",
             other => {
-                sheet.fault(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
+                sheet.push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
                 "openai-chat"
             }
         },
@@ -73,7 +73,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
         }
     }
     defaults(&line, &mut load, &mut sheet);
-    sheet.told(TOOL, load.means())
+    sheet.finish(TOOL, load.means())
 }
 
 fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
@@ -82,7 +82,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         "--model" => {
             load.put("--model", value);
             if given.values.len() > 1 {
-                sheet.leave(given.words(), "one measurement drives one model, the first; add a `bench` for each");
+                sheet.push_untranslated(
+                    given.as_written(),
+                    "one measurement drives one model, the first; add a `bench` for each",
+                );
             }
         }
         "--endpoint-type" | "--url" => {}
@@ -101,7 +104,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         "--request-rate" => load.put("--rate", value),
         "--request-rate-mode" => match value {
             "constant" | "poisson" => load.put("--arrivals", value),
-            _ => sheet.leave(given.words(), "at once up to a number in flight is a closed loop: --concurrency"),
+            _ => sheet.push_untranslated(
+                given.as_written(),
+                "at once up to a number in flight is a closed loop: --concurrency",
+            ),
         },
         "--request-count" => load.put("--requests", value),
         "--warmup-request-count" => load.put("--warmup", value),
@@ -111,10 +117,13 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         }
         "--request-cancellation-rate" if value.parse::<f64>().is_ok_and(|rate| rate == 0.0) => {}
         "--request-cancellation-rate" | "--request-cancellation-delay" => {
-            sheet.leave(given.words(), "requests are ended after tokens, not after a time: `bench.request.cancel`");
+            sheet.push_untranslated(
+                given.as_written(),
+                "requests are ended after tokens, not after a time: `bench.request.cancel`",
+            );
         }
         "--num-dataset-entries" if line.has("--input-file") => {
-            sheet.leave(given.words(), "each record of the data is sent once");
+            sheet.push_untranslated(given.as_written(), "each record of the data is sent once");
         }
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
         "--tokenizer" => {
@@ -130,7 +139,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
                 None | Some("single_turn") => load.put("--data-kind", "jsonl"),
                 Some("mooncake_trace") => load.put("--data-kind", "mooncake"),
                 Some(other) => {
-                    sheet.leave(format!("--custom-dataset-type {other}"), "read are single_turn and mooncake_trace");
+                    sheet.push_untranslated(
+                        format!("--custom-dataset-type {other}"),
+                        "read are single_turn and mooncake_trace",
+                    );
                 }
             }
         }
@@ -138,7 +150,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         name => {
             let why =
                 LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.leave(given.words(), why);
+            sheet.push_untranslated(given.as_written(), why);
         }
     }
 }
@@ -149,7 +161,7 @@ fn cap(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBu
         Ok(most) if most > 0 => {
             load.keys.insert("max_in_flight".to_owned(), json!(most));
         }
-        _ => sheet.fault(format!("`{}`: a whole number from 1 on", given.words())),
+        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
 }
 

@@ -19,9 +19,9 @@ type Spreads = Vec<(&'static str, &'static str, &'static str, SortedValues)>;
 /// Tag, heading with its unit, unit, value.
 type Singles = Vec<(&'static str, &'static str, &'static str, f64)>;
 
-pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
-    let spreads = spreads(told, out);
-    let singles = singles(told);
+pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+    let spreads = spreads(measured_run, out);
+    let singles = singles(measured_run);
     let mut all = Map::new();
     all.insert("schema_version".to_owned(), json!("1.4"));
     for (tag, _, unit, values) in &spreads {
@@ -30,7 +30,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     for (tag, _, unit, value) in &singles {
         all.insert((*tag).to_owned(), single(unit, *value));
     }
-    let facts = facts(told);
+    let facts = facts(measured_run);
     let unanswered = facts.result.map_or(0, |result| result.counts.not_sent + result.counts.cancelled);
     all.insert(
         "input_config".to_owned(),
@@ -38,29 +38,29 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             "generated_by": format!("regatta {}, in the shape of AIPerf and with its definitions", env!("CARGO_PKG_VERSION")),
             "models": { "items": facts.model().map(|name| json!({ "name": name })).into_iter().collect::<Vec<_>>() },
             "endpoint": { "urls": facts.urls() },
-            "regatta": identity::object(told),
+            "regatta": identity::object(measured_run),
         }),
     );
     all.insert("run_info".to_owned(), json!({ "random_seed": facts.seed() }));
     all.insert("was_cancelled".to_owned(), json!(unanswered > 0));
     all.insert("is_complete".to_owned(), json!(unanswered == 0));
-    all.insert("error_summary".to_owned(), error_summary(told));
+    all.insert("error_summary".to_owned(), error_summary(measured_run));
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
-    counted_by_server(told, out);
+    counted_by_server(measured_run, out);
     out.json("profile_export_aiperf.json", &Value::Object(all));
-    out.file("profile_export_aiperf.csv", csv(spreads, singles) + &identity::csv_section(told));
-    out.file("profile_export.jsonl", records(told));
+    out.file("profile_export_aiperf.csv", csv(spreads, singles) + &identity::csv_section(measured_run));
+    out.file("profile_export.jsonl", records(measured_run));
 }
 
-fn spreads(told: &MeasuredRun, out: &mut Exported) -> Spreads {
+fn spreads(measured_run: &MeasuredRun, out: &mut Exported) -> Spreads {
     let mut all: Spreads = Vec::new();
     for (concept, tag, heading) in [
         (MetricConcept::E2e, "request_latency", "Request Latency (ms)"),
         (MetricConcept::Ttft, "time_to_first_token", "Time to First Token (ms)"),
         (MetricConcept::Itl, "inter_token_latency", "Inter Token Latency (ms)"),
     ] {
-        if let Some(values) = spread(told, TOOL, concept, tag, out) {
+        if let Some(values) = spread(measured_run, TOOL, concept, tag, out) {
             if concept == MetricConcept::Itl {
                 let heading = "Output Token Throughput Per User (tokens/sec/user)";
                 let per_user = tokens_per_user(&values);
@@ -71,42 +71,42 @@ fn spreads(told: &MeasuredRun, out: &mut Exported) -> Spreads {
             all.push((tag, heading, "ms", values));
         }
     }
-    match second_token(told) {
+    match second_token(measured_run) {
         Some(values) if values.n() > 0 => {
             all.push(("time_to_second_token", "Time to Second Token (ms)", "ms", values));
         }
         Some(_) => {}
-        None => out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.why())),
+        None => out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.reason())),
     }
-    match ok(told).map(|one| one.gaps(ChunkFilter::Text)).collect::<Option<Vec<_>>>() {
+    match ok(measured_run).map(|one| one.gaps(ChunkFilter::Text)).collect::<Option<Vec<_>>>() {
         Some(gaps) => {
             let values = linear(gaps.into_iter().flatten().map(|gap| gap.0));
             if values.n() > 0 {
                 all.push(("inter_chunk_latency", "Inter Chunk Latency (ms)", "ms", values));
             }
         }
-        None => out.without(format!("inter_chunk_latency: {}", MissingMetric::Timelines.why())),
+        None => out.without(format!("inter_chunk_latency: {}", MissingMetric::Timelines.reason())),
     }
-    all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(told)));
-    all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(told)));
+    all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(measured_run)));
+    all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(measured_run)));
     all
 }
 
-fn singles(told: &MeasuredRun) -> Singles {
-    let (output, input) = (output_tokens(told), input_tokens(told));
+fn singles(measured_run: &MeasuredRun) -> Singles {
+    let (output, input) = (output_tokens(measured_run), input_tokens(measured_run));
     let mut all: Singles = vec![
-        ("request_count", "Request Count", "requests", ok(told).count() as f64),
+        ("request_count", "Request Count", "requests", ok(measured_run).count() as f64),
         ("total_osl", "Total Output Sequence Length (tokens)", "tokens", output.sum()),
         ("total_isl", "Total Input Sequence Length (tokens)", "tokens", input.sum()),
     ];
-    let failed = told.seen.iter().filter(|one| !one.ok).count();
+    let failed = measured_run.request_traces.iter().filter(|one| !one.ok).count();
     if failed > 0 {
         all.push(("error_request_count", "Error Request Count", "requests", failed as f64));
     }
-    if let Ok(rate) = TOOL.rate(&told.seen) {
+    if let Ok(rate) = TOOL.rate(&measured_run.request_traces) {
         all.push(("request_throughput", "Request Throughput (requests/sec)", "requests/sec", rate));
     }
-    if let Some(seconds) = duration_s(told, TOOL) {
+    if let Some(seconds) = duration_s(measured_run, TOOL) {
         all.push(("benchmark_duration", "Benchmark Duration (sec)", "sec", seconds));
         let heading = "Output Token Throughput (tokens/sec)";
         all.push(("output_token_throughput", heading, "tokens/sec", output.sum() / seconds));
@@ -114,9 +114,9 @@ fn singles(told: &MeasuredRun) -> Singles {
     all
 }
 
-fn error_summary(told: &MeasuredRun) -> Value {
+fn error_summary(measured_run: &MeasuredRun) -> Value {
     let mut counts: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for error in told.seen.iter().filter_map(|one| one.error.as_deref()) {
+    for error in measured_run.request_traces.iter().filter_map(|one| one.error.as_deref()) {
         *counts.entry(error.split(':').next().unwrap_or(error)).or_default() += 1;
     }
     counts.into_iter().map(|(class, count)| json!({ "error_details": { "type": class }, "count": count })).collect()
@@ -144,12 +144,12 @@ fn csv(mut spreads: Spreads, mut singles: Singles) -> String {
 }
 
 /// One line for each request.
-fn records(told: &MeasuredRun) -> String {
-    let epoch = facts(told).epoch_ns();
+fn records(measured_run: &MeasuredRun) -> String {
+    let epoch = facts(measured_run).epoch_ns();
     let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
     let mut text = String::new();
-    let simulated = identity::is_simulated(told);
-    for one in &told.seen {
+    let simulated = identity::is_simulated(measured_run);
+    for one in &measured_run.request_traces {
         let alone = std::slice::from_ref(one);
         let mut metrics = Map::new();
         let mut put = |tag: &str, unit: &str, value: Option<f64>| {

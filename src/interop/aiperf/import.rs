@@ -67,6 +67,6 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
         version: None,
         requested: Map::new(),
         counted: is_server_count.then_some(SERVER),
-        seen,
+        request_traces: seen,
     }
 }

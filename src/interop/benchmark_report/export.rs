@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::InferencePerf;
 
-pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
-    let facts = facts(told);
+pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+    let facts = facts(measured_run);
     let mut latency = Map::new();
     for (concept, name, units) in [
         (MetricConcept::Ttft, "time_to_first_token", "ms"),
@@ -20,14 +20,14 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
         (MetricConcept::Itl, "inter_token_latency", "ms/token"),
         (MetricConcept::E2e, "request_latency", "ms"),
     ] {
-        if let Some(values) = spread(told, TOOL, concept, name, out) {
+        if let Some(values) = spread(measured_run, TOOL, concept, name, out) {
             latency.insert(name.to_owned(), statistics(units, &values));
         }
     }
     let mut throughput = Map::new();
-    let (input, output) = (input_tokens(told), output_tokens(told));
-    if let Some(rate) = TOOL.rate(&told.seen).ok().filter(|rate| *rate > 0.0) {
-        let seconds = ok(told).count() as f64 / rate;
+    let (input, output) = (input_tokens(measured_run), output_tokens(measured_run));
+    if let Some(rate) = TOOL.rate(&measured_run.request_traces).ok().filter(|rate| *rate > 0.0) {
+        let seconds = ok(measured_run).count() as f64 / rate;
         for (name, units, value) in [
             ("input_token_rate", "tokens/s", input.sum() / seconds),
             ("output_token_rate", "tokens/s", output.sum() / seconds),
@@ -37,15 +37,15 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             throughput.insert(name.to_owned(), json!({ "units": units, "mean": value }));
         }
     }
-    let failed = told.seen.iter().filter(|one| !one.ok).count();
-    let mut requests = json!({ "total": told.seen.len(), "failures": failed });
+    let failed = measured_run.request_traces.iter().filter(|one| !one.ok).count();
+    let mut requests = json!({ "total": measured_run.request_traces.len(), "failures": failed });
     for (name, values) in [("input_length", &input), ("output_length", &output)] {
         if values.n() > 0 {
             requests[name] = statistics("count", values);
         }
     }
     let mut run = Map::new();
-    run.insert("description".to_owned(), json!(identity::line(told)));
+    run.insert("description".to_owned(), json!(identity::line(measured_run)));
     if let Some(digest) = facts.result.map(|result| &result.schedule_digest) {
         run.insert("eid".to_owned(), json!(digest));
     }
@@ -59,11 +59,11 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             "requests": requests, "latency": latency, "throughput": throughput,
         } } },
     });
-    match load(told) {
+    match load(measured_run) {
         Some(load) => report["scenario"] = json!({ "load": load }),
         None => out.without("scenario.load: the lengths of requests are of a kind that the shape does not know"),
     }
-    counted_by_server(told, out);
+    counted_by_server(measured_run, out);
     out.without(
         "normalized_time_per_output_token, observability, component_health: not measured as the shape means it",
     );
@@ -96,8 +96,8 @@ fn statistics(units: &str, values: &SortedValues) -> Value {
     Value::Object(all)
 }
 
-fn load(told: &MeasuredRun) -> Option<Value> {
-    let facts = facts(told);
+fn load(measured_run: &MeasuredRun) -> Option<Value> {
+    let facts = facts(measured_run);
     let result = facts.result?;
     let mut load = json!({
         "tool": "regatta",
@@ -109,8 +109,8 @@ fn load(told: &MeasuredRun) -> Option<Value> {
     if let Some(rate) = facts.rate() {
         load["rate_qps"] = json!(rate);
     }
-    let mut config = told.result.requested();
-    config.insert("regatta".to_owned(), identity::object(told));
+    let mut config = measured_run.result.requested();
+    config.insert("regatta".to_owned(), identity::object(measured_run));
     Some(json!({ "metadata": {}, "standardized": load, "native": { "config": config } }))
 }
 

@@ -6,7 +6,7 @@ use crate::interop::metrics::{MetricConcept, Tool};
 use crate::interop::results::imported::{ImportedNumbers, StatsLayout, at, put, text_at};
 
 /// The neutral format; its numbers mean what the tool named in it means.
-pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
+pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let load = value.pointer("/scenario/load/standardized").unwrap_or(&Value::Null);
     let aggregate = value.pointer("/results/request_performance/aggregate").unwrap_or(&Value::Null);
     let tool = match text_at(load, "/tool").unwrap_or_default().to_lowercase().as_str() {
@@ -44,7 +44,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         requests_per_s: at(aggregate, "/throughput/request_rate/mean"),
         tokens_per_s: at(aggregate, "/throughput/output_token_rate/mean"),
         counted: None,
-        more: Vec::new(),
+        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, read("time_to_first_token")),
             (MetricConcept::Tpot, read("time_per_output_token")),

@@ -38,41 +38,41 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     };
     let (env, program, name, rest) = parts(words)?;
     if program.starts_with("--") {
-        return without_env(&env, run_args::bare(&words[words.len() - rest.len() - 1..]));
+        return without_env(&env, run_args::translate_run_args(&words[words.len() - rest.len() - 1..]));
     }
     if let Some(text) = program.strip_prefix("RUN_ARGS=") {
         let mut all = vec![text.to_owned()];
         all.extend_from_slice(rest);
-        return without_env(&env, run_args::bare(&all));
+        return without_env(&env, run_args::translate_run_args(&all));
     }
     if name == "code.main" {
-        return without_env(&env, run_args::bare(rest));
+        return without_env(&env, run_args::translate_run_args(rest));
     }
     let second = rest.first().map(String::as_str);
     match (name, second) {
-        ("launch_triton_server.py", _) => launch_triton_server::tell(&env, rest),
-        ("trtllm-serve", _) => trtllm_serve::tell(&env, rest),
+        ("launch_triton_server.py", _) => launch_triton_server::translate(&env, rest),
+        ("trtllm-serve", _) => trtllm_serve::translate(&env, rest),
         ("trtllm-bench", _) => {
             let before = &words[..words.len() - rest.len()];
             let launcher: Vec<String> = before.iter().filter(|word| *word == LAUNCHER).cloned().collect();
-            trtllm_bench::command_line::tell(&env, &launcher, rest)
+            trtllm_bench::command_line::translate(&env, &launcher, rest)
         }
         ("genai-perf" | "genai_perf", Some("analyze")) => {
-            without_env(&env, genai_perf::command_line::tell("genai-perf analyze", true, &rest[1..]))
+            without_env(&env, genai_perf::command_line::translate("genai-perf analyze", true, &rest[1..]))
         }
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
         ) => Err(vec![format!("`genai-perf {other}` does not measure; a `profile` line does")]),
         ("genai-perf" | "genai_perf", _) => {
-            without_env(&env, genai_perf::command_line::tell("genai-perf profile", false, strip(rest, "profile")))
+            without_env(&env, genai_perf::command_line::translate("genai-perf profile", false, strip(rest, "profile")))
         }
-        ("aiperf", _) => without_env(&env, aiperf::command_line::tell(strip(rest, "profile"))),
-        ("perf_analyzer", _) => without_env(&env, perf_analyzer::command_line::tell(rest)),
-        ("benchmark_core_model.py", _) => without_env(&env, core_model::tell(rest)),
-        ("fill_template.py", _) => without_env(&env, fill_template::tell(rest)),
-        ("llmb-run", _) => without_env(&env, llmb_run::tell(rest)),
-        ("triton", _) => without_env(&env, triton_cli::tell(rest)),
+        ("aiperf", _) => without_env(&env, aiperf::command_line::translate(strip(rest, "profile"))),
+        ("perf_analyzer", _) => without_env(&env, perf_analyzer::command_line::translate(rest)),
+        ("benchmark_core_model.py", _) => without_env(&env, core_model::translate(rest)),
+        ("fill_template.py", _) => without_env(&env, fill_template::translate(rest)),
+        ("llmb-run", _) => without_env(&env, llmb_run::translate(rest)),
+        ("triton", _) => without_env(&env, triton_cli::translate(rest)),
         ("make", _) => {
             // Both places are good for make.
             let mut words: Vec<String> = env.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -88,13 +88,13 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
 
 /// Variables change what none of these do.
 fn without_env(env: &Env, told: Result<Translation, Vec<String>>) -> Result<Translation, Vec<String>> {
-    let mut told = told?;
+    let mut translation = told?;
     for (name, _) in &env.0 {
         let mut sheet = TranslationBuilder::default();
-        sheet.leave(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
-        told.left.extend(sheet.left);
+        sheet.push_untranslated(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
+        translation.untranslated.extend(sheet.untranslated);
     }
-    Ok(told)
+    Ok(translation)
 }
 
 fn strip<'a>(words: &'a [String], first: &str) -> &'a [String] {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::options::GivenOption;
-use super::translation::{BenchLine, Sweep, TranslationBuilder, TranslationKind};
+use super::translation::{Sweep, TranslatedBench, TranslationBuilder, TranslationKind};
 
 /// In the order in which they are written.
 const ORDER: [&str; 27] = [
@@ -98,7 +98,7 @@ impl TranslatedLoad {
             words.push(name.to_owned());
             words.extend(values);
         }
-        TranslationKind::Bench(BenchLine { words, keys: self.keys, sweep: self.sweep })
+        TranslationKind::Bench(TranslatedBench { args: words, keys: self.keys, sweep: self.sweep })
     }
 }
 
@@ -173,10 +173,11 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
             load.put("--output-tokens", value);
         }
         _ if value.contains("{{") => {
-            sheet.leave(format!("--extra-inputs {name}:{value}"), "`{{` begins an expression in a manifest");
+            sheet
+                .push_untranslated(format!("--extra-inputs {name}:{value}"), "`{{` begins an expression in a manifest");
         }
         _ if is_http => load.add("--extra", format!("{name}:{value}")),
-        _ => sheet.leave(
+        _ => sheet.push_untranslated(
             format!("--extra-inputs {name}:{value}"),
             "over gRPC a request has the tensors that `bench.request` names; write the key there, where it has one",
         ),
@@ -191,7 +192,7 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut Transla
             "inter_token_latency" | "tpot" => "tpot",
             "request_latency" | "e2e" => "e2e",
             other => {
-                sheet.leave(
+                sheet.push_untranslated(
                     format!("{} {word}", given.written),
                     format!("`{other}` is no promise to one request here; there are ttft, tpot and e2e"),
                 );
@@ -211,7 +212,7 @@ pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad,
             load.put("--api-key-env", "API_KEY");
             sheet.note("the key of `Authorization: Bearer` is read from the environment variable API_KEY; it is not written down");
         } else {
-            sheet.leave(format!("{} {name}:…", given.written), "further headers are not sent");
+            sheet.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
         }
     }
 }

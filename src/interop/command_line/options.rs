@@ -50,7 +50,7 @@ impl GivenOption {
     }
 
     /// As it was written.
-    pub fn words(&self) -> String {
+    pub fn as_written(&self) -> String {
         std::iter::once(self.written.as_str())
             .chain(self.values.iter().map(String::as_str))
             .collect::<Vec<_>>()
@@ -102,7 +102,7 @@ pub(in crate::interop) fn read(
             let name = word.split('=').next().unwrap_or(word);
             let known = table.iter().flat_map(|option| option.names.iter().copied());
             let hint = did_you_mean(name, known).unwrap_or_default();
-            sheet.fault(format!("`{name}` is no option of {tool} that is known here; {hint}"));
+            sheet.push_error(format!("`{name}` is no option of {tool} that is known here; {hint}"));
             while words.get(at).is_some_and(|word| !is_option(word)) {
                 at += 1;
             }
@@ -116,7 +116,7 @@ pub(in crate::interop) fn read(
                     at += 1;
                 }
                 _ => {
-                    sheet.fault(format!("`{written}` of {tool} needs a value"));
+                    sheet.push_error(format!("`{written}` of {tool} needs a value"));
                     continue;
                 }
             },

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::line::read_line;
 use super::program::{assignment, parts};
-use super::translation::{BenchLine, Translation, TranslationBuilder, TranslationKind, manifest};
+use super::translation::{TranslatedBench, Translation, TranslationBuilder, TranslationKind, manifest};
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
 use crate::interop::triton_backend::launch_triton_server;
 use crate::triton::repository::substitute;
@@ -21,7 +21,7 @@ struct Script {
     /// `cp -r FROM/* TO`
     copied: Vec<(String, String)>,
     server: Option<Value>,
-    load: Option<BenchLine>,
+    load: Option<TranslatedBench>,
     sheet: TranslationBuilder,
 }
 
@@ -43,7 +43,7 @@ pub fn read_script(name: &str, text: &str) -> Result<Translation, Vec<String>> {
         script.line(&format!("{name}:{begun}"), &std::mem::take(&mut whole));
     }
     script.line(&format!("{name}:{begun}"), &whole);
-    script.told()
+    script.into_translation()
 }
 
 impl Script {
@@ -54,7 +54,7 @@ impl Script {
         }
         let (line, _) = substitute(line, &|name| self.vars.get(name).cloned());
         let Some(words) = shlex::split(&line) else {
-            return self.sheet.leave(place, "a quote in the line is not closed");
+            return self.sheet.push_untranslated(place, "a quote in the line is not closed");
         };
         for words in words.split(|word| matches!(word.as_str(), "&&" | ";" | "&" | "||")) {
             self.command(place, words);
@@ -71,7 +71,7 @@ impl Script {
             return self.vars.extend(set.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         let Ok((env, _, name, rest)) = parts(words) else {
-            return self.sheet.leave(place, "no command is to be seen in it");
+            return self.sheet.push_untranslated(place, "no command is to be seen in it");
         };
         match name {
             "fill_template.py" => self.filled.extend(fill_template::filled(rest, &mut self.sheet)),
@@ -81,36 +81,42 @@ impl Script {
             "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" if self.load.is_none() => {
                 match read_line(words) {
                     Err(faults) => self.sheet.faults.extend(faults),
-                    Ok(Translation { means: TranslationKind::Bench(load), notes, left, .. }) => {
+                    Ok(Translation { kind: TranslationKind::Bench(load), notes, untranslated: left, .. }) => {
                         self.load = Some(load);
                         self.sheet.notes.extend(notes);
-                        self.sheet.left.extend(left);
+                        self.sheet.untranslated.extend(left);
                     }
-                    Ok(told) => self.sheet.leave(place, format!("`{}` is a separate line", told.tool)),
+                    Ok(told) => self.sheet.push_untranslated(place, format!("`{}` is a separate line", told.tool)),
                 }
             }
             "launch_triton_server.py" | "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" => {
-                self.sheet.leave(place, format!("a second `{name}`: one server and one measurement are imported"));
+                self.sheet.push_untranslated(
+                    place,
+                    format!("a second `{name}`: one server and one measurement are imported"),
+                );
             }
             "trtllm-serve" | "trtllm-bench" | "llmb-run" | "make" | "triton" => {
-                self.sheet.leave(place, format!("`{name}`: import that line separately"));
+                self.sheet.push_untranslated(place, format!("`{name}`: import that line separately"));
             }
             "cp" if rest.len() >= 2 => {
                 let plain = |text: &String| text.trim_end_matches(['*', '/']).to_owned();
                 let from_to: Vec<String> = rest.iter().filter(|word| !word.starts_with('-')).map(plain).collect();
                 match from_to.as_slice() {
                     [from, to] => self.copied.push((from.clone(), to.clone())),
-                    _ => self.sheet.leave(place, "`cp` of several files: a `shell` stage runs it"),
+                    _ => self.sheet.push_untranslated(place, "`cp` of several files: a `shell` stage runs it"),
                 }
             }
             "cd" | "pushd" | "popd" | "mkdir" | "sleep" | "wait" | "pkill" | "echo" | "set" => {
-                self.sheet.leave(place, format!("`{name}`: stages have folders of their own, and wait for each other"));
+                self.sheet.push_untranslated(
+                    place,
+                    format!("`{name}`: stages have folders of their own, and wait for each other"),
+                );
             }
-            _ => self.sheet.leave(place, format!("`{name}` …: a `shell` stage runs it")),
+            _ => self.sheet.push_untranslated(place, format!("`{name}` …: a `shell` stage runs it")),
         }
     }
 
-    fn told(mut self) -> Result<Translation, Vec<String>> {
+    fn into_translation(mut self) -> Result<Translation, Vec<String>> {
         let mut stages = Map::new();
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
         let mut repository = fill_template::repository(&self.filled, &mut self.sheet);
@@ -119,10 +125,10 @@ impl Script {
                 stage.insert("files".to_owned(), json!(self.copied.remove(at).0));
             }
         } else if tree.is_some() {
-            self.sheet.fault("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
+            self.sheet.push_error("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
         }
         for (from, to) in &self.copied {
-            self.sheet.leave(format!("cp {from} {to}"), "a `shell` stage runs it");
+            self.sheet.push_untranslated(format!("cp {from} {to}"), "a `shell` stage runs it");
         }
         if let Some(repository) = repository {
             stages.insert("generate_triton_config".to_owned(), json!({ "repository": repository }));
@@ -137,12 +143,12 @@ impl Script {
             stages.insert("triton".to_owned(), server);
         }
         if stages.is_empty() && self.load.is_none() {
-            self.sheet.fault("there is no command in it that is known here");
+            self.sheet.push_error("there is no command in it that is known here");
         }
         let means = match self.load {
             Some(load) => TranslationKind::Pipeline(stages, load),
             None => manifest("script", TOOL, stages),
         };
-        self.sheet.told(TOOL, means)
+        self.sheet.finish(TOOL, means)
     }
 }

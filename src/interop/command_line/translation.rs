@@ -7,29 +7,29 @@ use serde_json::{Map, Value, json};
 pub struct Translation {
     /// The program of the command line: `genai-perf profile`.
     pub tool: &'static str,
-    pub means: TranslationKind,
+    pub kind: TranslationKind,
     /// Carried over, and not quite the same here; sentences.
     pub notes: Vec<String>,
     /// Not carried over.
-    pub left: Vec<UntranslatedOption>,
+    pub untranslated: Vec<UntranslatedOption>,
 }
 
 /// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntranslatedOption {
     /// As it was written, without secrets.
-    pub word: String,
+    pub argument: String,
     pub why: String,
 }
 
 /// What is to be done here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TranslationKind {
-    Bench(BenchLine),
+    Bench(TranslatedBench),
     /// A manifest, key by key.
     Manifest(Map<String, Value>),
     /// Stages, and a measurement of what the stage `triton` of them serves, where there is one.
-    Pipeline(Map<String, Value>, BenchLine),
+    Pipeline(Map<String, Value>, TranslatedBench),
     /// A manifest that is there, and what to change in it.
     Run(RunLine),
     /// Command lines, each a list of arguments.
@@ -38,9 +38,9 @@ pub enum TranslationKind {
 
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BenchLine {
+pub struct TranslatedBench {
     /// Behind `regatta bench`.
-    pub words: Vec<String>,
+    pub args: Vec<String>,
     /// Keys of the manifest's `bench:` for which the line has no option.
     pub keys: Map<String, Value>,
     pub sweep: Option<Sweep>,
@@ -76,12 +76,12 @@ pub struct RunSetting {
     pub names: Vec<String>,
     pub value: String,
     /// The source argument.
-    pub word: String,
+    pub argument: String,
 }
 
 impl RunSetting {
     pub(in crate::interop) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
-        Self { names: vec![name.to_owned()], value: value.into(), word: word.into() }
+        Self { names: vec![name.to_owned()], value: value.into(), argument: word.into() }
     }
 }
 
@@ -89,28 +89,28 @@ impl RunSetting {
 #[derive(Debug, Default)]
 pub(in crate::interop) struct TranslationBuilder {
     pub notes: Vec<String>,
-    pub left: Vec<UntranslatedOption>,
+    pub untranslated: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
     pub faults: Vec<String>,
 }
 
 impl TranslationBuilder {
-    pub fn leave(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.left.push(UntranslatedOption { word: word.into(), why: why.into() });
+    pub fn push_untranslated(&mut self, word: impl Into<String>, why: impl Into<String>) {
+        self.untranslated.push(UntranslatedOption { argument: word.into(), why: why.into() });
     }
 
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    pub fn fault(&mut self, text: impl Into<String>) {
+    pub fn push_error(&mut self, text: impl Into<String>) {
         self.faults.push(text.into());
     }
 
     /// The translation, or everything that keeps it from being one.
-    pub fn told(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
-        let Self { notes, left, faults } = self;
-        if faults.is_empty() { Ok(Translation { tool, means, notes, left }) } else { Err(faults) }
+    pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
+        let Self { notes, untranslated: left, faults } = self;
+        if faults.is_empty() { Ok(Translation { tool, kind: means, notes, untranslated: left }) } else { Err(faults) }
     }
 }
 

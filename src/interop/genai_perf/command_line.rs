@@ -50,7 +50,7 @@ const TELLING: [(&str, &str); 9] = [
     ("--prompt-source", "without data, prompts are synthetic"),
 ];
 
-pub(in crate::interop) fn tell(
+pub(in crate::interop) fn translate(
     tool: &'static str,
     is_analyze: bool,
     words: &[String],
@@ -60,7 +60,7 @@ pub(in crate::interop) fn tell(
     let mut load = TranslatedLoad::default();
     let is_http = interface(&line, &mut load, &mut sheet);
     for word in &line.plain {
-        sheet.fault(format!("`{word}`: {tool} takes options only"));
+        sheet.push_error(format!("`{word}`: {tool} takes options only"));
     }
     for given in &line.given {
         if !length(&mut load, given) {
@@ -71,12 +71,12 @@ pub(in crate::interop) fn tell(
         sweep(&line, &mut load, &mut sheet);
     }
     defaults(&line, &mut load, &mut sheet);
-    perf_analyzer::behind(&line.behind, &mut load, &mut sheet);
+    perf_analyzer::translate_passthrough(&line.behind, &mut load, &mut sheet);
     if load.has("--rate") && !load.has("--arrivals") {
         // It sends at equal distances unless perf_analyzer has another setting.
         load.put("--arrivals", "constant");
     }
-    sheet.told(tool, load.means())
+    sheet.finish(tool, load.means())
 }
 
 /// The server's address and protocol. Returns whether that is HTTP.
@@ -90,7 +90,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         (kind, endpoint) => {
             let word = endpoint.or(kind).unwrap_or_default();
             let why = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
-            sheet.fault(format!("`{word}` is not supported: {why}"));
+            sheet.push_error(format!("`{word}` is not supported: {why}"));
             "kserve"
         }
     };
@@ -109,7 +109,7 @@ fn option(
     sheet: &mut TranslationBuilder,
 ) {
     if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
-        return sheet.leave(given.words(), *why);
+        return sheet.push_untranslated(given.as_written(), *why);
     }
     let value = given.value();
     match given.name {
@@ -117,7 +117,7 @@ fn option(
             load.put("--model", value);
             if given.values.len() > 1 {
                 let rest = given.values[1..].join(" ");
-                sheet.leave(
+                sheet.push_untranslated(
                     format!("{} … {rest}", given.written),
                     "one measurement drives one model; add a `bench` for each",
                 );
@@ -129,14 +129,14 @@ fn option(
         "--streaming" => load.flag("--streaming"),
         // The server's model metadata shows the backend.
         "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}
-        "--backend" => sheet.leave(given.words(), "the model's tensors are read from the server"),
+        "--backend" => sheet.push_untranslated(given.as_written(), "the model's tensors are read from the server"),
         "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
         "--goodput" => goodput(load, sheet, given),
         // It may contain a key.
         "--header" => header(given, load, sheet),
         "--input-file" => data(given, line, load, sheet),
         "--num-dataset-entries" if line.has("--input-file") => {
-            sheet.leave(given.words(), "each record of the data is sent once");
+            sheet.push_untranslated(given.as_written(), "each record of the data is sent once");
         }
         "--num-dataset-entries" => whole(given, load, sheet, "distinct_prompts"),
         "--num-prefix-prompts" | "--prefix-prompt-length" => prefixes(line, load),
@@ -147,7 +147,7 @@ fn option(
         "--request-rate" => load.put("--rate", value),
         "--request-count" => load.put("--requests", value),
         "--measurement-interval" if line.has("--request-count") => {
-            sheet.leave(given.words(), "the run ends after its number of requests");
+            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests");
         }
         "--measurement-interval" => {
             load.put("--measurement-interval", value);
@@ -162,18 +162,29 @@ fn option(
             sheet.note(format!("{value} prompts in one message: here each is a request and measured separately"));
         }
         "--fixed-schedule" => {
-            sheet.leave(given.words(), "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`");
+            sheet.push_untranslated(
+                given.as_written(),
+                "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`",
+            );
         }
         name if name.starts_with("--session") || name == "--num-sessions" => {
-            sheet.leave(given.words(), "conversations are `bench.sessions` and `think_time`: write them by hand");
+            sheet.push_untranslated(
+                given.as_written(),
+                "conversations are `bench.sessions` and `think_time`: write them by hand",
+            );
         }
         // Read together, below.
         "--sweep-type" | "--sweep-range" | "--sweep-list" => {}
-        "--model-selection-strategy" => sheet.leave(given.words(), "with one model there is nothing to select"),
-        "--tokenizer-revision" | "--tokenizer-trust-remote-code" => {
-            sheet.leave(given.words(), "a tokenizer is a file here, nothing is downloaded or run for it");
+        "--model-selection-strategy" => {
+            sheet.push_untranslated(given.as_written(), "with one model there is nothing to select")
         }
-        _ => sheet.leave(given.words(), "there is nothing like it here"),
+        "--tokenizer-revision" | "--tokenizer-trust-remote-code" => {
+            sheet.push_untranslated(
+                given.as_written(),
+                "a tokenizer is a file here, nothing is downloaded or run for it",
+            );
+        }
+        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
     }
 }
 
@@ -182,7 +193,7 @@ fn whole(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translation
         Ok(number) if number > 0 => {
             load.keys.insert(key.to_owned(), json!(number));
         }
-        _ => sheet.fault(format!("`{}`: a whole number from 1 on", given.words())),
+        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
 }
 
@@ -197,14 +208,20 @@ fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
 fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let file = given.value();
     if file.starts_with("synthetic:") || file.starts_with("payload:") {
-        sheet.leave(given.words(), "it is for other endpoint types; without data, prompts are synthetic");
+        sheet.push_untranslated(
+            given.as_written(),
+            "it is for other endpoint types; without data, prompts are synthetic",
+        );
     } else if std::path::Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("--data", file);
         if line.has("--synthetic-input-tokens-mean") {
             sheet.note("with data, --isl is the length that prompts are cut or filled to");
         }
     } else {
-        sheet.leave(given.words(), "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not");
+        sheet.push_untranslated(
+            given.as_written(),
+            "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not",
+        );
     }
 }
 
@@ -221,14 +238,14 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBu
     };
     let Some(values) = values.map(|values| values.into_iter().flatten().collect::<Vec<_>>()) else {
         return sheet
-            .fault("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
+            .push_error("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
     };
     match kind {
         "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values),
         "request_rate" => load.sweep(Some("--rate"), "rate", values),
         "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values),
         "num_dataset_entries" => load.sweep(None, "distinct_prompts", values),
-        other => sheet.fault(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
+        other => sheet.push_error(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
     }
 }
 

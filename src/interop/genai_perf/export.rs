@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::GenAiPerf;
 
-pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
+pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let mut all = Map::new();
     // (heading, spread), in the order of the CSV file.
     let mut rows: Vec<(&str, SortedValues)> = Vec::new();
-    let ttft = spread(told, TOOL, MetricConcept::Ttft, "time_to_first_token", out);
-    let latency = spread(told, TOOL, MetricConcept::E2e, "request_latency", out);
-    let itl = spread(told, TOOL, MetricConcept::Itl, "inter_token_latency", out);
-    let second = second_token(told);
+    let ttft = spread(measured_run, TOOL, MetricConcept::Ttft, "time_to_first_token", out);
+    let latency = spread(measured_run, TOOL, MetricConcept::E2e, "request_latency", out);
+    let itl = spread(measured_run, TOOL, MetricConcept::Itl, "inter_token_latency", out);
+    let second = second_token(measured_run);
     if second.is_none() {
-        out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.why()));
+        out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.reason()));
     }
-    let throughput = TOOL.rate(&told.seen).ok();
+    let throughput = TOOL.rate(&measured_run.request_traces).ok();
     let per_user = itl.as_ref().map(tokens_per_user);
-    let (output, input) = (output_tokens(told), input_tokens(told));
-    let tokens_per_s = duration_s(told, TOOL).map(|seconds| output.sum() / seconds);
+    let (output, input) = (output_tokens(measured_run), input_tokens(measured_run));
+    let tokens_per_s = duration_s(measured_run, TOOL).map(|seconds| output.sum() / seconds);
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
     if let Some(rate) = throughput {
         put("request_throughput", single("requests/sec", rate));
@@ -35,7 +35,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
     if let Some(latency) = &latency {
         put("request_latency", statistics("ms", latency, false));
     }
-    put("request_count", single("count", ok(told).count() as f64));
+    put("request_count", single("count", ok(measured_run).count() as f64));
     for (name, unit, heading, values) in [
         ("time_to_first_token", "ms", "Time To First Token (ms)", ttft),
         ("time_to_second_token", "ms", "Time To Second Token (ms)", second),
@@ -66,16 +66,16 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
         put(name, statistics("tokens", &values, false));
         rows.push((heading, values));
     }
-    put("input_config", input_config(told));
-    counted_by_server(told, out);
+    put("input_config", input_config(measured_run));
+    counted_by_server(measured_run, out);
     out.without("telemetry_stats, sessions: a run has none");
     out.json("profile_export_genai_perf.json", &Value::Object(all));
-    let text = csv(&rows, tokens_per_s, throughput, ok(told).count());
-    out.file("profile_export_genai_perf.csv", text + &identity::csv_section(told));
+    let text = csv(&rows, tokens_per_s, throughput, ok(measured_run).count());
+    out.file("profile_export_genai_perf.csv", text + &identity::csv_section(measured_run));
 }
 
-fn input_config(told: &MeasuredRun) -> Value {
-    let facts = facts(told);
+fn input_config(measured_run: &MeasuredRun) -> Value {
+    let facts = facts(measured_run);
     let stimulus = match (facts.rate(), facts.users()) {
         (Some(rate), _) => json!({ "request_rate": rate }),
         (None, Some(users)) => json!({ "concurrency": users }),
@@ -87,7 +87,7 @@ fn input_config(told: &MeasuredRun) -> Value {
         "endpoint": { "url": facts.urls().join(",") },
         "perf_analyzer": { "stimulus": stimulus },
         "input": { "random_seed": facts.seed() },
-        "regatta": identity::object(told),
+        "regatta": identity::object(measured_run),
     })
 }
 

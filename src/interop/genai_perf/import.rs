@@ -6,7 +6,7 @@ use crate::interop::metrics::{MetricConcept, Tool};
 use crate::interop::results::imported::{ImportedNumbers, SERVER, StatsLayout, at, put, text_at};
 
 /// GenAI-Perf and AIPerf, which uses the same format.
-pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
+pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let is_aiperf = value.get("schema_version").is_some() || value.get("aiperf_version").is_some();
     let (tool, format) = if is_aiperf {
         (Tool::AiPerf, "AIPerf profile_export_aiperf.json")
@@ -48,7 +48,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         requests_per_s,
         tokens_per_s: at(value, "/output_token_throughput/avg"),
         counted: (is_aiperf && has_server_counts(value)).then_some(SERVER),
-        more: Vec::new(),
+        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, layout.read("/time_to_first_token")),
             (MetricConcept::Itl, layout.read("/inter_token_latency")),

@@ -11,7 +11,7 @@ use super::spread::SortedValues;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingMetric {
     /// The tool has no such number.
-    NotTheirs,
+    NotDefinedByTool,
     /// The chunks between the first and the last were not kept.
     Timelines,
     /// The requests have no intended arrival.
@@ -23,9 +23,9 @@ pub enum MissingMetric {
 }
 
 impl MissingMetric {
-    pub const fn why(self) -> &'static str {
+    pub const fn reason(self) -> &'static str {
         match self {
-            Self::NotTheirs => "this tool has no such number",
+            Self::NotDefinedByTool => "this tool has no such number",
             Self::Timelines => {
                 "needs the time of every chunk: `timelines: true` in the bench stage, or `regatta bench --timelines`"
             }
@@ -59,18 +59,18 @@ impl Tool {
                 Ok(one.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(one)))
             }),
             MetricConcept::Tpot => {
-                let how = rules.tpot.ok_or(MissingMetric::NotTheirs)?;
+                let how = rules.tpot.ok_or(MissingMetric::NotDefinedByTool)?;
                 each(&|one| rules.per_request(one, how))
             }
-            MetricConcept::Itl => match rules.itl.ok_or(MissingMetric::NotTheirs)? {
+            MetricConcept::Itl => match rules.itl.ok_or(MissingMetric::NotDefinedByTool)? {
                 ChunkGapRule::Request(how) => each(&|one| rules.per_request(one, how)),
-                ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken => Err(MissingMetric::NotTheirs),
+                ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken => Err(MissingMetric::NotDefinedByTool),
             },
             MetricConcept::E2e => {
-                let until = rules.e2e.ok_or(MissingMetric::NotTheirs)?;
+                let until = rules.e2e.ok_or(MissingMetric::NotDefinedByTool)?;
                 each(&|one| Ok(until.of(one).map(|end| end - rules.start(one))))
             }
-            MetricConcept::Ttft | MetricConcept::Requests => Err(MissingMetric::NotTheirs),
+            MetricConcept::Ttft | MetricConcept::Requests => Err(MissingMetric::NotDefinedByTool),
         }
     }
 
@@ -104,7 +104,7 @@ impl Tool {
     /// Requests per second.
     pub fn rate(self, seen: &[RequestTrace]) -> Result<f64, MissingMetric> {
         let rules = self.rules();
-        let rate = rules.rate.ok_or(MissingMetric::NotTheirs)?;
+        let rate = rules.rate.ok_or(MissingMetric::NotDefinedByTool)?;
         let ok = || seen.iter().filter(|one| one.ok);
         let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
         let (count, span) = match rate {
@@ -127,7 +127,11 @@ impl Tool {
                 (if failed_too { seen.len() } else { ok().count() }, last - first)
             }
         };
-        if span > 0.0 && span.is_finite() { Ok(count as f64 / span * 1e3) } else { Err(MissingMetric::NotTheirs) }
+        if span > 0.0 && span.is_finite() {
+            Ok(count as f64 / span * 1e3)
+        } else {
+            Err(MissingMetric::NotDefinedByTool)
+        }
     }
 }
 

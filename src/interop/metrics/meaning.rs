@@ -30,9 +30,9 @@ impl MetricMeaning {
             formula,
             population: population(&rules, concept),
             zero_point: zero_point(&rules, concept).to_owned(),
-            token_source: if counts_tokens { rules.counted.words() } else { "" }.to_owned(),
+            token_source: if counts_tokens { rules.counted.as_text() } else { "" }.to_owned(),
             window: "full".to_owned(),
-            percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.words() }.to_owned(),
+            percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.as_text() }.to_owned(),
         })
     }
 
@@ -61,7 +61,7 @@ impl MetricMeaning {
 }
 
 /// Several of them.
-const fn looks(look: ChunkFilter) -> &'static str {
+const fn filter_plural(look: ChunkFilter) -> &'static str {
     match look {
         ChunkFilter::Token => "token chunks",
         ChunkFilter::Text => "chunks with text",
@@ -69,7 +69,7 @@ const fn looks(look: ChunkFilter) -> &'static str {
     }
 }
 
-const fn look(look: ChunkFilter) -> &'static str {
+const fn filter_singular(look: ChunkFilter) -> &'static str {
     match look {
         ChunkFilter::Token => "token chunk",
         ChunkFilter::Text => "chunk with text",
@@ -79,7 +79,7 @@ const fn look(look: ChunkFilter) -> &'static str {
 
 fn until(until: AnswerEnd) -> String {
     match until {
-        AnswerEnd::Chunk(chunk) => format!("last {}", look(chunk)),
+        AnswerEnd::Chunk(chunk) => format!("last {}", filter_singular(chunk)),
         AnswerEnd::End => "end of stream".to_owned(),
     }
 }
@@ -92,7 +92,7 @@ const fn zero(zero: ClockZero) -> &'static str {
 }
 
 fn per_request(rules: &ToolRules, how: PerRequestMetric) -> String {
-    let first = look(rules.first);
+    let first = filter_singular(rules.first);
     match how {
         PerRequestMetric::Later(end, _) => format!("({} − first {first}) / (n − 1)", until(end)),
         PerRequestMetric::AfterFirstChunk(end) => {
@@ -106,13 +106,13 @@ fn per_request(rules: &ToolRules, how: PerRequestMetric) -> String {
 fn formula(rules: &ToolRules, concept: MetricConcept) -> Option<String> {
     Some(match concept {
         MetricConcept::Ttft if !rules.ttft => return None,
-        MetricConcept::Ttft => format!("first {} − {}", look(rules.first), zero(rules.zero)),
+        MetricConcept::Ttft => format!("first {} − {}", filter_singular(rules.first), zero(rules.zero)),
         MetricConcept::Tpot => per_request(rules, rules.tpot?),
         MetricConcept::Itl => match rules.itl? {
             ChunkGapRule::Request(how) => per_request(rules, how),
-            ChunkGapRule::Gaps => format!("gaps between {}", looks(rules.first)),
+            ChunkGapRule::Gaps => format!("gaps between {}", filter_plural(rules.first)),
             ChunkGapRule::GapsPerToken => {
-                format!("gaps between {} over the tokens of the later one, that many times", looks(rules.first))
+                format!("gaps between {} over the tokens of the later one, that many times", filter_plural(rules.first))
             }
         },
         MetricConcept::E2e => format!("{} − {}", until(rules.e2e?), zero(rules.zero)),

@@ -16,7 +16,7 @@ pub struct MeasuredRun {
     /// How the user calls it.
     pub name: String,
     pub result: MeasuredResult,
-    pub seen: Vec<RequestTrace>,
+    pub request_traces: Vec<RequestTrace>,
 }
 
 impl MeasuredRun {
@@ -24,7 +24,7 @@ impl MeasuredRun {
         Self {
             name: name.to_owned(),
             result: MeasuredResult::Regatta(Box::new(measured.result.clone())),
-            seen: measured.requests.iter().map(RequestTrace::from).collect(),
+            request_traces: measured.requests.iter().map(RequestTrace::from).collect(),
         }
     }
 }

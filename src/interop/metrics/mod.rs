@@ -88,19 +88,19 @@ pub struct CompatRow {
 }
 
 /// Regatta's numbers and a tool's side by side, from the same requests.
-pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
-    MetricConcept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
+pub fn compat(measured_run: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
+    MetricConcept::ALL.iter().filter_map(|concept| row(measured_run, tool, *concept)).collect()
 }
 
-fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
-    let (theirs, why) = number(told, tool, concept);
-    let imported_from = told.result.imported().map(|result| result.imported.tool.as_str());
-    let ours = match told.result.rate("requests_full") {
+fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
+    let (theirs, why) = number(measured_run, tool, concept);
+    let imported_from = measured_run.result.imported().map(|result| result.imported.tool.as_str());
+    let ours = match measured_run.result.rate("requests_full") {
         // The rate of an imported result has its tool's definition.
         Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
             Some(MetricStats { mean: Some(rate), ..MetricStats::default() })
         }
-        _ => number(told, Tool::Regatta, concept).0,
+        _ => number(measured_run, Tool::Regatta, concept).0,
     };
     if ours.is_none() && theirs.is_none() {
         return None;
@@ -118,23 +118,23 @@ fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatR
 }
 
 /// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
-fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<MetricStats>, Option<String>) {
+fn number(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<MetricStats>, Option<String>) {
     if concept == MetricConcept::Requests {
-        return match tool.rate(&told.seen) {
+        return match tool.rate(&measured_run.request_traces) {
             Ok(rate) => (Some(MetricStats { mean: Some(rate), ..MetricStats::default() }), None),
-            Err(missing) => (None, Some(missing.why().to_owned())),
+            Err(missing) => (None, Some(missing.reason().to_owned())),
         };
     }
-    match tool.spread(concept, &told.seen) {
+    match tool.spread(concept, &measured_run.request_traces) {
         Ok(spread) => (Some(MetricStats::from(&spread)), None),
-        Err(MissingMetric::Timelines) => match told.result.own() {
+        Err(MissingMetric::Timelines) => match measured_run.result.own() {
             Some(result) => {
                 let metric = pool_of(tool, &result.latency);
                 (Some(MetricStats::from(metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
             }
-            None => (None, Some(MissingMetric::Timelines.why().to_owned())),
+            None => (None, Some(MissingMetric::Timelines.reason().to_owned())),
         },
-        Err(missing) => (None, Some(missing.why().to_owned())),
+        Err(missing) => (None, Some(missing.reason().to_owned())),
     }
 }
 

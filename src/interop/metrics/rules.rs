@@ -191,7 +191,7 @@ pub(super) enum TokenCountRule {
 }
 
 impl TokenCountRule {
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn as_text(self) -> &'static str {
         match self {
             Self::Server => "the server",
             Self::Client => "the client's tokenizer",
@@ -215,7 +215,7 @@ pub enum PercentileRule {
 impl PercentileRule {
     pub const ALL: [Self; 4] = [Self::Floor, Self::Ceiling, Self::Nearest, Self::Linear];
 
-    pub const fn words(self) -> &'static str {
+    pub const fn as_text(self) -> &'static str {
         match self {
             Self::Floor => "nearest rank, sorted element floor(N·p)",
             Self::Ceiling => "nearest rank, sorted element ceil(N·p) − 1",
@@ -264,11 +264,11 @@ const PLAIN: ToolRules = ToolRules {
 impl Tool {
     /// The source of the output token count that it divides by.
     pub const fn counted(self) -> &'static str {
-        self.rules().counted.words()
+        self.rules().counted.as_text()
     }
 
     /// What surprises in this tool's numbers.
-    pub const fn surprise(self) -> &'static str {
+    pub const fn caveat(self) -> &'static str {
         self.rules().note
     }
 

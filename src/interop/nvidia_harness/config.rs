@@ -26,7 +26,7 @@ pub fn read_config(
     let mut read = ConfigFile::default();
     for (name, text) in files {
         if text.len() > MOST_BYTES {
-            sheet.fault(format!("{name} is {} bytes long: no config is", text.len()));
+            sheet.push_error(format!("{name} is {} bytes long: no config is", text.len()));
         } else {
             read.file(name, text, &mut sheet);
         }
@@ -36,11 +36,11 @@ pub fn read_config(
     let path = Place::of(place);
     choose(&mut read, pick, place, &mut sheet);
     let mut entries = Map::new();
-    let mut told = BTreeSet::new();
+    let mut lines = BTreeSet::new();
     let (mut bench, mut scenario) = (path.benchmark, path.scenario);
     let mut accuracies = Vec::new();
     for setting in &read.settings {
-        let entry = entry::entry(setting, path.system.as_deref(), &mut told, &mut sheet);
+        let entry = entry::entry(setting, path.system.as_deref(), &mut lines, &mut sheet);
         bench = bench.or_else(|| benchmark(entry.benchmark.as_deref()?));
         scenario = scenario.or(entry.scenario);
         accuracies.push((setting.name.clone(), setting.accuracy));
@@ -51,26 +51,29 @@ pub fn read_config(
         entries.insert(name, Value::Object(entry.value));
     }
     for (name, _) in &read.env {
-        sheet.leave(format!("os.environ[{name}]"), "an environment variable of the harness; a stage has `env`");
+        sheet.push_untranslated(
+            format!("os.environ[{name}]"),
+            "an environment variable of the harness; a stage has `env`",
+        );
     }
     if sheet.faults.is_empty() && entries.is_empty() {
-        sheet.fault(format!(
+        sheet.push_error(format!(
             "{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"
         ));
     }
     let bench = bench.unwrap_or_else(|| {
-        sheet.fault(format!("{place}: neither its path nor its fields name the benchmark"));
+        sheet.push_error(format!("{place}: neither its path nor its fields name the benchmark"));
         "llama2-70b"
     });
     let scenario = scenario.unwrap_or_else(|| {
-        sheet.fault(format!("{place}: neither its path nor its fields name the scenario"));
+        sheet.push_error(format!("{place}: neither its path nor its fields name the scenario"));
         "offline"
     });
     let is_interactive = place.contains("llama2-70b-interactive");
     let scenario = if is_interactive && scenario == "server" && !read.has_classes { "interactive" } else { scenario };
     let Some(shape) = shape(bench) else {
-        sheet.fault(format!("{bench}: its engines are not built here, its shape is not known"));
-        return sheet.told(TOOL, TranslationKind::Manifest(Map::new()));
+        sheet.push_error(format!("{bench}: its engines are not built here, its shape is not known"));
+        return sheet.finish(TOOL, TranslationKind::Manifest(Map::new()));
     };
     for (name, accuracy) in accuracies {
         // A target of its own is part of the benchmark's name where the round has both.
@@ -93,7 +96,7 @@ pub fn read_config(
         sheet.note("v4.1 has no rules here: the round is v5.0");
     }
     let round = if read.has_classes { "v5.0" } else { "v5.1" };
-    sheet.told(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
+    sheet.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
 }
 
 /// Keeps the settings that were picked.
@@ -102,7 +105,7 @@ fn choose(read: &mut ConfigFile, pick: &[String], place: &str, sheet: &mut Trans
         if !read.settings.iter().any(|setting| setting.name == *name) {
             let names: Vec<&str> = read.settings.iter().map(|setting| setting.name.as_str()).collect();
             let hint = crate::diag::did_you_mean(name, names).unwrap_or_default();
-            sheet.fault(format!("{place} has no setting `{name}`; {hint}"));
+            sheet.push_error(format!("{place} has no setting `{name}`; {hint}"));
         }
     }
     if !pick.is_empty() {

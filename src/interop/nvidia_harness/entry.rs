@@ -96,7 +96,7 @@ pub(super) fn entry(
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
     let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {
         if told.insert(word.clone()) {
-            sheet.leave(word, why);
+            sheet.push_untranslated(word, why);
         }
     };
     let mut value = Map::new();
@@ -104,7 +104,7 @@ pub(super) fn entry(
         Some(machine) => {
             value.insert("machine".to_owned(), machine);
         }
-        None => sheet.fault(format!(
+        None => sheet.push_error(format!(
             "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300 and L40S, with `x<number>` at the end",
             setting.name
         )),

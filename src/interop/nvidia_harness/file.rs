@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::value::{ConfigNames, ConfigValue};
-use crate::interop::command_line::python::{Expr, Statement, What, parse};
+use crate::interop::command_line::python::{Expr, Statement, StatementKind, parse};
 use crate::interop::command_line::translation::TranslationBuilder;
 
 /// A larger value no config has.
@@ -40,14 +40,14 @@ impl ConfigFile {
         for Statement { line, what } in parse(text) {
             let place = format!("{name}:{line}");
             match what {
-                What::Nothing => {}
-                What::Assign(target, value) => self.assign(&target, &value, &place, sheet),
-                What::Alone(expr) => self.alone(&expr, &place, sheet),
-                What::Class { name, bases, decorators, body } => {
+                StatementKind::Nothing => {}
+                StatementKind::Assign(target, value) => self.assign(&target, &value, &place, sheet),
+                StatementKind::Expression(expr) => self.apply_expression(&expr, &place, sheet),
+                StatementKind::Class { name, bases, decorators, body } => {
                     self.class(&name, &bases, &decorators, body, &place, sheet);
                 }
-                What::Other(word) => {
-                    sheet.leave(
+                StatementKind::Other(word) => {
+                    sheet.push_untranslated(
                         place,
                         format!("`{word}` …: its value is known only by running the file, which is not done"),
                     );
@@ -65,21 +65,24 @@ impl ConfigFile {
                         setting.fields = fields(value);
                         self.settings.push(setting);
                     }
-                    _ => sheet.leave("EXPORTS", format!("the key {} is no WorkloadSetting with fields", key.json())),
+                    _ => sheet.push_untranslated(
+                        "EXPORTS",
+                        format!("the key {} is no WorkloadSetting with fields", key.json()),
+                    ),
                 }
             }
         }
         self.unknown_bases.sort();
         self.unknown_bases.dedup();
         for base in &self.unknown_bases {
-            sheet.leave(
+            sheet.push_untranslated(
                 base,
                 "the class is in another file; what it sets is missing here: name that file, too, and first",
             );
         }
         for other in ["ATOMIC_EXPORTS", "ACCURACY_OVERRIDES", "COMPLIANCE_OVERRIDES"] {
             if self.names.values.contains_key(other) {
-                sheet.leave(other, "only EXPORTS is read");
+                sheet.push_untranslated(other, "only EXPORTS is read");
             }
         }
     }
@@ -87,8 +90,8 @@ impl ConfigFile {
     fn assign(&mut self, target: &Expr, value: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         let value = match self.names.value(value, &BTreeMap::new()) {
             Ok(value) if size(&value) <= LARGEST => value,
-            Ok(_) => return sheet.leave(place, "the value is too large to be a config"),
-            Err(why) => return sheet.leave(place, format!("{why}: only running the file would tell")),
+            Ok(_) => return sheet.push_untranslated(place, "the value is too large to be a config"),
+            Err(why) => return sheet.push_untranslated(place, format!("{why}: only running the file would tell")),
         };
         match target {
             Expr::Name(name) => {
@@ -107,16 +110,16 @@ impl ConfigFile {
                             dict.update(&ConfigValue::Dict(vec![(key, value)]));
                         }
                     }
-                    _ => sheet.leave(place, "a part of a value that is not in this file"),
+                    _ => sheet.push_untranslated(place, "a part of a value that is not in this file"),
                 }
             }
             // Several names at once, an attribute of a module.
-            _ => sheet.leave(place, "it sets something that is not in this file"),
+            _ => sheet.push_untranslated(place, "it sets something that is not in this file"),
         }
     }
 
     /// A statement that is only an expression: `base.update({…})`; any other one changes something elsewhere.
-    fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
+    fn apply_expression(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
             && let (Expr::Name(name), "update", [more]) = (&**base, method.as_str(), args.as_slice())
@@ -129,7 +132,7 @@ impl ConfigFile {
         // `sys.path.insert(…)` is in every file.
         let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
         if !is_path {
-            sheet.leave(place, "a call: its value is known only by running the file");
+            sheet.push_untranslated(place, "a call: its value is known only by running the file");
         }
     }
 
@@ -154,7 +157,7 @@ impl ConfigFile {
         for Statement { line, what } in body {
             let here = || format!("{}:{line}", place.rsplit_once(':').map_or(place, |(file, _)| file));
             match what {
-                What::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
+                StatementKind::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
                         // Along the chain, mappings are merged.
                         Some(before @ ConfigValue::Dict(_))
@@ -166,11 +169,11 @@ impl ConfigFile {
                             own.insert(field, value);
                         }
                     },
-                    Ok(_) => sheet.leave(here(), "the value is too large to be a config"),
-                    Err(why) => sheet.leave(here(), format!("{why}: only running the file would tell")),
+                    Ok(_) => sheet.push_untranslated(here(), "the value is too large to be a config"),
+                    Err(why) => sheet.push_untranslated(here(), format!("{why}: only running the file would tell")),
                 },
-                What::Nothing => {}
-                _ => sheet.leave(here(), "its value is known only by running the file, which is not done"),
+                StatementKind::Nothing => {}
+                _ => sheet.push_untranslated(here(), "its value is known only by running the file, which is not done"),
             }
         }
         self.names.classes.insert(name.to_owned(), own.clone());

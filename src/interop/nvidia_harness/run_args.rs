@@ -97,21 +97,27 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<Stri
                 fields(text, &mut run, &mut sheet);
             }
             Some((name @ ("LOG_DIR" | "MLPERF_SCRATCH_PATH" | "DOCKER_TAG" | "ENV" | "NO_DISPLAY_RESULTS"), _)) => {
-                sheet.leave(word, format!("{name} is of their build tree; outputs and logs are kept with the run"));
+                sheet.push_untranslated(
+                    word,
+                    format!("{name} is of their build tree; outputs and logs are kept with the run"),
+                );
             }
             Some(("SYSTEM_NAME", value)) => system(value, word, &mut run),
             Some((name @ ("TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS"), value)) => {
                 run.settings.push(RunSetting::new(&name.to_lowercase(), value, word));
             }
             Some(("BENCHMARKS", value)) => benchmarks(value, &mut run, &mut sheet),
-            Some(_) => sheet.leave(word, "the variable is not used for language models here"),
+            Some(_) => sheet.push_untranslated(word, "the variable is not used for language models here"),
             None if TARGETS.contains(&word.as_str()) => run.until.push(word.clone()),
             None if word == "run" => run.until.push("run_harness".to_owned()),
             None if ["run_audit_harness", "run_audit_test06"].contains(&word.as_str()) => {
                 run.until.push("run_audit_harness".to_owned());
             }
             None if word.starts_with("run_audit") || word.starts_with("stage_") || word == "check_submission" => {
-                sheet.leave(word, "audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`");
+                sheet.push_untranslated(
+                    word,
+                    "audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`",
+                );
             }
             None if word == "build" => {
                 run.until.extend(["build_trt_llm", "build_triton"].map(str::to_owned));
@@ -126,21 +132,21 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<Stri
             ]
             .contains(&word.as_str()) =>
             {
-                sheet.leave(word, "it is done when a stage needs it");
+                sheet.push_untranslated(word, "it is done when a stage needs it");
             }
             None => {
                 let hint = did_you_mean(word, TARGETS).unwrap_or_default();
-                sheet.fault(format!("`make {word}` is not a known target; {hint}"));
+                sheet.push_error(format!("`make {word}` is not a known target; {hint}"));
             }
         }
     }
     if !has_args && run.manifests.is_empty() {
-        sheet.fault("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
+        sheet.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
     }
     // A bare `--benchmarks` after `make run_harness` and the like.
     run.until.dedup();
     by_loadgen(&mut run);
-    sheet.told(TOOL, TranslationKind::Run(run))
+    sheet.finish(TOOL, TranslationKind::Run(run))
 }
 
 /// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
@@ -158,17 +164,17 @@ fn by_loadgen(run: &mut RunLine) {
 }
 
 /// The line alone.
-pub(in crate::interop) fn bare(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let mut run = RunLine::default();
     for word in words {
         fields(word, &mut run, &mut sheet);
     }
     if run.manifests.is_empty() && sheet.faults.is_empty() {
-        sheet.fault("no benchmark is given: --benchmarks=…");
+        sheet.push_error("no benchmark is given: --benchmarks=…");
     }
     by_loadgen(&mut run);
-    sheet.told(TOOL, TranslationKind::Run(run))
+    sheet.finish(TOOL, TranslationKind::Run(run))
 }
 
 fn fields(text: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
@@ -177,7 +183,7 @@ fn fields(text: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
     while let Some(word) = words.get(at) {
         at += 1;
         let Some(name) = word.strip_prefix("--") else {
-            sheet.fault(format!("`{word}` is not --field=value"));
+            sheet.push_error(format!("`{word}` is not --field=value"));
             continue;
         };
         let (name, value) = match name.split_once('=') {
@@ -206,11 +212,13 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
                 match one.to_lowercase().as_str() {
                     known @ ("offline" | "server" | "interactive") => all.push(known.to_owned()),
                     "singlestream" => all.push("single_stream".to_owned()),
-                    "multistream" => sheet.leave("--scenarios=MultiStream", "language models have no MultiStream"),
+                    "multistream" => {
+                        sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream")
+                    }
                     _ => {
                         let hint =
                             did_you_mean(one, ["Offline", "Server", "Interactive", "SingleStream"]).unwrap_or_default();
-                        sheet.fault(format!("`{one}` is no scenario; {hint}"));
+                        sheet.push_error(format!("`{one}` is no scenario; {hint}"));
                     }
                 }
             }
@@ -221,27 +229,28 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
         "accuracy_target" => match value {
             ".99" | "0.99" => set("accuracy", "99".to_owned()),
             ".999" | "0.999" => set("accuracy", "99.9".to_owned()),
-            _ => sheet.fault(format!("`{word}`: the targets are .99 and .999")),
+            _ => sheet.push_error(format!("`{word}`: the targets are .99 and .999")),
         },
         "system_name" => system(value, &word, run),
         "harness_type" => match value {
             "triton" => set("backend", "triton".to_owned()),
-            "custom" => sheet.leave(word, "the Custom harness runs the engine in its own process; here it is served"),
-            _ => sheet.leave(word, "there are the harnesses custom and triton"),
+            "custom" => sheet
+                .push_untranslated(word, "the Custom harness runs the engine in its own process; here it is served"),
+            _ => sheet.push_untranslated(word, "there are the harnesses custom and triton"),
         },
         "core_type" => match value {
             "triton_grpc" => set("backend", "triton".to_owned()),
             "trtllm_endpoint" => set("backend", "trtllm_serve".to_owned()),
             "trtllm_executor" | "trtllm_hlapi" => {
-                sheet.leave(word, "it runs the engine in the harness's own process; here it is served");
+                sheet.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
             }
-            _ => sheet.leave(word, "there are triton_grpc and trtllm_endpoint"),
+            _ => sheet.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
         },
         "test_mode" => match value {
             "PerformanceOnly" => run.until = vec!["run_harness".to_owned()],
             // The harness scores the answers when it ends.
             "AccuracyOnly" => run.until = vec!["score".to_owned()],
-            _ => sheet.leave(word, "performance and accuracy are stages of the manifest"),
+            _ => sheet.push_untranslated(word, "performance and accuracy are stages of the manifest"),
         },
         "test_run" => set("rehearse", "true".to_owned()),
         "min_duration" => set("duration", format!("{value}ms")),
@@ -249,12 +258,12 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
         "server_target_qps" | "min_query_count" => {
             let ours = if name == "min_query_count" { "samples" } else { "target_qps" };
             let names = [name, ours].map(str::to_owned).to_vec();
-            run.settings.push(RunSetting { names, value: value.to_owned(), word });
+            run.settings.push(RunSetting { names, value: value.to_owned(), argument: word });
         }
         _ if TUNING.contains(&name) => set(name, value.to_owned()),
         _ => {
             if let Some((_, why)) = LEFT.iter().find(|(names, _)| names.contains(&name)) {
-                return sheet.leave(word, *why);
+                return sheet.push_untranslated(word, *why);
             }
             let ours = [
                 "benchmarks",
@@ -268,7 +277,7 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
             ];
             let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
             let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-            sheet.fault(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
+            sheet.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
         }
     }
 }
@@ -280,10 +289,10 @@ fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
         run.manifests = vec![name.to_owned(), format!("mlperf/{name}")];
     } else {
         let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
-        sheet.fault(format!("`{first}` is no benchmark of language models; {hint}"));
+        sheet.push_error(format!("`{first}` is no benchmark of language models; {hint}"));
     }
     for more in names {
-        sheet.leave(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+        sheet.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
     }
 }
 

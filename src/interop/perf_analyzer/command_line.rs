@@ -46,18 +46,18 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--model-repository", "--server-directory", "--bls-composing-models"], "requests go to the server's ports"),
 ];
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.fault(format!("`{word}`: {TOOL} takes options only"));
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
     let is_openai = match line.value("--service-kind") {
         None | Some("triton") => false,
         Some("openai") => true,
         Some(other) => {
-            sheet.fault(format!("`--service-kind {other}` is not measured here: there are triton and openai"));
+            sheet.push_error(format!("`--service-kind {other}` is not measured here: there are triton and openai"));
             false
         }
     };
@@ -92,7 +92,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
     if load.has("--rate") && !load.has("--arrivals") {
         load.put("--arrivals", "constant");
     }
-    sheet.told(TOOL, load.means())
+    sheet.finish(TOOL, load.means())
 }
 
 fn option(
@@ -114,7 +114,7 @@ fn option(
             load.put("--requests", value);
             sheet.note("--measurement-request-count is the number of all requests; there it is that of one of three windows");
         }
-        "-p" if line.has("--request-count") => sheet.leave(given.words(), "the run ends after its number of requests"),
+        "-p" if line.has("--request-count") => sheet.push_untranslated(given.as_written(), "the run ends after its number of requests"),
         "-p" => {
             load.put("--measurement-interval", value);
             sheet.note("-p is for how long requests arrive; there it is the length of one of three windows");
@@ -135,19 +135,19 @@ fn option(
             extra(load, sheet, &format!("{name}:{value}"), is_openai);
         }
         "-H" => header(given, load, sheet),
-        "--input-data" => sheet.leave(
-            given.words(),
+        "--input-data" => sheet.push_untranslated(
+            given.as_written(),
             "tensors in its JSON are not read, and prompts are synthetic: --data takes JSONL, one `{\"prompt\": …}` a line",
         ),
         name if name.starts_with("--ssl-https-ca") => load.put("--cacert", value),
         name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),
         name if name.starts_with("--ssl-https-private-key-file") => load.put("--key", value),
         name if name.starts_with("--ssl-grpc") => {
-            sheet.leave(given.words(), "gRPC is supported without TLS only; OpenAI's interfaces support TLS");
+            sheet.push_untranslated(given.as_written(), "gRPC is supported without TLS only; OpenAI's interfaces support TLS");
         }
         name => {
             let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.leave(given.words(), why);
+            sheet.push_untranslated(given.as_written(), why);
         }
     }
 }
@@ -161,20 +161,24 @@ fn level(
 ) {
     match range(given.value()) {
         Some(values) => load.sweep(Some(option), key, values),
-        None => sheet.fault(format!("`{}` is not START, START:END or START:END:STEP", given.words())),
+        None => sheet.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written())),
     }
 }
 
 /// The arguments behind `--` on another tool's line.
-pub(in crate::interop) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn translate_passthrough(
+    words: &[String],
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
     let line = read("perf_analyzer (behind `--`)", TABLE, words, sheet);
     for word in &line.plain {
-        sheet.fault(format!("`{word}` behind `--`: perf_analyzer takes options only"));
+        sheet.push_error(format!("`{word}` behind `--`: perf_analyzer takes options only"));
     }
     for given in &line.given {
         match given.name {
             "--request-count" if load.has("--requests") => {
-                sheet.leave(given.words(), "it is already given before `--`");
+                sheet.push_untranslated(given.as_written(), "it is already given before `--`");
             }
             _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, sheet),
         }

@@ -5,16 +5,16 @@ use crate::interop::results::exported::{Exported, facts, has_every_chunk};
 use crate::interop::results::identity;
 use serde_json::{Value, json};
 
-pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
-    if let Err(missing) = has_every_chunk(told) {
-        out.without(format!("profile_export.json: {}", missing.why()));
+pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+    if let Err(missing) = has_every_chunk(measured_run) {
+        out.without(format!("profile_export.json: {}", missing.reason()));
         return;
     }
-    let facts = facts(told);
+    let facts = facts(measured_run);
     let epoch = facts.epoch_ns();
     let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
-    let requests: Vec<Value> = told
-        .seen
+    let requests: Vec<Value> = measured_run
+        .request_traces
         .iter()
         .filter(|one| one.ok)
         .map(|one| {
@@ -27,17 +27,17 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             })
         })
         .collect();
-    let first = told.seen.iter().map(|one| one.issue).fold(f64::INFINITY, f64::min);
-    let last = told.seen.iter().map(|one| one.end).fold(f64::NEG_INFINITY, f64::max);
+    let first = measured_run.request_traces.iter().map(|one| one.issue).fold(f64::INFINITY, f64::min);
+    let last = measured_run.request_traces.iter().map(|one| one.end).fold(f64::NEG_INFINITY, f64::max);
     let windows = if first.is_finite() { vec![ns(first), ns(last)] } else { Vec::new() };
     let (mode, value) = match facts.rate() {
         Some(rate) => ("request_rate", rate),
         // All at once is as many users as requests.
-        None => ("concurrency", facts.users().unwrap_or(told.seen.len() as f64)),
+        None => ("concurrency", facts.users().unwrap_or(measured_run.request_traces.len() as f64)),
     };
     out.without("request_inputs, response_outputs: a run keeps no contents");
     out.without("wall-clock stamps: they count from the start of set-up (`started`), only differences are exact");
-    if told.seen.iter().any(|one| !one.ok) {
+    if measured_run.request_traces.iter().any(|one| !one.ok) {
         out.without("profile_export.json: failed requests; the shape has no place for them");
     }
     out.json(
@@ -51,7 +51,7 @@ pub(in crate::interop) fn write(told: &MeasuredRun, out: &mut Exported) {
             "version": "",
             "service_kind": "triton",
             "endpoint": "",
-            "regatta": identity::object(told),
+            "regatta": identity::object(measured_run),
         }),
     );
 }

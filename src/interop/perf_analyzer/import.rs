@@ -53,7 +53,7 @@ pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
         version: text_at(value, "/version").filter(|version| !version.is_empty()),
         requested,
         counted: Some("responses, each counted as one token"),
-        seen,
+        request_traces: seen,
     }
 }
 

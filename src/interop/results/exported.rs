@@ -87,12 +87,12 @@ impl RunFacts<'_> {
     }
 }
 
-pub(in crate::interop) fn facts(told: &MeasuredRun) -> RunFacts<'_> {
-    RunFacts { result: told.result.own() }
+pub(in crate::interop) fn facts(measured_run: &MeasuredRun) -> RunFacts<'_> {
+    RunFacts { result: measured_run.result.own() }
 }
 
-pub(in crate::interop) fn ok(told: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
-    told.seen.iter().filter(|one| one.ok)
+pub(in crate::interop) fn ok(measured_run: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
+    measured_run.request_traces.iter().filter(|one| one.ok)
 }
 
 pub(in crate::interop) fn linear(values: impl IntoIterator<Item = f64>) -> SortedValues {
@@ -100,20 +100,20 @@ pub(in crate::interop) fn linear(values: impl IntoIterator<Item = f64>) -> Sorte
 }
 
 /// The second token chunk less the first, ms, of requests that have two. `None` without timelines.
-pub(in crate::interop) fn second_token(told: &MeasuredRun) -> Option<SortedValues> {
+pub(in crate::interop) fn second_token(measured_run: &MeasuredRun) -> Option<SortedValues> {
     let mut values = Vec::new();
-    for one in ok(told) {
+    for one in ok(measured_run) {
         values.extend(one.gaps(ChunkFilter::Token)?.first().map(|gap| gap.0));
     }
     Some(linear(values))
 }
 
-pub(in crate::interop) fn output_tokens(told: &MeasuredRun) -> SortedValues {
-    linear(ok(told).filter_map(|one| one.tokens).map(f64::from))
+pub(in crate::interop) fn output_tokens(measured_run: &MeasuredRun) -> SortedValues {
+    linear(ok(measured_run).filter_map(|one| one.tokens).map(f64::from))
 }
 
-pub(in crate::interop) fn input_tokens(told: &MeasuredRun) -> SortedValues {
-    linear(ok(told).filter_map(|one| one.input).map(f64::from))
+pub(in crate::interop) fn input_tokens(measured_run: &MeasuredRun) -> SortedValues {
+    linear(ok(measured_run).filter_map(|one| one.input).map(f64::from))
 }
 
 /// 1/ITL of each request, tokens/s.
@@ -164,22 +164,22 @@ pub(in crate::interop) fn spread(
     name: &str,
     out: &mut Exported,
 ) -> Option<SortedValues> {
-    match tool.spread(concept, &told.seen) {
+    match tool.spread(concept, &told.request_traces) {
         Ok(spread) if spread.n() > 0 => Some(spread),
         Ok(_) => {
             out.without(format!("{name}: no request has one"));
             None
         }
         Err(missing) => {
-            out.without(format!("{name}: {}", missing.why()));
+            out.without(format!("{name}: {}", missing.reason()));
             None
         }
     }
 }
 
 /// A tool's own tokenizer counts text; where the server's count is taken, there is no such count.
-pub(in crate::interop) fn counted_by_server(told: &MeasuredRun, out: &mut Exported) {
-    if ok(told).any(|one| one.retokenised.is_none()) {
+pub(in crate::interop) fn counted_by_server(measured_run: &MeasuredRun, out: &mut Exported) {
+    if ok(measured_run).any(|one| one.retokenised.is_none()) {
         out.without("counts by a client's tokenizer: output tokens are the server's");
     }
 }
@@ -190,14 +190,14 @@ pub(in crate::interop) fn cell(text: &str) -> String {
 }
 
 /// Seconds from the first start to the last response, as GenAI-Perf and AIPerf take it.
-pub(in crate::interop) fn duration_s(told: &MeasuredRun, tool: Tool) -> Option<f64> {
-    let rate = tool.rate(&told.seen).ok()?;
-    let count = if tool == Tool::GenAiPerf { told.seen.len() } else { ok(told).count() };
+pub(in crate::interop) fn duration_s(measured_run: &MeasuredRun, tool: Tool) -> Option<f64> {
+    let rate = tool.rate(&measured_run.request_traces).ok()?;
+    let count = if tool == Tool::GenAiPerf { measured_run.request_traces.len() } else { ok(measured_run).count() };
     (rate > 0.0).then(|| count as f64 / rate)
 }
 
 /// Whether every chunk was kept.
-pub(in crate::interop) fn has_every_chunk(told: &MeasuredRun) -> Result<(), MissingMetric> {
+pub(in crate::interop) fn has_every_chunk(measured_run: &MeasuredRun) -> Result<(), MissingMetric> {
     let partly = |one: &RequestTrace| matches!(one.chunks, TracedChunks::Ends { count, .. } if count > 2);
-    if told.seen.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
+    if measured_run.request_traces.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
 }

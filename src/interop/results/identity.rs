@@ -10,41 +10,41 @@ use crate::harness::RunIdentity;
 use crate::interop::metrics::MeasuredRun;
 
 /// For formats that take an object of a tool's own.
-pub(in crate::interop) fn object(told: &MeasuredRun) -> Value {
+pub(in crate::interop) fn object(measured_run: &MeasuredRun) -> Value {
     json!({
         "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
-        "verdict": told.result.verdict_text(),
-        "simulated": is_simulated(told),
-        "identity": told.result.identity(),
+        "verdict": measured_run.result.verdict_text(),
+        "simulated": is_simulated(measured_run),
+        "identity": measured_run.result.identity(),
     })
 }
 
 /// For formats with a single text field.
-pub(in crate::interop) fn line(told: &MeasuredRun) -> String {
-    let verdict = told.result.verdict_text();
-    match told.result.identity() {
+pub(in crate::interop) fn line(measured_run: &MeasuredRun) -> String {
+    let verdict = measured_run.result.verdict_text();
+    match measured_run.result.identity() {
         Some(identity) => format!("{verdict}; {}", identity.line()),
         None => format!("{verdict}; what was measured is not known"),
     }
 }
 
 /// Name and value, the verdict first.
-pub(in crate::interop) fn entries(told: &MeasuredRun) -> Vec<(String, String)> {
-    let first = ("verdict".to_owned(), told.result.verdict_text());
-    let others = told.result.identity().map(RunIdentity::entries).unwrap_or_default();
+pub(in crate::interop) fn entries(measured_run: &MeasuredRun) -> Vec<(String, String)> {
+    let first = ("verdict".to_owned(), measured_run.result.verdict_text());
+    let others = measured_run.result.identity().map(RunIdentity::entries).unwrap_or_default();
     std::iter::once(first).chain(others).collect()
 }
 
 /// One more section of a CSV file, after a blank line, as these tools add sections of their own.
-pub(in crate::interop) fn csv_section(told: &MeasuredRun) -> String {
+pub(in crate::interop) fn csv_section(measured_run: &MeasuredRun) -> String {
     let mut text = "\nIdentity,Value\n".to_owned();
-    for (name, value) in entries(told) {
+    for (name, value) in entries(measured_run) {
         let _ = writeln!(text, "{},{}", cell(&name), cell(&value));
     }
     text
 }
 
 /// `None`: the result does not state it.
-pub(in crate::interop) fn is_simulated(told: &MeasuredRun) -> Option<bool> {
-    told.result.identity().map(|identity| identity.simulated)
+pub(in crate::interop) fn is_simulated(measured_run: &MeasuredRun) -> Option<bool> {
+    measured_run.result.identity().map(|identity| identity.simulated)
 }

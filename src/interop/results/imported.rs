@@ -23,7 +23,7 @@ pub(in crate::interop) struct ImportedNumbers {
     /// The source of output token counts, where it is not this tool's usual one.
     pub counted: Option<&'static str>,
     /// Further rates, per second, by the name that they get.
-    pub more: Vec<(&'static str, Option<f64>)>,
+    pub extra_rates: Vec<(&'static str, Option<f64>)>,
     /// Of ms.
     pub stats: Vec<(MetricConcept, MetricStats)>,
 }
@@ -35,7 +35,7 @@ pub(in crate::interop) struct ImportedRequests {
     pub requested: Map<String, Value>,
     /// The source of output token counts, where it is not this tool's usual one.
     pub counted: Option<&'static str>,
-    pub seen: Vec<RequestTrace>,
+    pub request_traces: Vec<RequestTrace>,
 }
 
 /// Where a file keeps the numbers of a metric: places under it, and what makes ms of them.

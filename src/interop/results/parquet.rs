@@ -32,11 +32,11 @@ pub struct Column {
     pub can_be_null: bool,
     pub about: &'static str,
     #[serde(skip)]
-    of: Of,
+    of: ColumnSource,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Of {
+enum ColumnSource {
     Number(fn(&RequestRecord) -> Option<i64>),
     Text(fn(&RequestRecord) -> Option<String>),
 }
@@ -47,11 +47,11 @@ const fn number(
     about: &'static str,
     of: fn(&RequestRecord) -> Option<i64>,
 ) -> Column {
-    Column { name, kind: "int64", unit, can_be_null: false, about, of: Of::Number(of) }
+    Column { name, kind: "int64", unit, can_be_null: false, about, of: ColumnSource::Number(of) }
 }
 
 const fn text(name: &'static str, about: &'static str, of: fn(&RequestRecord) -> Option<String>) -> Column {
-    Column { name, kind: "string", unit: "", can_be_null: true, about, of: Of::Text(of) }
+    Column { name, kind: "string", unit: "", can_be_null: true, about, of: ColumnSource::Text(of) }
 }
 
 const fn or_null(column: Column) -> Column {
@@ -104,22 +104,26 @@ pub fn schema() -> Value {
     })
 }
 
-pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) -> Result<(), ParquetError> {
-    out.file("requests.parquet", requests(told, records)?);
+pub(super) fn write(
+    measured_run: &MeasuredRun,
+    records: &[RequestRecord],
+    out: &mut Exported,
+) -> Result<(), ParquetError> {
+    out.file("requests.parquet", requests(measured_run, records)?);
     if records.iter().any(|record| !record.timeline.is_empty()) {
-        out.file("chunks.parquet", chunks(told, records)?);
+        out.file("chunks.parquet", chunks(measured_run, records)?);
     } else {
         out.without("chunks.parquet: needs the time of every chunk: `timelines: true` in the bench stage keeps it");
     }
     Ok(())
 }
 
-fn requests(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
+fn requests(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
     let field = |column: &Column| {
         let repetition = if column.can_be_null { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let builder = match column.of {
-            Of::Number(_) => Type::primitive_type_builder(column.name, Physical::INT64),
-            Of::Text(_) => Type::primitive_type_builder(column.name, Physical::BYTE_ARRAY)
+            ColumnSource::Number(_) => Type::primitive_type_builder(column.name, Physical::INT64),
+            ColumnSource::Text(_) => Type::primitive_type_builder(column.name, Physical::BYTE_ARRAY)
                 .with_logical_type(Some(LogicalType::String)),
         };
         Ok(Arc::new(builder.with_repetition(repetition).build()?))
@@ -129,17 +133,17 @@ fn requests(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, Pa
         let unit = if column.unit.is_empty() { String::new() } else { format!(" [{}]", column.unit) };
         (format!("regatta.{}", column.name), format!("{}{unit}", column.about))
     });
-    let mut writer = writer("request", fields, about.chain(run(told)))?;
+    let mut writer = writer("request", fields, about.chain(run(measured_run)))?;
     for group in records.chunks(GROUP) {
         let mut rows = writer.next_row_group()?;
         for column in &COLUMNS {
             let Some(mut out) = rows.next_column()? else { break };
             match column.of {
-                Of::Number(of) => {
+                ColumnSource::Number(of) => {
                     let (values, levels) = split(group.iter().map(of));
                     out.typed::<Int64Type>().write_batch(&values, column.levels(&levels), None)?;
                 }
-                Of::Text(of) => {
+                ColumnSource::Text(of) => {
                     let texts = group.iter().map(|one| of(one).map(|text| ByteArray::from(text.into_bytes())));
                     let (values, levels) = split(texts);
                     out.typed::<ByteArrayType>().write_batch(&values, column.levels(&levels), None)?;
@@ -168,7 +172,7 @@ fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     (there, levels)
 }
 
-fn chunks(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
+fn chunks(measured_run: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
     let field = |name: &str, repetition| {
         let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(repetition);
         Ok::<_, ParquetError>(Arc::new(builder.build()?))
@@ -186,7 +190,7 @@ fn chunks(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, Parq
     let mut writer = writer(
         "chunk",
         fields,
-        about.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain(run(told)),
+        about.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain(run(measured_run)),
     )?;
     let all: Vec<(i64, i64, Option<i64>)> = records
         .iter()
@@ -214,8 +218,8 @@ fn chunks(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, Parq
 }
 
 /// The verdict and the identity, as key-value metadata of the file.
-fn run(told: &MeasuredRun) -> impl Iterator<Item = (String, String)> {
-    identity::entries(told).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
+fn run(measured_run: &MeasuredRun) -> impl Iterator<Item = (String, String)> {
+    identity::entries(measured_run).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
 }
 
 fn writer(

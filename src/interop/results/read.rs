@@ -25,7 +25,7 @@ pub struct Imported {
 
 impl From<Imported> for MeasuredRun {
     fn from(Imported { name, result, seen, .. }: Imported) -> Self {
-        Self { name, result: MeasuredResult::Imported(Box::new(result)), seen }
+        Self { name, result: MeasuredResult::Imported(Box::new(result)), request_traces: seen }
     }
 }
 
@@ -53,7 +53,7 @@ pub enum ImportError {
 }
 
 /// What a file is known to be.
-enum Known {
+enum DetectedFormat {
     /// The tool's own numbers.
     Numbers(ImportedNumbers),
     /// ImportedRequests one by one.
@@ -81,7 +81,7 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
     for source in sources {
         for known in read(source)? {
             match known {
-                Known::Numbers(found) => match &numbers {
+                DetectedFormat::Numbers(found) => match &numbers {
                     None => numbers = Some((source.name.clone(), found)),
                     Some((other, before)) if before.tool != found.tool || before.format != found.format => {
                         let (name, first, second) = (name.to_owned(), other.clone(), source.name.clone());
@@ -89,8 +89,8 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
                     }
                     Some(_) => {}
                 },
-                Known::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
-                Known::Requests(_) => {}
+                DetectedFormat::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
+                DetectedFormat::Requests(_) => {}
             }
         }
     }
@@ -105,11 +105,11 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
         && numbers.counted == Some(SERVER)
     {
         requests.counted = numbers.counted;
-        for one in &mut requests.seen {
+        for one in &mut requests.request_traces {
             one.tokens = one.retokenised.take().or(one.tokens);
         }
     }
-    let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
+    let seen = requests.as_ref().map(|(_, requests)| requests.request_traces.clone()).unwrap_or_default();
     // The records of a run may have other counts than its numbers.
     let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);
     let numbers = match (numbers, requests) {
@@ -123,16 +123,16 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
     Ok(Imported { tool, name: name.to_owned(), result, seen })
 }
 
-fn read(source: &ImportSource) -> Result<Vec<Known>, ImportError> {
+fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
     let text = source.text.trim_start_matches('\u{feff}').trim();
     if text.contains(trtllm_bench::import::OVERVIEW)
         && let Some(numbers) = trtllm_bench::import::overview(text)
     {
-        return Ok(vec![Known::Numbers(numbers)]);
+        return Ok(vec![DetectedFormat::Numbers(numbers)]);
     }
     let file = || source.name.clone();
     match serde_json::from_str::<Value>(text) {
-        Ok(value) => Ok(known(&value)),
+        Ok(value) => Ok(detect_formats(&value)),
         // Several documents: records, one on each line.
         Err(_)
             if source.name.ends_with("jsonl")
@@ -147,48 +147,48 @@ fn read(source: &ImportSource) -> Result<Vec<Known>, ImportError> {
                 })
                 .collect::<Result<_, _>>()?;
             if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
-                return Ok(vec![Known::Requests(aiperf::import::requests(&lines))]);
+                return Ok(vec![DetectedFormat::Requests(aiperf::import::requests(&lines))]);
             }
             // SGLang adds a line for each run; the last is the newest.
-            Ok(lines.last().map(known).unwrap_or_default())
+            Ok(lines.last().map(detect_formats).unwrap_or_default())
         }
         Err(error) => match serde_yaml::from_str::<Value>(text) {
-            Ok(value) if value.is_object() => Ok(known(&value)),
+            Ok(value) if value.is_object() => Ok(detect_formats(&value)),
             _ => Err(ImportError::Json { file: file(), source: error }),
         },
     }
 }
 
-fn known(value: &Value) -> Vec<Known> {
+fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
     let has = |key: &str| value.get(key).is_some();
     if value.pointer("/experiments/0/requests").is_some() {
-        return vec![Known::Requests(perf_analyzer::import::requests(value))];
+        return vec![DetectedFormat::Requests(perf_analyzer::import::requests(value))];
     }
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
-        let mut found = vec![Known::Numbers(guidellm::numbers(value))];
-        found.extend(guidellm::requests(value).map(Known::Requests));
+        let mut found = vec![DetectedFormat::Numbers(guidellm::import_numbers(value))];
+        found.extend(guidellm::requests(value).map(DetectedFormat::Requests));
         return found;
     }
     if value.pointer("/results/request_performance/aggregate").is_some() {
-        return vec![Known::Numbers(benchmark_report::import::numbers(value))];
+        return vec![DetectedFormat::Numbers(benchmark_report::import::import_numbers(value))];
     }
     if value.pointer("/performance/system_output_throughput_tok_s").is_some() {
-        return vec![Known::Numbers(trtllm_bench::import::report(value))];
+        return vec![DetectedFormat::Numbers(trtllm_bench::import::report(value))];
     }
     if has("mean_ttft_ms") {
-        let mut found = vec![Known::Numbers(vllm::import::numbers(value))];
-        found.extend(vllm::import::requests(value).map(Known::Requests));
+        let mut found = vec![DetectedFormat::Numbers(vllm::import::import_numbers(value))];
+        found.extend(vllm::import::requests(value).map(DetectedFormat::Requests));
         return found;
     }
     if value.pointer("/request_latency/avg").is_some() || value.pointer("/request_throughput/avg").is_some() {
-        return vec![Known::Numbers(genai_perf::import::numbers(value))];
+        return vec![DetectedFormat::Numbers(genai_perf::import::import_numbers(value))];
     }
     Vec::new()
 }
 
 /// A tool's numbers from its raw records, with its own definitions.
 fn computed(requests: ImportedRequests) -> ImportedNumbers {
-    let ImportedRequests { tool, format, version, requested, counted, seen } = requests;
+    let ImportedRequests { tool, format, version, requested, counted, request_traces: seen } = requests;
     let stats = MetricConcept::ALL
         .into_iter()
         .filter_map(|concept| Some((concept, MetricStats::from(&tool.spread(concept, &seen).ok()?))))
@@ -215,7 +215,7 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
         requests_per_s,
         tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
         counted,
-        more: Vec::new(),
+        extra_rates: Vec::new(),
         stats,
     }
 }
@@ -253,7 +253,7 @@ fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedRe
         ("requests_full", numbers.requests_per_s),
         ("output_tokens", numbers.tokens_per_s),
     ];
-    let rates = rates.into_iter().chain(numbers.more);
+    let rates = rates.into_iter().chain(numbers.extra_rates);
     ImportedResult {
         schema: 1,
         verdict: ImportedVerdict::NotJudged,

@@ -10,7 +10,7 @@ use crate::interop::metrics::MeasuredRun;
 const NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Default)]
-struct Second {
+struct TimesliceTotals {
     scheduled: u64,
     issued: u64,
     ok: u64,
@@ -23,9 +23,9 @@ struct Second {
 }
 
 /// Tokens come from the result, which saw every chunk; all else from the records.
-pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) {
+pub(super) fn write(measured_run: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) {
     let last = records.iter().map(|record| record.t_end.max(record.t_sched)).max();
-    let mut seconds = vec![Second::default(); last.map_or(0, |last| (last / NS) as usize + 1)];
+    let mut seconds = vec![TimesliceTotals::default(); last.map_or(0, |last| (last / NS) as usize + 1)];
     let at = |ns: u64| (ns / NS) as usize;
     let mut change = vec![0i64; seconds.len() + 1];
     for record in records {
@@ -52,13 +52,13 @@ pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exp
         in_flight += change;
         second.in_flight = in_flight;
     }
-    let tokens = |second: usize| told.result.slices().get(second).map(|slice| slice.tokens);
+    let tokens = |second: usize| measured_run.result.slices().get(second).map(|slice| slice.tokens);
     let mut text =
         "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms,verdict,identity\n"
             .to_owned();
-    let (verdict, identity) = (cell(&told.result.verdict_text()), cell(&identity::line(told)));
+    let (verdict, identity) = (cell(&measured_run.result.verdict_text()), cell(&identity::line(measured_run)));
     for (n, second) in seconds.iter().enumerate() {
-        let Second { scheduled, issued, ok, failed, ended_by_client, first_tokens, in_flight, .. } = *second;
+        let TimesliceTotals { scheduled, issued, ok, failed, ended_by_client, first_tokens, in_flight, .. } = *second;
         let tokens = tokens(n).map_or_else(String::new, |tokens| tokens.to_string());
         let (mean, max) = if first_tokens > 0 {
             (format!("{:.3}", second.ttft_ms / first_tokens as f64), format!("{:.3}", second.ttft_max_ms))

@@ -49,19 +49,23 @@ impl ExportFormat {
 }
 
 /// `records` are the source of `told`.
-pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, ParquetError> {
+pub fn export(
+    measured_run: &MeasuredRun,
+    records: &[RequestRecord],
+    shape: ExportFormat,
+) -> Result<Exported, ParquetError> {
     let mut out = Exported::default();
     match shape {
         ExportFormat::GenAiPerf => {
-            genai_perf::export::write(told, &mut out);
-            perf_analyzer::export::write(told, &mut out);
+            genai_perf::export::write(measured_run, &mut out);
+            perf_analyzer::export::write(measured_run, &mut out);
         }
-        ExportFormat::AiPerf => aiperf::export::write(told, &mut out),
-        ExportFormat::Vllm => vllm::export::write(told, &mut out),
-        ExportFormat::PerfAnalyzer => perf_analyzer::export::write(told, &mut out),
-        ExportFormat::BenchmarkReport => benchmark_report::export::write(told, &mut out),
-        ExportFormat::Parquet => parquet::write(told, records, &mut out)?,
-        ExportFormat::Timeslices => timeslices::write(told, records, &mut out),
+        ExportFormat::AiPerf => aiperf::export::write(measured_run, &mut out),
+        ExportFormat::Vllm => vllm::export::write(measured_run, &mut out),
+        ExportFormat::PerfAnalyzer => perf_analyzer::export::write(measured_run, &mut out),
+        ExportFormat::BenchmarkReport => benchmark_report::export::write(measured_run, &mut out),
+        ExportFormat::Parquet => parquet::write(measured_run, records, &mut out)?,
+        ExportFormat::Timeslices => timeslices::write(measured_run, records, &mut out),
     }
     Ok(out)
 }

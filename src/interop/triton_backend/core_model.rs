@@ -16,7 +16,7 @@ static TABLE: &[Opt] = &[
     one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
 ];
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let mut load = TranslatedLoad::default();
@@ -24,11 +24,11 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
     let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
     match kinds.as_slice() {
         [kind] if ["dataset", "token-norm-dist"].contains(&kind.as_str()) => {}
-        [kind] if kind == "token-from-histogram" => sheet.fault(
+        [kind] if kind == "token-from-histogram" => sheet.push_error(
             "`token-from-histogram` has its lengths in the script; write them as `input_tokens: { empirical: … }`",
         ),
-        [] => sheet.fault(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
-        words => sheet.fault(format!(
+        [] => sheet.push_error(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
+        words => sheet.push_error(format!(
             "`{}`: {TOOL} takes one of dataset, token-norm-dist, token-from-histogram",
             words.join(" ")
         )),
@@ -53,7 +53,7 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
     // Its own.
     load.put("--warmup", "10");
     load.flag(if line.has("--decoupled") { "--streaming" } else { "--no-streaming" });
-    sheet.told(TOOL, load.means())
+    sheet.finish(TOOL, load.means())
 }
 
 fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
@@ -71,23 +71,29 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
         }
         "--tokenizer-dir" => load.put("--tokenizer", value),
         "--exclude-input-in-output" => {
-            sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case");
+            sheet
+                .push_untranslated(given.as_written(), "an answer's tokens are counted without the prompt in any case");
         }
         "--concurrency" => {
-            sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time");
+            sheet.push_untranslated(
+                given.as_written(),
+                "they are its HTTP connections; here every request is sent at its time",
+            );
         }
         "--check-perf-json" | "--check-perf-key" | "--check-perf-atol" | "--check-perf-rtol" => {
-            sheet.leave(
-                given.words(),
+            sheet.push_untranslated(
+                given.as_written(),
                 "a limit against an older result is `regatta compare OLD NEW --fail-if 'e2e_p99>5%'`",
             );
         }
-        "--op-stats-csv" | "--dump-perfetto-trace" => sheet.leave(given.words(), "requests.jsonl has every request"),
-        "--tokenizer-type" => sheet.leave(given.words(), "tokenizer.json names its own type"),
-        "--op-tokens-per-word" => {
-            sheet.leave(given.words(), "tokens are counted, not estimated from the number of words");
+        "--op-stats-csv" | "--dump-perfetto-trace" => {
+            sheet.push_untranslated(given.as_written(), "requests.jsonl has every request")
         }
-        "--verbose" => sheet.leave(given.words(), "`regatta -v` prints more"),
-        _ => sheet.leave(given.words(), "there is nothing like it here"),
+        "--tokenizer-type" => sheet.push_untranslated(given.as_written(), "tokenizer.json names its own type"),
+        "--op-tokens-per-word" => {
+            sheet.push_untranslated(given.as_written(), "tokens are counted, not estimated from the number of words");
+        }
+        "--verbose" => sheet.push_untranslated(given.as_written(), "`regatta -v` prints more"),
+        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
     }
 }

@@ -23,15 +23,15 @@ pub(in crate::interop) struct FilledFile {
     pub values: Vec<(String, String)>,
 }
 
-pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut sheet) else {
-        return sheet.told(TOOL, TranslationKind::Commands(Vec::new()));
+        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
     if let Some(stage) = repository(std::slice::from_ref(&filled), &mut sheet) {
         sheet.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
         let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
-        return sheet.told(TOOL, manifest("repository", TOOL, stages));
+        return sheet.finish(TOOL, manifest("repository", TOOL, stages));
     }
     let mut command: Vec<String> =
         ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
@@ -43,20 +43,20 @@ pub(in crate::interop) fn tell(words: &[String]) -> Result<Translation, Vec<Stri
     sheet.note(
         "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
     );
-    sheet.told(TOOL, TranslationKind::Commands(vec![command]))
+    sheet.finish(TOOL, TranslationKind::Commands(vec![command]))
 }
 
 /// Reads `[-i] FILE key:value,key:value`.
 pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option<FilledFile> {
     let line = read(TOOL, TABLE, words, sheet);
     let [file, text] = line.plain.as_slice() else {
-        sheet.fault(format!("{TOOL} takes a file and `key:value,key:value`"));
+        sheet.push_error(format!("{TOOL} takes a file and `key:value,key:value`"));
         return None;
     };
     let mut steps = file.rsplit('/');
     let (name, model) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
     if !name.starts_with("config.pbtxt") || model.is_empty() {
-        sheet.fault(format!("`{file}` is not MODEL/config.pbtxt"));
+        sheet.push_error(format!("`{file}` is not MODEL/config.pbtxt"));
         return None;
     }
     let tree = steps.rev().collect::<Vec<_>>().join("/");
@@ -64,18 +64,18 @@ pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilde
     let values = match pairs(text) {
         Ok(values) => values,
         Err(why) => {
-            sheet.fault(why.to_string());
+            sheet.push_error(why.to_string());
             return None;
         }
     };
     for (name, _) in &values {
         if !PARAMETERS.iter().any(|parameter| parameter.name == name) {
             let hint = did_you_mean(name, PARAMETERS.iter().map(|parameter| parameter.name)).unwrap_or_default();
-            sheet.fault(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
+            sheet.push_error(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
         }
     }
     for (name, value) in values.iter().filter(|(_, value)| value.contains('$')) {
-        sheet.fault(format!("`{name}:{value}`: a variable of your shell; give its value"));
+        sheet.push_error(format!("`{name}:{value}`: a variable of your shell; give its value"));
     }
     Some(FilledFile { tree, model: model.to_owned(), values })
 }
@@ -99,7 +99,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
                     stage.insert("streaming".to_owned(), json!(is_true(value)));
                 }
                 _ => match parameters.insert(name.clone(), typed(value)) {
-                    Some(before) if before != typed(value) => sheet.fault(format!(
+                    Some(before) if before != typed(value) => sheet.push_error(format!(
                         "`{name}` is {before} in one file and {value} in another; one value goes to all models here"
                     )),
                     _ => {}
@@ -112,7 +112,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
         .filter(|model| files.iter().any(|file| file.model == *model))
         .collect();
     for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
-        sheet.leave(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
+        sheet.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
     }
     if models.len() < 5 {
         stage.insert("models".to_owned(), json!(models));

@@ -25,26 +25,26 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
     ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
 ];
 
-pub(in crate::interop) fn tell(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let stage = stage(env, words, &mut sheet);
     sheet.note("a server is started when a stage needs it: add a `bench` whose target is `{{ stages.triton }}`");
     sheet.note("`regatta plan FILE --launch` prints every process that is started, before it is");
     let stages = Map::from_iter([("triton".to_owned(), stage)]);
-    sheet.told(TOOL, manifest("triton", TOOL, stages))
+    sheet.finish(TOOL, manifest("triton", TOOL, stages))
 }
 
 /// The stage, with the folder of its models as it was written.
 pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut TranslationBuilder) -> Value {
     let line = read(TOOL, TABLE, words, sheet);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.fault(format!("`{word}`: {TOOL} takes options only"));
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut server = Map::new();
     if let Some(folder) = line.value("--model_repo") {
         server.insert("repository".to_owned(), json!(folder));
     } else {
-        sheet.fault("--model_repo is needed: the script's own default is a folder that is not there any more");
+        sheet.push_error("--model_repo is needed: the script's own default is a folder that is not there any more");
     }
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
@@ -90,7 +90,7 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut Transla
         server.insert("log_verbose".to_owned(), json!(3));
         server.insert("log_file".to_owned(), json!(file.unwrap_or("triton_log.txt")));
     } else if let Some(file) = file {
-        sheet.leave(
+        sheet.push_untranslated(
             format!("--log-file {file}"),
             "without --log the script does not use it; the log is that of the task",
         );
@@ -111,7 +111,7 @@ fn number(line: &ParsedLine, option: &str, sheet: &mut TranslationBuilder) -> Op
     let text = line.value(option)?;
     let number = text.parse::<u64>().ok();
     if number.is_none() {
-        sheet.fault(format!("`{option} {text}` is no whole number"));
+        sheet.push_error(format!("`{option} {text}` is no whole number"));
     }
     number
 }

@@ -27,19 +27,23 @@ fn product(line: &ParsedLine, names: &[&str]) -> u64 {
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user. `launcher`: what
 /// stood before it.
-pub(in crate::interop) fn tell(env: &Env, launcher: &[String], words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(
+    env: &Env,
+    launcher: &[String],
+    words: &[String],
+) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(BENCH, BENCHES, words, &mut sheet);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
         _ => {
-            sheet.fault("trtllm-bench needs one of `throughput`, `latency`, `build`");
+            sheet.push_error("trtllm-bench needs one of `throughput`, `latency`, `build`");
             "throughput"
         }
     };
     let Some(model) = line.value("--model") else {
-        sheet.fault("trtllm-bench needs --model");
-        return sheet.told(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
+        sheet.push_error("trtllm-bench needs --model");
+        return sheet.finish(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
     };
     match kind {
         "build" => return build(words, &line, sheet),
@@ -63,7 +67,7 @@ pub(in crate::interop) fn tell(env: &Env, launcher: &[String], words: &[String])
     }
     let stages =
         Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
-    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
 /// One user, token by token.
@@ -82,7 +86,7 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut Translati
             bench.insert("data".to_owned(), json!({"jsonl": file}));
             sheet.note("of each line of the data set its prompt or its ids, and its output_tokens, are read");
         }
-        None => sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file"),
+        None => sheet.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file"),
     }
     // Its answers have the length that the data set gives.
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
@@ -116,27 +120,33 @@ fn option(
         "--eos_id" if given.value() == "-1" => return,
         "--eos_id" => {
             bench.shift_remove("extra");
-            return sheet.leave(given.words(), "the server ends an answer at the model's own end token");
+            return sheet
+                .push_untranslated(given.as_written(), "the server ends an answer at the model's own end token");
         }
         "--report_json" | "--iteration_log" | "--output_json" | "--request_json" => {
-            return sheet.leave(given.words(), "results are kept with the run: result.json, requests.jsonl");
+            return sheet
+                .push_untranslated(given.as_written(), "results are kept with the run: result.json, requests.jsonl");
         }
         "--scheduler_policy" | "--enable_chunked_context" => {
-            return sheet.leave(
-                given.words(),
+            return sheet.push_untranslated(
+                given.as_written(),
                 "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
             );
         }
         "--max_input_len" | "--target_input_len" | "--target_output_len" => {
-            return sheet.leave(
-                given.words(),
+            return sheet.push_untranslated(
+                given.as_written(),
                 "it tunes trtllm-bench's choice of limits; set --max_batch_size and --max_num_tokens",
             );
         }
-        "--workspace" => return sheet.leave(given.words(), "every stage has an output folder of its own"),
+        "--workspace" => {
+            return sheet.push_untranslated(given.as_written(), "every stage has an output folder of its own");
+        }
         _ => {
-            return sheet
-                .leave(given.words(), format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")));
+            return sheet.push_untranslated(
+                given.as_written(),
+                format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")),
+            );
         }
     };
     server.put(renamed, &given.values, sheet);
@@ -161,5 +171,5 @@ fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> 
         "generate_engines".to_owned(),
         json!({"gpus": product(line, &["--tp", "--pp"]), "shell": command}),
     )]);
-    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }

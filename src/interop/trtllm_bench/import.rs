@@ -56,7 +56,7 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
         requests_per_s: rate("request_throughput_req_s"),
         tokens_per_s: rate("system_output_throughput_tok_s"),
         counted: None,
-        more: vec![
+        extra_rates: vec![
             ("total_tokens", rate("system_total_throughput_tok_s")),
             ("output_tokens_per_gpu", rate("output_throughput_per_gpu_tok_s")),
             ("output_tokens_per_user", rate("output_throughput_per_user_tok_s")),
@@ -135,7 +135,7 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
         requests_per_s: value("Request Throughput (req/sec):"),
         tokens_per_s: either(["Total Output Throughput (tokens/sec):", "Token Throughput (tokens/sec):"]),
         counted: None,
-        more: vec![
+        extra_rates: vec![
             ("total_tokens", value("Total Token Throughput (tokens/sec):")),
             (
                 "output_tokens_per_gpu",
@@ -235,7 +235,7 @@ Per User Output Speed (tps/user):                 75.7500
             Value::Object(numbers.requested),
             json!({"model": "Llama3.3-70B", "quantization": "NVFP4", "tp": 2.0, "max_batch_size": 640.0})
         );
-        let more: Vec<f64> = numbers.more.iter().filter_map(|(_, value)| *value).collect();
+        let more: Vec<f64> = numbers.extra_rates.iter().filter_map(|(_, value)| *value).collect();
         assert_eq!(more, [86521.625, 21635.8125, 71.5, 75.75]);
         let tpot = numbers.stats[1].1;
         assert_eq!(
@@ -252,7 +252,7 @@ Per User Output Speed (tps/user):                 75.7500
         let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\nPer GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
         let numbers = overview(older).expect("an overview");
         assert_eq!(numbers.tokens_per_s, Some(5530.7382));
-        assert_eq!(numbers.more[1].1, Some(5530.7382));
+        assert_eq!(numbers.extra_rates[1].1, Some(5530.7382));
         assert!(overview("nothing of the kind").is_none());
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn throughput(
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
     let mut flags = Map::new();
     if !line.has("--dataset") {
-        sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file");
+        sheet.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");
     }
     for given in &line.given {
         let name = &given.name[2..];
@@ -48,19 +48,27 @@ pub(super) fn throughput(
                 Ok(number @ Value::Number(_)) => {
                     keys.insert(name.to_owned(), number);
                 }
-                _ => sheet.fault(format!("`{} {text}` is no number", given.written)),
+                _ => sheet.push_error(format!("`{} {text}` is no number", given.written)),
             },
             "--streaming" => {
                 keys.insert(name.to_owned(), json!(true));
             }
             "--extra_llm_api_options" => {
-                sheet.leave(given.words(), "the content of that file belongs under `options`, key by key");
+                sheet.push_untranslated(
+                    given.as_written(),
+                    "the content of that file belongs under `options`, key by key",
+                );
             }
             "--report_json" => {
-                sheet.leave(given.words(), "the report is always requested; its numbers are in result.json");
+                sheet.push_untranslated(
+                    given.as_written(),
+                    "the report is always requested; its numbers are in result.json",
+                );
             }
-            "--workspace" => sheet.leave(given.words(), "every stage has an output folder of its own"),
-            "--log_level" | "--revision" => sheet.leave(given.words(), "`trtllm_bench:` has no such key yet"),
+            "--workspace" => sheet.push_untranslated(given.as_written(), "every stage has an output folder of its own"),
+            "--log_level" | "--revision" => {
+                sheet.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet")
+            }
             _ if given.values.is_empty() => {
                 flags.insert(name.to_owned(), json!(true));
             }
@@ -80,5 +88,5 @@ pub(super) fn throughput(
     stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
     sheet.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
-    sheet.told(BENCH, manifest(BENCH, BENCH, stages))
+    sheet.finish(BENCH, manifest(BENCH, BENCH, stages))
 }

@@ -6,7 +6,7 @@ use crate::interop::metrics::{MetricConcept, MetricStats, RequestTrace, Tool, Tr
 use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, at, from_gaps, put, text_at};
 
 /// vLLM's object, and SGLang's, which has other names for the whole answer.
-pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
+pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let is_sglang = value.get("mean_e2e_latency_ms").is_some();
     let (tool, format, e2e) = if is_sglang {
         let native = matches!(text_at(value, "/backend").as_deref(), Some("sglang" | "sglang-native"));
@@ -49,7 +49,7 @@ pub(in crate::interop) fn numbers(value: &Value) -> ImportedNumbers {
         requests_per_s: at(value, "/request_throughput"),
         tokens_per_s: at(value, "/output_throughput"),
         counted: None,
-        more: Vec::new(),
+        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, MetricStats { n: completed.map_or(0, |n| n as u64), ..stat("ttft") }),
             (MetricConcept::Tpot, stat("tpot")),
@@ -106,6 +106,6 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
         version: None,
         requested,
         counted: None,
-        seen,
+        request_traces: seen,
     })
 }

@@ -42,7 +42,7 @@ impl Action {
     ];
 
     /// Files and folders that it reads, by the key that names them: inputs, declared or not.
-    pub fn reads(&self) -> Vec<(&'static str, &str)> {
+    pub fn input_paths(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Template(template) => vec![("template.from", template.from.as_str())],
             Self::Engine(engine) => [

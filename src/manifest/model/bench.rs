@@ -94,7 +94,7 @@ pub struct Bench {
     /// Set by the plan where several variants are measured in turn; no key of a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
-    pub turn: Option<Turn>,
+    pub turn: Option<RepeatRole>,
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
     pub warmup: u32,
@@ -182,7 +182,7 @@ fn a_minute() -> TimeSpan {
 /// The role of a task in a repeated measurement whose runs are separate tasks, so that variants take turns, A B A B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum RepeatRole {
     /// One of the runs. It is kept with any verdict: all runs are judged together.
     Run,
     /// Summarizes the runs. It sends no requests.

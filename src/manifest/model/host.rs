@@ -37,7 +37,7 @@ pub enum HostOn {
 
 impl Host {
     /// `None` is here.
-    pub fn elsewhere(&self) -> Option<HostOn> {
+    pub fn remote(&self) -> Option<HostOn> {
         match self {
             Self::Word(HostWord::Local) => None,
             Self::Word(HostWord::Slurm) => Some(HostOn::Slurm(Box::default())),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_word_is_enough() {
-        let host = |yaml: &str| serde_yaml::from_str::<Host>(yaml).unwrap().elsewhere();
+        let host = |yaml: &str| serde_yaml::from_str::<Host>(yaml).unwrap().remote();
         assert_eq!(host("local"), None);
         assert_eq!(host("slurm"), Some(HostOn::Slurm(Box::default())));
         let Some(HostOn::Slurm(slurm)) = host("{ slurm: { partition: gpu, nodes: 2 } }") else { panic!("not Slurm") };

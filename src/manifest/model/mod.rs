@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{Bench, Preflight, RateSearch, Telemetry, Turn};
+pub use bench::{Bench, Preflight, RateSearch, RepeatRole, Telemetry};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::Container;
 pub use data::Data;
@@ -46,7 +46,7 @@ pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use trtllm::TrtllmServe;
-pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
+pub use trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
 pub use weights::{Fetcher, Weights};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.

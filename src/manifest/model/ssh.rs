@@ -69,9 +69,7 @@ mod tests {
     #[test]
     fn a_name_alone_is_enough() {
         let text = "{ ssh: [node-a, bench@10.0.0.2, { name: node-c, ssh: bench@c, port: 2222, args: [-v] }] }";
-        let Some(HostOn::Ssh(hosts)) = serde_yaml::from_str::<Host>(text).unwrap().elsewhere() else {
-            panic!("not ssh")
-        };
+        let Some(HostOn::Ssh(hosts)) = serde_yaml::from_str::<Host>(text).unwrap().remote() else { panic!("not ssh") };
         let told: Vec<(String, String, Option<u16>)> = hosts
             .iter()
             .map(SshHost::machine)

@@ -21,7 +21,7 @@ pub struct TrtllmBench {
     /// Requests, one JSON object a line, as prepare_dataset.py writes them.
     pub dataset: String,
     #[serde(default)]
-    pub backend: TrtllmBackend,
+    pub backend: TrtllmBenchBackend,
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub tp: u32,
@@ -76,7 +76,7 @@ pub struct TrtllmBench {
 /// What runs the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TrtllmBackend {
+pub enum TrtllmBenchBackend {
     #[default]
     Pytorch,
     /// An engine that was built before.
@@ -85,7 +85,7 @@ pub enum TrtllmBackend {
     Autodeploy,
 }
 
-impl TrtllmBackend {
+impl TrtllmBenchBackend {
     /// As the option spells it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -31,7 +31,7 @@ pub fn number(text: &str) -> Option<f64> {
 
 /// How much of the identifiers of a needle-in-a-haystack answer is there, 0–100, rounded to two digits (`niah_em` of
 /// `llama3.1-405b/evaluate-accuracy.py`; it compares letters of the expected identifier with the found one).
-pub fn needles(label: &str, text: &str) -> f64 {
+pub fn needle_score(label: &str, text: &str) -> f64 {
     static IDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w{8}-\w{4}-\w{4}-\w{4}-\w{12}"));
     let found: Vec<&str> = IDS.find_iter(text).map(|id| id.as_str()).collect();
     if found.is_empty() {
@@ -47,7 +47,7 @@ pub fn needles(label: &str, text: &str) -> f64 {
 }
 
 /// Whether one of the expected answers, which `|` separates, is in the text (`qa_em` of the same script).
-pub fn question(label: &str, text: &str) -> bool {
+pub fn contains_answer(label: &str, text: &str) -> bool {
     const MARK: &str = "Answer: ";
     let answer = text.rfind(MARK).map_or(text, |at| &text[at + MARK.len()..]);
     let bare = |text: &str| text.chars().filter(|c| !is_space(*c)).collect::<String>().to_lowercase();
@@ -78,9 +78,9 @@ struct Patterns {
     /// A text that begins with the letter.
     lead: Regex,
     /// "Answer: X".
-    said: Regex,
+    answer: Regex,
     /// "ANSWER: (X)", "FINAL ANSWER = X".
-    said_last: Regex,
+    final_answer: Regex,
     alone: Option<Regex>,
 }
 
@@ -98,14 +98,14 @@ impl Patterns {
         let said_last = r"(?i)\b(?:ANSWER|FINAL\s*ANSWER)\b\s*[:=]?\s*(?:\(?\s*([A-LAST])\s*\)?)(?:\s*$|[^A-Za-z])";
         Self {
             lead: pattern(&format!("(?i)^[^a-zA-Z]*([A-{last}])(?:[^a-zA-Z]|$)")),
-            said: pattern(&format!(r"(?i)\b(?:Answer|ANSWER)\s*[:.]?\s*([A-{last}])\b")),
-            said_last: pattern(&said_last.replace("LAST", &last.to_string())),
+            answer: pattern(&format!(r"(?i)\b(?:Answer|ANSWER)\s*[:.]?\s*([A-{last}])\b")),
+            final_answer: pattern(&said_last.replace("LAST", &last.to_string())),
             alone: (last == 'J').then(|| pattern(r"(?i)\b([A-J])\b")),
         }
     }
 
-    fn last_said<'t>(&self, text: &'t str) -> Option<regex::Captures<'t>> {
-        self.said_last.captures_iter(text).last()
+    fn last_match<'t>(&self, text: &'t str) -> Option<regex::Captures<'t>> {
+        self.final_answer.captures_iter(text).last()
     }
 
     fn last_alone<'t>(&self, text: &'t str) -> Option<regex::Captures<'t>> {
@@ -120,12 +120,12 @@ pub fn choice(text: &str, choices: Choices, reader: Reader) -> Option<char> {
     let text = stripped(text);
     if reader == Reader::DeepSeek {
         let text = artifacts(text);
-        return patterns.last_said(&text).or_else(|| patterns.last_alone(&text)).and_then(letter);
+        return patterns.last_match(&text).or_else(|| patterns.last_alone(&text)).and_then(letter);
     }
     let section = artifacts(&without_bold(final_section(text)));
-    let lead = patterns.lead.captures(stripped(&section)).or_else(|| patterns.said.captures(&section));
+    let lead = patterns.lead.captures(stripped(&section)).or_else(|| patterns.answer.captures(&section));
     lead.and_then(letter)
-        .or_else(|| patterns.last_said(&unescaped(text)).and_then(letter))
+        .or_else(|| patterns.last_match(&unescaped(text)).and_then(letter))
         .or_else(|| patterns.last_alone(&section).and_then(letter))
 }
 
@@ -166,7 +166,7 @@ pub fn aime(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Choices, Reader, aime, choice, gsm8k, needles, question};
+    use super::{Choices, Reader, aime, choice, contains_answer, gsm8k, needle_score};
 
     #[test]
     fn the_number_of_gsm8k_is_the_one_after_the_phrase_else_the_last() {
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn letters_are_found_where_each_script_looks() {
-        let said = "ANSWER: (b)\nFINAL ANSWER = C.";
-        assert_eq!(choice(said, Choices::Four, Reader::DeepSeek), Some('C'));
+        let text = "ANSWER: (b)\nFINAL ANSWER = C.";
+        assert_eq!(choice(text, Choices::Four, Reader::DeepSeek), Some('C'));
         assert_eq!(choice("It is E", Choices::Four, Reader::DeepSeek), None);
         assert_eq!(choice("It is E", Choices::Ten, Reader::DeepSeek), Some('E'));
         let channels = "<|channel|>analysis<|message|>Answer: A<|end|><|channel|>final 1<|message|>**D**<|return|>";
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn long_context_answers() {
         let id = "8e4f4b6c-1d2a-4b3c-9d8e-7f6a5b4c3d2e";
-        assert!((needles(id, &format!("it is {id}.")) - 100.0).abs() < 1e-9);
-        assert!(needles(id, "none").abs() < 1e-9);
-        assert!(question("Paris|the city of Paris", "Thinking. Answer: PARIS, France"));
-        assert!(!question("Paris", "Answer: London"));
-        assert!(question("anything", "Answer: "));
+        assert!((needle_score(id, &format!("it is {id}.")) - 100.0).abs() < 1e-9);
+        assert!(needle_score(id, "none").abs() < 1e-9);
+        assert!(contains_answer("Paris|the city of Paris", "Thinking. Answer: PARIS, France"));
+        assert!(!contains_answer("Paris", "Answer: London"));
+        assert!(contains_answer("anything", "Answer: "));
     }
 }

@@ -28,26 +28,26 @@ pub(super) enum AnswerError {
 #[derive(Default)]
 pub(super) struct AnswerErrors {
     count: u64,
-    told: Vec<(u64, String)>,
+    first_errors: Vec<(u64, String)>,
 }
 
 impl AnswerErrors {
-    pub fn say(&mut self, offset: u64, why: &AnswerError) {
+    pub fn push_error(&mut self, offset: u64, why: &AnswerError) {
         self.count += 1;
-        self.told.push((offset, format!("byte {offset}: {why}")));
-        self.told.sort_unstable();
-        self.told.truncate(MOST);
+        self.first_errors.push((offset, format!("byte {offset}: {why}")));
+        self.first_errors.sort_unstable();
+        self.first_errors.truncate(MOST);
     }
 
     pub fn end(self) -> Result<(), ScoreError> {
         if self.count == 0 {
             return Ok(());
         }
-        let mut told: Vec<String> = self.told.into_iter().map(|(_, told)| told).collect();
-        let more = self.count - told.len() as u64;
+        let mut lines: Vec<String> = self.first_errors.into_iter().map(|(_, told)| told).collect();
+        let more = self.count - lines.len() as u64;
         if more > 0 {
-            told.push(format!("… and {more} more"));
+            lines.push(format!("… and {more} more"));
         }
-        Err(ScoreError::Answers { count: self.count, told })
+        Err(ScoreError::Answers { count: self.count, told: lines })
     }
 }

@@ -26,13 +26,13 @@ mod word;
 
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
-pub use recipe::{Recipe, UnknownTask, Worth};
+pub use recipe::{AnswerScore, ScoringMethod, UnknownTask};
 pub use references::ReferencesError;
 pub use report::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
-    Unscored,
+    UnscoredMetric,
 };
-pub use rouge::{Lexicon, Rouge};
+pub use rouge::{Rouge, WordInterner};
 pub use score::{ScoreError, Scored, Scoring, score};
-pub use sentences::lined;
-pub use tokens::{Speller, SpellerError};
+pub use sentences::one_sentence_per_line;
+pub use tokens::{SpellerError, TokenDecoder};

@@ -73,11 +73,11 @@ impl PunktModel {
     pub(super) fn breaks(&self, context: &str) -> bool {
         let mut words = words(context);
         for word in &mut words {
-            self.first_look(word);
+            self.annotate_alone(word);
         }
         for at in 0..words.len().saturating_sub(1) {
             let (left, right) = words.split_at_mut(at + 1);
-            self.second_look(&mut left[at], &right[0]);
+            self.annotate_with_next(&mut left[at], &right[0]);
             if left[at].ends {
                 return true;
             }
@@ -86,7 +86,7 @@ impl PunktModel {
     }
 
     /// By itself: a mark or a word with a period ends a sentence, unless it is an abbreviation or an ellipsis.
-    fn first_look(&self, word: &mut SentenceWord) {
+    fn annotate_alone(&self, word: &mut SentenceWord) {
         let mut letters = word.text.chars();
         if let (Some(only), None) = (letters.next(), letters.next())
             && is_end(only)
@@ -106,7 +106,7 @@ impl PunktModel {
     }
 
     /// With the word that follows.
-    fn second_look(&self, word: &mut SentenceWord, next: &SentenceWord) {
+    fn annotate_with_next(&self, word: &mut SentenceWord, next: &SentenceWord) {
         if !word.text.ends_with('.') {
             return;
         }

@@ -2,15 +2,15 @@
 //! it leaves to other programs.
 
 use super::answers::{self, Choices, Reader};
-use super::rouge::{Lexicon, Rouge};
+use super::rouge::{Rouge, WordInterner};
 
 /// One benchmark's way of scoring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recipe {
+pub enum ScoringMethod {
     /// ROUGE of all samples: Llama 2 70B on OpenOrca.
     OpenOrca,
     /// ROUGE of all samples, numbers in quotes: Llama 3.1 8B on CNN/DailyMail.
-    News,
+    CnnDailyMail,
     /// OpenOrca by ROUGE, GSM8K by number, MBXP by running programs: Mixtral 8x7B.
     Mixed,
     /// Summaries by ROUGE-L, questions by exact match: Llama 3.1 405B.
@@ -23,12 +23,12 @@ pub enum Recipe {
 
 /// What one answer was worth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Worth {
+pub enum AnswerScore {
     Rouge(Rouge),
     /// From 0 to 100.
     Exact(f64),
     /// Only the official script computes it.
-    Elsewhere,
+    OfficialScriptOnly,
 }
 
 /// A part of a data set that the benchmark's recipe does not have.
@@ -40,12 +40,12 @@ pub enum UnknownTask {
     Set(String),
 }
 
-impl Recipe {
+impl ScoringMethod {
     /// Of a benchmark, by the name that the rounds give it. None: it is not scored here.
     pub fn of(benchmark: &str) -> Option<Self> {
         [
             ("llama2-70b", Self::OpenOrca),
-            ("llama3.1-8b", Self::News),
+            ("llama3.1-8b", Self::CnnDailyMail),
             ("mixtral-8x7b", Self::Mixed),
             ("llama3.1-405b", Self::LongContext),
             ("deepseek-r1", Self::DeepSeek),
@@ -59,7 +59,7 @@ impl Recipe {
     pub const fn script(self) -> &'static str {
         match self {
             Self::OpenOrca => "language/llama2-70b/evaluate-accuracy.py",
-            Self::News => "language/llama3.1-8b/evaluation.py",
+            Self::CnnDailyMail => "language/llama3.1-8b/evaluation.py",
             Self::Mixed => "language/mixtral-8x7b/evaluate-accuracy.py",
             Self::LongContext => "language/llama3.1-405b/evaluate-accuracy.py",
             Self::DeepSeek => "language/deepseek-r1/eval_accuracy.py",
@@ -74,7 +74,7 @@ impl Recipe {
 
     /// Whether texts are stripped and split into sentences before they are compared.
     pub const fn splits_sentences(self) -> bool {
-        matches!(self, Self::OpenOrca | Self::News | Self::Mixed | Self::LongContext)
+        matches!(self, Self::OpenOrca | Self::CnnDailyMail | Self::Mixed | Self::LongContext)
     }
 
     /// Whether the length of this sample's text counts in `gen_len`.
@@ -86,19 +86,25 @@ impl Recipe {
     }
 
     /// Compares an answer with what was expected. `task` is the sample's part of the data set.
-    pub fn worth(self, task: &str, target: &str, text: &str, lexicon: &mut Lexicon) -> Result<Worth, UnknownTask> {
-        let exact = |is_right: bool| Worth::Exact(if is_right { 100.0 } else { 0.0 });
+    pub fn score_answer(
+        self,
+        task: &str,
+        target: &str,
+        text: &str,
+        lexicon: &mut WordInterner,
+    ) -> Result<AnswerScore, UnknownTask> {
+        let exact = |is_right: bool| AnswerScore::Exact(if is_right { 100.0 } else { 0.0 });
         match self {
-            Self::OpenOrca | Self::News => Ok(Worth::Rouge(lexicon.score(target, text))),
+            Self::OpenOrca | Self::CnnDailyMail => Ok(AnswerScore::Rouge(lexicon.score(target, text))),
             Self::Mixed => match task {
-                "OpenOrca" => Ok(Worth::Rouge(lexicon.score(target, text))),
+                "OpenOrca" => Ok(AnswerScore::Rouge(lexicon.score(target, text))),
                 "GSM8K" => Ok(exact(answers::gsm8k(text).is_some_and(|found| answers::number(target) == Some(found)))),
-                _ => Ok(Worth::Elsewhere),
+                _ => Ok(AnswerScore::OfficialScriptOnly),
             },
             Self::LongContext => match task {
-                "rouge" => Ok(Worth::Rouge(lexicon.score(target, text))),
-                "niah_em" => Ok(Worth::Exact(answers::needles(target, text))),
-                "qa_em" => Ok(exact(answers::question(target, text))),
+                "rouge" => Ok(AnswerScore::Rouge(lexicon.score(target, text))),
+                "niah_em" => Ok(AnswerScore::Exact(answers::needle_score(target, text))),
+                "qa_em" => Ok(exact(answers::contains_answer(target, text))),
                 other => Err(UnknownTask::Metric(other.to_owned())),
             },
             Self::DeepSeek => set(task, target, text, Reader::DeepSeek),
@@ -118,9 +124,9 @@ impl Recipe {
 }
 
 /// The sets of the reasoning benchmarks, looked for in this order.
-fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, UnknownTask> {
+fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<AnswerScore, UnknownTask> {
     let task = task.to_lowercase();
-    let exact = |is_right: bool| Ok(Worth::Exact(if is_right { 100.0 } else { 0.0 }));
+    let exact = |is_right: bool| Ok(AnswerScore::Exact(if is_right { 100.0 } else { 0.0 }));
     let is_choice = |choices| {
         answers::choice(text, choices, reader).is_some_and(|letter| target.to_uppercase() == letter.to_string())
     };
@@ -129,7 +135,7 @@ fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, Un
     } else if task.contains("mmlu_pro") {
         exact(is_choice(Choices::Ten))
     } else if task.contains("math500") || task.contains("livecodebench") {
-        Ok(Worth::Elsewhere)
+        Ok(AnswerScore::OfficialScriptOnly)
     } else if task.contains("aime") {
         exact(answers::aime(text).is_some_and(|found| answers::number(target) == Some(f64::from(found))))
     } else if task.contains("mmlu") && reader == Reader::GptOss {

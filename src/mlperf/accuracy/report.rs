@@ -21,7 +21,7 @@ pub struct AccuracyReport {
     pub metrics: Vec<MetricScore>,
     /// Metrics of the reference that are not in `metrics`: why, and which script computes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unscored: Vec<Unscored>,
+    pub unscored: Vec<UnscoredMetric>,
     /// Where a benchmark has parts that are right or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<DatasetPart>,
@@ -76,7 +76,7 @@ pub struct MetricScore {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unscored {
+pub struct UnscoredMetric {
     pub name: String,
     /// The round has a bound for it: without it no verdict is possible.
     pub wanted: bool,
@@ -117,7 +117,7 @@ impl AccuracyReport {
         let bounded = self.metrics.iter().filter(|metric| metric.met.is_some());
         let missed: Vec<String> = bounded.clone().filter(|metric| metric.met == Some(false)).map(shown).collect();
         let answers = format!("{} of {} samples answered", self.samples, self.expected);
-        let mut said = match self.verdict {
+        let mut text = match self.verdict {
             AccuracyVerdict::Met => format!("accuracy met: {}", bounded.map(shown).collect::<Vec<_>>().join(", ")),
             AccuracyVerdict::Missed => format!("accuracy MISSED: {}", missed.join(", ")),
             AccuracyVerdict::Incomplete => {
@@ -128,8 +128,8 @@ impl AccuracyReport {
             }
         };
         if self.verdict == AccuracyVerdict::Missed && self.samples < self.expected {
-            said = format!("{said}; {answers}");
+            text = format!("{text}; {answers}");
         }
-        if self.synthetic { format!("{said} · synthetic data, not submittable") } else { said }
+        if self.synthetic { format!("{text} · synthetic data, not submittable") } else { text }
     }
 }

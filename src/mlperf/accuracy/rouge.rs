@@ -20,7 +20,7 @@ pub struct Rouge {
 
 /// Words seen so far, as numbers: equal numbers are equal stems.
 #[derive(Debug, Default)]
-pub struct Lexicon {
+pub struct WordInterner {
     words: HashMap<Box<str>, u32>,
     stems: HashMap<Box<str>, u32>,
     table: Vec<u32>,
@@ -29,7 +29,7 @@ pub struct Lexicon {
 /// A lexicon of more words is cleared: it saves time, and must not use all memory.
 const MOST_WORDS: usize = 500_000;
 
-impl Lexicon {
+impl WordInterner {
     pub fn new() -> Self {
         Self::default()
     }
@@ -187,11 +187,11 @@ fn f_measure(shared: usize, in_prediction: usize, in_target: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lexicon, Rouge};
+    use super::{Rouge, WordInterner};
 
     #[test]
     fn the_readme_example_of_the_reference() {
-        let one = Lexicon::new()
+        let one = WordInterner::new()
             .score("The quick brown fox jumps over the lazy dog", "The quick brown dog jumps on the log.");
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         close(one.rouge1, 2.0 * 0.75 * (6.0 / 9.0) / (0.75 + 6.0 / 9.0));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn nothing_shares_nothing() {
-        let mut lexicon = Lexicon::new();
+        let mut lexicon = WordInterner::new();
         for (target, prediction) in [("", ""), ("a", ""), ("", "a"), ("...", "!!"), ("\n\n", "a\n"), ("a", "b")] {
             assert_eq!(lexicon.score(target, prediction), Rouge::default(), "{target:?} {prediction:?}");
         }

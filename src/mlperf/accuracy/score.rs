@@ -7,13 +7,13 @@ use std::thread;
 use super::characters::stripped;
 use super::errors::{AnswerError, AnswerErrors};
 use super::punkt::{ModelError, PunktModel};
-use super::recipe::Recipe;
+use super::recipe::ScoringMethod;
 use super::references::{self, ReferenceAnswer, ReferencesError};
 use super::report::{AccuracyLogSummary, AccuracyReport, AccuracyVerdict};
-use super::rouge::Lexicon;
+use super::rouge::WordInterner;
 use super::score_sum::{ScoreSum, ScoredAnswer};
-use super::sentences::lined;
-use super::tokens::{Speller, SpellerError};
+use super::sentences::one_sentence_per_line;
+use super::tokens::{SpellerError, TokenDecoder};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 
@@ -40,7 +40,7 @@ pub struct Scoring<'a> {
 /// The files of a score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
-    pub told: AccuracyReport,
+    pub report: AccuracyReport,
     /// `accuracy.txt`
     pub text: String,
 }
@@ -69,8 +69,8 @@ pub enum ScoreError {
 
 /// What a worker needs.
 struct Bench<'a> {
-    recipe: Recipe,
-    speller: Speller,
+    recipe: ScoringMethod,
+    speller: TokenDecoder,
     model: Option<PunktModel>,
     references: &'a [ReferenceAnswer],
 }
@@ -82,20 +82,20 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
     };
     let benchmark = scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?;
-    let recipe = Recipe::of(scoring.benchmark).ok_or_else(unknown)?;
-    let told = scoring.dataset_told;
-    if Recipe::of(&told.benchmark) != Some(recipe) {
-        let (found, benchmark) = (told.benchmark.clone(), scoring.benchmark.to_owned());
+    let recipe = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
+    let dataset_record = scoring.dataset_told;
+    if ScoringMethod::of(&dataset_record.benchmark) != Some(recipe) {
+        let (found, benchmark) = (dataset_record.benchmark.clone(), scoring.benchmark.to_owned());
         return Err(ScoreError::OtherDataset { found, benchmark });
     }
     let references = references::read(scoring.dataset)?;
-    if references.len() as u64 != told.samples {
+    if references.len() as u64 != dataset_record.samples {
         let path = scoring.dataset.to_owned();
-        return Err(ScoreError::SampleCount { path, found: references.len(), recorded: told.samples });
+        return Err(ScoreError::SampleCount { path, found: references.len(), recorded: dataset_record.samples });
     }
     let speller = match scoring.tokenizer {
-        Some(file) => Speller::load(file, recipe.skips_special())?,
-        None if told.synthetic => Speller::stand_in(),
+        Some(file) => TokenDecoder::load(file, recipe.skips_special())?,
+        None if dataset_record.synthetic => TokenDecoder::synthetic(),
         None => return Err(SpellerError::NoTokenizer.into()),
     };
     let model = scoring.sentences.map(PunktModel::load).transpose()?;
@@ -103,8 +103,11 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
     let sum = ScoreSum::of(recipe, benchmark, &read.outcomes, read.log.entries, has_sentences);
-    let expected =
-        if told.synthetic { told.samples } else { benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) };
+    let expected = if dataset_record.synthetic {
+        dataset_record.samples
+    } else {
+        benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples)
+    };
     let samples = read.outcomes.len() as u64;
     let verdict = if sum.metrics.iter().any(|metric| metric.met == Some(false)) {
         AccuracyVerdict::Missed
@@ -114,11 +117,11 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         AccuracyVerdict::Met
     };
     let text = format!("{}\nhash={}\n", sum.text(), read.log.sha256);
-    let told = AccuracyReport {
+    let accuracy_report = AccuracyReport {
         round: scoring.round.name.clone(),
         benchmark: scoring.benchmark.to_owned(),
         verdict,
-        synthetic: told.synthetic,
+        synthetic: dataset_record.synthetic,
         metrics: sum.metrics,
         unscored: sum.unscored,
         parts: sum.parts,
@@ -129,7 +132,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         tokenizer_sha256: bench.speller.sha256,
         sentences_sha256: bench.model.map(|model| model.sha256),
     };
-    Ok(Scored { told, text })
+    Ok(Scored { report: accuracy_report, text })
 }
 
 struct ReadLog {
@@ -148,7 +151,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         for _ in 0..scoring.threads.max(1) {
             let (queue, done) = (&queue, done.clone());
             scope.spawn(move || {
-                let mut lexicon = Lexicon::new();
+                let mut lexicon = WordInterner::new();
                 loop {
                     let job = queue.lock().map(|queue| queue.recv());
                     let Ok(Ok((at, entry, width))) = job else { return };
@@ -173,14 +176,14 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             }
             match outcome {
                 Ok(outcome) => outcomes[at] = Some(outcome),
-                Err(error) => mistakes.say(offset, &error),
+                Err(error) => mistakes.push_error(offset, &error),
             }
         };
         while let Some(entry) = log.next().transpose()? {
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {
-                mistakes.say(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
+                mistakes.push_error(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
                 continue;
             }
             if std::mem::replace(&mut answered[index], true) {
@@ -191,7 +194,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
                 && first != own
             {
-                mistakes.say(entry.offset, &AnswerError::OtherWidth);
+                mistakes.push_error(entry.offset, &AnswerError::OtherWidth);
                 continue;
             }
             outcomes.push(None);
@@ -214,7 +217,12 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
 }
 
 impl Bench<'_> {
-    fn outcome(&self, entry: &LoggedAnswer, width: Width, lexicon: &mut Lexicon) -> Result<ScoredAnswer, AnswerError> {
+    fn outcome(
+        &self,
+        entry: &LoggedAnswer,
+        width: Width,
+        lexicon: &mut WordInterner,
+    ) -> Result<ScoredAnswer, AnswerError> {
         let index = entry.qsl_idx;
         let reference = &self.references[index as usize];
         let Some(target) = &reference.reference else {
@@ -224,20 +232,21 @@ impl Bench<'_> {
         let text = self.speller.spell(&ids).map_err(AnswerError::Spell)?;
         let task = reference.task.clone();
         let is_prose = self.recipe.splits_sentences()
-            && !matches!((self.recipe, task.as_str()), (Recipe::Mixed, "GSM8K" | "MBXP"));
-        let (target, text) = if is_prose { (self.lined(target), self.lined(&text)) } else { (target.clone(), text) };
+            && !matches!((self.recipe, task.as_str()), (ScoringMethod::Mixed, "GSM8K" | "MBXP"));
+        let (target, text) =
+            if is_prose { (self.reference_form(target), self.reference_form(&text)) } else { (target.clone(), text) };
         let counts = self.model.is_some() && self.recipe.counts_length(&task);
         Ok(ScoredAnswer {
             tokens: ids.len() as u64,
             length: counts.then(|| text.chars().count() as u64),
-            worth: self.recipe.worth(&task, &target, &text, lexicon)?,
+            worth: self.recipe.score_answer(&task, &target, &text, lexicon)?,
             task,
         })
     }
 
     /// Stripped, and where sentences can be found one a line.
-    fn lined(&self, text: &str) -> String {
+    fn reference_form(&self, text: &str) -> String {
         let text = stripped(text);
-        self.model.as_ref().map_or_else(|| text.to_owned(), |model| lined(model, text))
+        self.model.as_ref().map_or_else(|| text.to_owned(), |model| one_sentence_per_line(model, text))
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::numbers::{mean, mean_of_some, numpy_round, python_round, repr};
-use super::recipe::{Recipe, Worth};
-use super::report::{DatasetPart, MetricScore, Unscored};
+use super::recipe::{AnswerScore, ScoringMethod};
+use super::report::{DatasetPart, MetricScore, UnscoredMetric};
 use super::rouge::Rouge;
 use crate::mlperf::Benchmark;
 
@@ -15,15 +15,15 @@ pub(super) struct ScoredAnswer {
     pub tokens: u64,
     /// Characters of its text with a sentence a line. None: does not count, or no sentences were found.
     pub length: Option<u64>,
-    pub worth: Worth,
+    pub worth: AnswerScore,
 }
 
 /// All numbers of a run.
 pub(super) struct ScoreSum<'a> {
-    recipe: Recipe,
+    recipe: ScoringMethod,
     benchmark: &'a Benchmark,
     pub metrics: Vec<MetricScore>,
-    pub unscored: Vec<Unscored>,
+    pub unscored: Vec<UnscoredMetric>,
     pub parts: Vec<DatasetPart>,
     /// As Python prints a dictionary.
     printed: Vec<(&'static str, String)>,
@@ -32,7 +32,7 @@ pub(super) struct ScoreSum<'a> {
 impl<'a> ScoreSum<'a> {
     /// `outcomes` in the log's order; `entries` counts also repeated answers; `has_sentences`: a model found them.
     pub fn of(
-        recipe: Recipe,
+        recipe: ScoringMethod,
         benchmark: &'a Benchmark,
         outcomes: &[ScoredAnswer],
         entries: u64,
@@ -44,50 +44,50 @@ impl<'a> ScoreSum<'a> {
         let tokens: u64 = outcomes.iter().map(|outcome| outcome.tokens).sum();
         let per_sample = tokens as f64 / count.max(1) as f64;
         match recipe {
-            Recipe::OpenOrca | Recipe::News => {
+            ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail => {
                 sum.rouge(outcomes, has_sentences);
                 sum.length(outcomes, has_sentences);
                 sum.print("gen_num", count.to_string());
             }
-            Recipe::Mixed => {
+            ScoringMethod::Mixed => {
                 sum.rouge(outcomes, has_sentences);
                 let gsm8k = sum.part("GSM8K").map(|(right, total)| 100.0 * right / total as f64);
                 match gsm8k {
                     Some(share) => sum.metric("gsm8k", "gsm8k_accuracy", share, repr(share)),
                     None => sum.without("gsm8k_accuracy", "there is no answer to a sample of GSM8K".to_owned()),
                 }
-                sum.elsewhere("mbxp_accuracy", &["MBXP"]);
+                sum.mark_unscored("mbxp_accuracy", &["MBXP"]);
                 sum.length(outcomes, has_sentences);
                 sum.print("gen_num", entries.to_string());
             }
-            Recipe::LongContext => {
+            ScoringMethod::LongContext => {
                 sum.long_context(outcomes);
                 sum.length(outcomes, has_sentences);
                 sum.print("gen_num", count.to_string());
             }
-            Recipe::DeepSeek => sum.reasoning(|sum| {
+            ScoringMethod::DeepSeek => sum.reasoning(|sum| {
                 let (right, total) = sum.all_parts(|_| 1);
                 Some(right * 100.0 / total).filter(|share| share.is_finite())
             }),
-            Recipe::GptOss => sum.reasoning(|sum| {
+            ScoringMethod::GptOss => sum.reasoning(|sum| {
                 let (right, total) = sum.all_parts(|task| recipe.repeats(task));
                 Some(right / total * 100.0).filter(|share| share.is_finite())
             }),
         }
         match recipe {
-            Recipe::OpenOrca | Recipe::Mixed | Recipe::LongContext => {
+            ScoringMethod::OpenOrca | ScoringMethod::Mixed | ScoringMethod::LongContext => {
                 sum.print("gen_tok_len", tokens.to_string());
-                let denominator = if recipe == Recipe::Mixed { entries } else { count };
+                let denominator = if recipe == ScoringMethod::Mixed { entries } else { count };
                 let rounded = python_round(tokens as f64 / denominator.max(1) as f64, 1);
                 sum.metric("tokens_per_sample", "TOKENS_PER_SAMPLE", rounded, repr(rounded));
             }
-            Recipe::DeepSeek => {
+            ScoringMethod::DeepSeek => {
                 sum.metric("tokens_per_sample", "TOKENS_PER_SAMPLE", per_sample, repr(per_sample));
                 sum.print("num-samples", count.to_string());
             }
-            Recipe::GptOss => sum.metric("tokens_per_sample", "TOKENS_PER_SAMPLE", per_sample, repr(per_sample)),
+            ScoringMethod::GptOss => sum.metric("tokens_per_sample", "TOKENS_PER_SAMPLE", per_sample, repr(per_sample)),
             // The reference prints none; bounds are on the length of texts.
-            Recipe::News => {}
+            ScoringMethod::CnnDailyMail => {}
         }
         sum
     }
@@ -95,11 +95,11 @@ impl<'a> ScoreSum<'a> {
     /// `accuracy.txt` without its hash.
     pub fn text(&self) -> String {
         let quote = |key: &str, value: &str| {
-            let is_score = self.recipe == Recipe::News && key.starts_with("rouge");
+            let is_score = self.recipe == ScoringMethod::CnnDailyMail && key.starts_with("rouge");
             if is_score { format!("'{key}': '{value}'") } else { format!("'{key}': {value}") }
         };
         let items: Vec<String> = self.printed.iter().map(|(key, value)| quote(key, value)).collect();
-        if self.recipe == Recipe::GptOss {
+        if self.recipe == ScoringMethod::GptOss {
             return format!("\nPrinting for submission_checker:\n\n{}\n", items.join("\n"));
         }
         format!("\nResults\n\n{{{}}}\n", items.join(", "))
@@ -116,13 +116,13 @@ impl<'a> ScoreSum<'a> {
 
     fn without(&mut self, name: &str, why: String) {
         let wanted = self.benchmark.accuracy.contains_key(name);
-        self.unscored.push(Unscored { name: name.to_owned(), wanted, why });
+        self.unscored.push(UnscoredMetric { name: name.to_owned(), wanted, why });
     }
 
     fn rouge(&mut self, outcomes: &[ScoredAnswer], has_sentences: bool) {
         let scores: Vec<Rouge> = outcomes
             .iter()
-            .filter_map(|outcome| if let Worth::Rouge(rouge) = outcome.worth { Some(rouge) } else { None })
+            .filter_map(|outcome| if let AnswerScore::Rouge(rouge) = outcome.worth { Some(rouge) } else { None })
             .collect();
         let all: [(&'static str, &str, Get); 4] = [
             ("rouge1", "ROUGE1", |rouge| rouge.rouge1),
@@ -156,9 +156,10 @@ impl<'a> ScoreSum<'a> {
     }
 
     fn long_context(&mut self, outcomes: &[ScoredAnswer]) {
-        let exact = |outcome: &ScoredAnswer| if let Worth::Exact(share) = outcome.worth { Some(share) } else { None };
+        let exact =
+            |outcome: &ScoredAnswer| if let AnswerScore::Exact(share) = outcome.worth { Some(share) } else { None };
         let rouge = |outcome: &ScoredAnswer| {
-            if let Worth::Rouge(rouge) = outcome.worth { Some(100.0 * rouge.rouge_l) } else { None }
+            if let AnswerScore::Rouge(rouge) = outcome.worth { Some(100.0 * rouge.rouge_l) } else { None }
         };
         let exact: Vec<Option<f64>> = outcomes.iter().map(exact).collect();
         let rouge: Vec<Option<f64>> = outcomes.iter().map(rouge).collect();
@@ -175,11 +176,11 @@ impl<'a> ScoreSum<'a> {
         if self.parts.iter().any(|part| part.right.is_none()) {
             let tasks: Vec<String> =
                 self.parts.iter().filter(|part| part.right.is_none()).map(|part| part.task.clone()).collect();
-            self.elsewhere("exact_match", &tasks.iter().map(String::as_str).collect::<Vec<_>>());
+            self.mark_unscored("exact_match", &tasks.iter().map(String::as_str).collect::<Vec<_>>());
             return;
         }
         match share(self) {
-            Some(share) if self.recipe == Recipe::GptOss => {
+            Some(share) if self.recipe == ScoringMethod::GptOss => {
                 let rounded = python_round(share, 3);
                 self.metric("exact_match", "exact_match", rounded, format!("{share:.3}"));
             }
@@ -188,7 +189,7 @@ impl<'a> ScoreSum<'a> {
         }
     }
 
-    fn elsewhere(&mut self, name: &str, tasks: &[&str]) {
+    fn mark_unscored(&mut self, name: &str, tasks: &[&str]) {
         let why = format!(
             "answers of {} are programs to be run, or formulas for a computer algebra system; {} of mlcommons/inference does that",
             tasks.join(", "),
@@ -217,18 +218,18 @@ type Get = fn(&Rouge) -> f64;
 const NO_SENTENCES: &str = "sentences are needed, and `sentences` does not name NLTK's punkt_tab/english";
 
 /// By task, in the order of their names; none where a benchmark has no parts.
-fn parts(recipe: Recipe, outcomes: &[ScoredAnswer]) -> Vec<DatasetPart> {
+fn parts(recipe: ScoringMethod, outcomes: &[ScoredAnswer]) -> Vec<DatasetPart> {
     let mut parts: BTreeMap<String, (u64, Option<f64>)> = BTreeMap::new();
     for outcome in outcomes {
         let task = match (recipe, outcome.worth) {
-            (_, Worth::Rouge(_)) | (Recipe::OpenOrca | Recipe::News, _) => continue,
-            (Recipe::GptOss, _) => outcome.task.to_lowercase(),
+            (_, AnswerScore::Rouge(_)) | (ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail, _) => continue,
+            (ScoringMethod::GptOss, _) => outcome.task.to_lowercase(),
             _ => outcome.task.clone(),
         };
         let part = parts.entry(task).or_insert((0, Some(0.0)));
         part.0 += 1;
         part.1 = match outcome.worth {
-            Worth::Exact(share) => part.1.map(|right| right + share / 100.0),
+            AnswerScore::Exact(share) => part.1.map(|right| right + share / 100.0),
             _ => None,
         };
     }

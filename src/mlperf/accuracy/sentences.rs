@@ -8,7 +8,7 @@ use super::characters::{is_end, is_outside_words};
 use super::punkt::PunktModel;
 
 /// The sentences of a text, one a line: the reference scripts pass this form to ROUGE and count its length.
-pub fn lined(model: &PunktModel, text: &str) -> String {
+pub fn one_sentence_per_line(model: &PunktModel, text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let mut lined = String::with_capacity(text.len() * 2);
     for (at, (start, end)) in sentences(model, &text).into_iter().enumerate() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tokenizers::Tokenizer;
 
-use crate::mlperf::words;
+use crate::mlperf::synthetic_words;
 use crate::units::Sha256Of;
 
 /// Why no text can be made of token ids.
@@ -23,7 +23,7 @@ pub enum SpellerError {
 }
 
 /// Spells token ids.
-pub struct Speller {
+pub struct TokenDecoder {
     /// None: the stand-in, one synthetic word for each id.
     tokenizer: Option<Tokenizer>,
     /// Removes spaces before punctuation again, as the model's `tokenizer_config.json` requires.
@@ -33,9 +33,9 @@ pub struct Speller {
     pub sha256: Option<String>,
 }
 
-impl Speller {
+impl TokenDecoder {
     /// For synthetic data without a tokenizer: `words::word`.
-    pub fn stand_in() -> Self {
+    pub fn synthetic() -> Self {
         Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
     }
 
@@ -60,7 +60,7 @@ impl Speller {
     }
 
     pub fn spell(&self, ids: &[u32]) -> Result<String, tokenizers::Error> {
-        let Some(tokenizer) = &self.tokenizer else { return Ok(words::text(ids)) };
+        let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_words::text(ids)) };
         let text = tokenizer.decode(ids, self.skips_special)?;
         Ok(if self.cleans { cleaned(&text) } else { text })
     }

@@ -30,7 +30,7 @@ pub fn config(found: &ResolvedTest, mode: TestMode) -> Option<Config> {
             (audit.samples, audit.sampling_target, audit.issue_unique)
         }
     };
-    let mut text = format!("# {} of MLPerf Inference {}\n", mode.word().to_uppercase(), found.round.name);
+    let mut text = format!("# {} of MLPerf Inference {}\n", mode.as_str().to_uppercase(), found.round.name);
     let mut say = |key: &str, value: u64| {
         let _ = writeln!(text, "*.*.{key} = {value}");
     };

@@ -35,7 +35,7 @@ impl AnswerLengths {
     }
 
     /// What is wrong with the mean.
-    pub(super) fn outside(&self, bounds: Accuracy) -> Option<String> {
+    pub(super) fn mean_violation(&self, bounds: Accuracy) -> Option<String> {
         let Some(mean) = self.mean() else { return Some("there is no answer".to_owned()) };
         let at_least = bounds.min.filter(|min| mean < *min);
         let at_most = bounds.max.filter(|max| mean > *max);

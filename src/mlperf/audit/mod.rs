@@ -9,4 +9,4 @@ mod verify;
 mod tests;
 
 pub use config::{Config, config};
-pub use verify::{Verified, VerifyError, verify};
+pub use verify::{AuditVerification, VerifyError, verify};

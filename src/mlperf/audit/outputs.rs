@@ -15,7 +15,7 @@ pub(super) struct AuditOutputs {
     pub end: bool,
     pub length: bool,
     /// The first samples that offend.
-    pub wrong: Vec<String>,
+    pub first_offences: Vec<String>,
     offences: u64,
 }
 
@@ -35,7 +35,7 @@ impl AuditOutputs {
             let first = answer.first_tokens()?;
             if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {
                 outputs.first_token = Some(false);
-                outputs.offends(&answer, &what);
+                outputs.add_offence(&answer, &what);
             }
             let ends = tokens
                 .iter()
@@ -44,28 +44,29 @@ impl AuditOutputs {
                 .count();
             if ends > 1 {
                 outputs.end = false;
-                outputs.offends(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
+                outputs
+                    .add_offence(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
             }
             if answer.token_count != Some(tokens.len() as i64) {
                 outputs.length = false;
-                let told = answer
+                let text = answer
                     .token_count
                     .map_or_else(|| "no number of tokens".to_owned(), |told| format!("{told} tokens"));
-                outputs.offends(&answer, &format!("{told} were reported, and the answer has {}", tokens.len()));
+                outputs.add_offence(&answer, &format!("{text} were reported, and the answer has {}", tokens.len()));
             }
         }
         Ok(outputs)
     }
 
-    fn offends(&mut self, answer: &LoggedAnswer, what: &str) {
+    fn add_offence(&mut self, answer: &LoggedAnswer, what: &str) {
         self.offences += 1;
-        if self.wrong.len() < NAMED {
-            self.wrong.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));
-        } else if self.wrong.len() == NAMED {
-            self.wrong.push(String::new());
+        if self.first_offences.len() < NAMED {
+            self.first_offences.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));
+        } else if self.first_offences.len() == NAMED {
+            self.first_offences.push(String::new());
         }
         if self.offences > NAMED as u64
-            && let Some(last) = self.wrong.last_mut()
+            && let Some(last) = self.first_offences.last_mut()
         {
             *last = format!("and {} more", self.offences - NAMED as u64);
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
 use super::super::{DatasetRecord, MlperfScenario, ResolvedTest, TEST_FILE, TestRecord, TestRequest};
-use super::{Verified, VerifyError, verify};
+use super::{AuditVerification, VerifyError, verify};
 use crate::spec::{Division, TestMode};
 
 fn found(benchmark: &str) -> ResolvedTest {
@@ -24,7 +24,7 @@ fn found(benchmark: &str) -> ResolvedTest {
     ask.find().unwrap()
 }
 
-fn told(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> TestRecord {
+fn test_record(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> TestRecord {
     TestRecord {
         round: "v6.1".to_owned(),
         benchmark: benchmark.to_owned(),
@@ -43,21 +43,21 @@ fn told(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> TestRecord
 }
 
 /// A recorded run with its test.json, and its logs changed.
-fn run(name: &str, told: &TestRecord, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
+fn run(name: &str, test_record: &TestRecord, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
     let from: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
     let folder = tempfile::tempdir().unwrap();
     for file in [ACCURACY_FILE, DETAIL_FILE] {
         let text = fs::read_to_string(from.join(file)).unwrap();
         fs::write(folder.path().join(file), change(file, text)).unwrap();
     }
-    fs::write(folder.path().join(TEST_FILE), serde_json::to_vec(told).unwrap()).unwrap();
+    fs::write(folder.path().join(TEST_FILE), serde_json::to_vec(test_record).unwrap()).unwrap();
     folder
 }
 
-fn test06(scenario: MlperfScenario, change: impl Fn(&str, String) -> String) -> Verified {
+fn test06(scenario: MlperfScenario, change: impl Fn(&str, String) -> String) -> AuditVerification {
     let benchmark = "llama2-70b-99.9";
     let name = if scenario == MlperfScenario::Offline { "test06-offline" } else { "test06-server" };
-    let folder = run(name, &told(benchmark, scenario, TestMode::Test06), change);
+    let folder = run(name, &test_record(benchmark, scenario, TestMode::Test06), change);
     let found = found(benchmark);
     verify(folder.path(), &found, benchmark, &found.benchmark.end_ids, None).unwrap()
 }
@@ -133,10 +133,10 @@ fn test06_wants_all_answers_and_its_own_settings() {
     assert_eq!(plain.wrong, ["audit.config was not in force: `accuracy_log_sampling_target` is 0, not 100"]);
 }
 
-fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<Verified, VerifyError> {
+fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, VerifyError> {
     let benchmark = "gpt-oss-120b";
     let found = found(benchmark);
-    let folder = run("test06-offline", &told(benchmark, MlperfScenario::Offline, mode), |_, text| text);
+    let folder = run("test06-offline", &test_record(benchmark, MlperfScenario::Offline, mode), |_, text| text);
     verify(folder.path(), &found, benchmark, &[], exact_match)
 }
 
@@ -179,17 +179,18 @@ fn lengths_within_their_bounds_pass() {
     };
     let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
-    assert_eq!((lengths.mean(), lengths.outside(bounds)), (Some(3.0), None));
+    assert_eq!((lengths.mean(), lengths.mean_violation(bounds)), (Some(3.0), None));
     assert!(lengths.text(bounds, true).ends_with("Max check pass: True\n\nTEST PASS\n"));
     assert!(lengths.text(bounds, true).contains("Std deviation: 1.00\n"));
-    assert!(lengths.outside(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
-    assert!(AnswerLengths::of(std::iter::empty()).unwrap().outside(bounds).is_some());
+    assert!(lengths.mean_violation(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
+    assert!(AnswerLengths::of(std::iter::empty()).unwrap().mean_violation(bounds).is_some());
 }
 
 #[test]
 fn only_audit_runs_are_verified() {
     let benchmark = "llama2-70b-99.9";
-    let folder = run("server-valid", &told(benchmark, MlperfScenario::Server, TestMode::Performance), |_, text| text);
+    let folder =
+        run("server-valid", &test_record(benchmark, MlperfScenario::Server, TestMode::Performance), |_, text| text);
     let error = verify(folder.path(), &found(benchmark), benchmark, &[2], None).unwrap_err();
     assert!(error.to_string().ends_with("is a performance run, and that is no audit test"), "{error}");
     let missing = tempfile::tempdir().unwrap();

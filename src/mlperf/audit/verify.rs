@@ -14,7 +14,7 @@ use crate::spec::TestMode;
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct AuditVerification {
     pub test: TestMode,
     /// The name of the file for the package.
     pub file: &'static str,
@@ -47,36 +47,42 @@ pub fn verify(
     benchmark: &str,
     end_ids: &[i32],
     exact_match: Option<f64>,
-) -> Result<Verified, VerifyError> {
+) -> Result<AuditVerification, VerifyError> {
     let path = folder.join(TEST_FILE);
     let unread = |error: String| VerifyError::File { path: path.clone(), error };
     let told = fs::read(&path).map_err(|error| unread(error.to_string()))?;
-    let told: TestRecord = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
+    let test_record: TestRecord = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
     let mut wrong = Vec::new();
-    if told.round != found.round.name || told.benchmark != benchmark {
+    if test_record.round != found.round.name || test_record.benchmark != benchmark {
         wrong.push(format!(
             "it is a run of {} of {}, not of {benchmark} of {}",
-            told.benchmark, told.round, found.round.name
+            test_record.benchmark, test_record.round, found.round.name
         ));
     }
     let detail = detail(folder)?;
-    wrong.extend(not_in_force(&detail, found, told.mode));
+    wrong.extend(not_in_force(&detail, found, test_record.mode));
     let path = folder.join(ACCURACY_FILE);
     let of_log = |error| VerifyError::Answers { path: path.clone(), error };
     let answers =
         || AnswerLog::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() });
-    let samples = config(found, told.mode).map_or(0, |config| config.min_query_count);
-    match told.mode {
+    let samples = config(found, test_record.mode).map_or(0, |config| config.min_query_count);
+    match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {
-            Err(VerifyError::NoTest { folder: folder.to_owned(), is: told.mode.word() })
+            Err(VerifyError::NoTest { folder: folder.to_owned(), is: test_record.mode.as_str() })
         }
         TestMode::Test06 => {
-            let outputs = AuditOutputs::of(answers()?, told.scenario, end_ids).map_err(of_log)?;
-            wrong.extend(outputs.wrong.iter().cloned());
+            let outputs = AuditOutputs::of(answers()?, test_record.scenario, end_ids).map_err(of_log)?;
+            wrong.extend(outputs.first_offences.iter().cloned());
             wrong.extend(too_few(outputs.answers, samples));
             let passes = wrong.is_empty() && outputs.holds();
             let headline = format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers);
-            Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text: outputs.text(passes), wrong, headline })
+            Ok(AuditVerification {
+                test: test_record.mode,
+                file: "verify_accuracy.txt",
+                text: outputs.text(passes),
+                wrong,
+                headline,
+            })
         }
         TestMode::Test07 => {
             let score = exact_match.ok_or(VerifyError::NoScore)?;
@@ -100,20 +106,20 @@ pub fn verify(
                 verdict(passes),
                 lengths.count
             );
-            Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text, wrong, headline })
+            Ok(AuditVerification { test: test_record.mode, file: "verify_accuracy.txt", text, wrong, headline })
         }
         TestMode::Test09 => {
             let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
             let bounds =
                 found.benchmark.audits.get(&TestMode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
-            wrong.extend(lengths.outside(bounds));
+            wrong.extend(lengths.mean_violation(bounds));
             wrong.extend(too_few(lengths.count, samples));
             let passes = wrong.is_empty();
             let mean = lengths.mean().unwrap_or(0.0);
             let headline =
                 format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verdict(passes), lengths.count);
             let text = lengths.text(bounds, passes);
-            Ok(Verified { test: told.mode, file: "verify_output_len.txt", text, wrong, headline })
+            Ok(AuditVerification { test: test_record.mode, file: "verify_output_len.txt", text, wrong, headline })
         }
     }
 }

@@ -24,11 +24,11 @@ pub fn check(ask: &TestRequest<'_>) -> Vec<RuleError> {
     wrong.extend(scenario(ask, &found));
     wrong.extend(mode(ask, &found));
     wrong.extend(rate(ask));
-    wrong.extend(whole(ask, &found));
+    wrong.extend(check_dataset_size(ask, &found));
     for (name, value) in ask.user_conf {
-        wrong.extend(one(ask, &found, name, value));
+        wrong.extend(check_setting(ask, &found, name, value));
     }
-    wrong.extend(between(ask));
+    wrong.extend(check_contradictions(ask));
     wrong
 }
 
@@ -57,9 +57,9 @@ fn mode(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     if matches!(ask.mode, TestMode::Performance | TestMode::Accuracy) || tests.contains(&ask.mode) {
         return None;
     }
-    let names: Vec<&str> = tests.iter().map(|test| test.word()).collect();
+    let names: Vec<&str> = tests.iter().map(|test| test.as_str()).collect();
     let hint = if names.is_empty() { "it has no audit tests".to_owned() } else { format!("it has {}", list_of(names)) };
-    let what = format!("cannot be `{}` for {} of {}", ask.mode.word(), ask.benchmark, ask.round);
+    let what = format!("cannot be `{}` for {} of {}", ask.mode.as_str(), ask.benchmark, ask.round);
     Some(RuleError::new(&["mode"], what, "not one of its audit tests").hint(hint))
 }
 
@@ -90,7 +90,7 @@ fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
 }
 
 /// A cut data set is for rehearsals.
-fn whole(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
+fn check_dataset_size(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let needed = match ask.mode {
         TestMode::Performance | TestMode::Test06 => found.benchmark.dataset_samples,
         TestMode::Accuracy => found.benchmark.accuracy_samples.unwrap_or(found.benchmark.dataset_samples),
@@ -127,7 +127,7 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     None
 }
 
-fn one(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
+fn check_setting(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
     let at = ["user_conf", name];
     let model = found.benchmark.loadgen_model(ask.scenario);
     if let Some(wrong) = unknown(name, Some(&model)) {
@@ -206,7 +206,7 @@ fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: 
 }
 
 /// Two settings that contradict each other.
-fn between(ask: &TestRequest<'_>) -> Vec<RuleError> {
+fn check_contradictions(ask: &TestRequest<'_>) -> Vec<RuleError> {
     let number = |name: &str| ask.user_conf.get(name).and_then(Value::as_u64);
     let default = |name: &str| if name == "min_duration" && !ask.rehearsal { MIN_DURATION_MS } else { 0 };
     [("max_duration", "min_duration"), ("max_query_count", "min_query_count")]

@@ -9,7 +9,7 @@ use crate::mlperf::{MlperfScenario, RuleError, TestRequest};
 use crate::spec::{Division, TestMode};
 
 /// A test that nothing is wrong with; the rest is changed from here.
-fn ask(user_conf: &IndexMap<String, Value>) -> TestRequest<'_> {
+fn test_request(user_conf: &IndexMap<String, Value>) -> TestRequest<'_> {
     TestRequest {
         round: "v6.1",
         benchmark: "llama2-70b-99.9",
@@ -27,7 +27,7 @@ fn settings(json: &Value) -> IndexMap<String, Value> {
     json.as_object().unwrap().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn told(wrong: &[RuleError]) -> Vec<String> {
+fn error_lines(wrong: &[RuleError]) -> Vec<String> {
     let one = |wrong: &RuleError| {
         let hint = wrong.hint.as_ref().map_or_else(String::new, |hint| format!(" [{hint}]"));
         format!("{}: {} ({}){hint}", wrong.at.join("."), wrong.what, wrong.rule)
@@ -38,7 +38,7 @@ fn told(wrong: &[RuleError]) -> Vec<String> {
 #[test]
 fn user_conf_of_each_scenario() {
     let none = IndexMap::new();
-    let server = conf(&ask(&none)).unwrap();
+    let server = conf(&test_request(&none)).unwrap();
     assert_eq!((server.model.as_str(), server.scenario, server.audit), ("llama2-70b", "Server", None));
     assert_eq!(
         server.text,
@@ -46,18 +46,20 @@ fn user_conf_of_each_scenario() {
          llama2-70b.Server.target_qps = 100\nllama2-70b.Server.min_duration = 600000\n"
     );
     let interactive =
-        conf(&TestRequest { scenario: MlperfScenario::Interactive, target_qps: Some(7.5), ..ask(&none) }).unwrap();
+        conf(&TestRequest { scenario: MlperfScenario::Interactive, target_qps: Some(7.5), ..test_request(&none) })
+            .unwrap();
     assert_eq!((interactive.model.as_str(), interactive.scenario), ("llama2-70b-interactive", "Server"));
     assert!(interactive.text.contains("\nllama2-70b-interactive.Server.target_qps = 7.5\n"), "{}", interactive.text);
     let offline =
-        conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..ask(&none) }).unwrap();
+        conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..test_request(&none) })
+            .unwrap();
     assert!(offline.text.contains("\ngpt-oss-120b.Offline.min_query_count = 6396\n"), "{}", offline.text);
     let own = settings(&json!({ "target_latency": 500, "print_timestamps": true }));
     let single = TestRequest {
         scenario: MlperfScenario::SingleStream,
         benchmark: "llama3.1-8b-edge",
         target_qps: None,
-        ..ask(&own)
+        ..test_request(&own)
     };
     let single = conf(&single).unwrap();
     assert!(single.text.contains("\nllama3_1-8b-edge.SingleStream.target_latency = 500\n"), "{}", single.text);
@@ -68,8 +70,12 @@ fn user_conf_of_each_scenario() {
 #[test]
 fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
     let none = IndexMap::new();
-    let short =
-        TestRequest { rehearsal: true, dataset_samples: Some(64), scenario: MlperfScenario::Offline, ..ask(&none) };
+    let short = TestRequest {
+        rehearsal: true,
+        dataset_samples: Some(64),
+        scenario: MlperfScenario::Offline,
+        ..test_request(&none)
+    };
     let short = conf(&short).unwrap();
     for line in [
         "min_duration = 10000",
@@ -80,9 +86,9 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
         assert!(short.text.contains(&format!("llama2-70b.Offline.{line}\n")), "{line}: {}", short.text);
     }
     assert!(short.text.starts_with("# llama2-70b-99.9, Offline, closed division, MLPerf Inference v6.1; a rehearsal"));
-    let refused = check(&TestRequest { dataset_samples: Some(64), ..ask(&none) });
+    let refused = check(&TestRequest { dataset_samples: Some(64), ..test_request(&none) });
     assert_eq!(
-        told(&refused),
+        error_lines(&refused),
         [
             "dataset: holds 64 samples; llama2-70b-99.9 of v6.1 has 24576 (nothing less may be measured) [make it whole, or add `rehearse: true`]"
         ]
@@ -92,7 +98,7 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
 #[test]
 fn audit_config_of_each_test() {
     let none = IndexMap::new();
-    let test06 = conf(&TestRequest { mode: TestMode::Test06, ..ask(&none) }).unwrap();
+    let test06 = conf(&TestRequest { mode: TestMode::Test06, ..test_request(&none) }).unwrap();
     assert_eq!(
         test06.audit.unwrap(),
         "# TEST06 of MLPerf Inference v6.1\n*.*.mode = 2\n*.*.accuracy_log_rng_seed = 720381539243781796\n\
@@ -100,7 +106,7 @@ fn audit_config_of_each_test() {
          *.*.sample_concatenate_permutation = 0\n"
     );
     assert_eq!((test06.settings.min_query_count, test06.settings.equal_issue), (100, false));
-    let gpt = TestRequest { benchmark: "gpt-oss-120b", scenario: MlperfScenario::Offline, ..ask(&none) };
+    let gpt = TestRequest { benchmark: "gpt-oss-120b", scenario: MlperfScenario::Offline, ..test_request(&none) };
     let test07 = conf(&TestRequest { mode: TestMode::Test07, ..gpt.clone() }).unwrap();
     let audit = test07.audit.unwrap();
     assert!(audit.contains("sampling_target = 990\n*.*.min_query_count = 990\n"), "{audit}");
@@ -114,16 +120,16 @@ fn audit_config_of_each_test() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let own = settings(&json!({
         "min_duraton": 600_000, "min_duration": 60_000, "ttft_latency": 3000, "qsl_rng_seed": 7, "mode": 2,
         "llama2-70b-99.9.Server.max_duration": 0, "coalesce_queries": 3, "samples_per_query": 8,
         "sample_concatenate_permutation": 0, "max_query_count": 10,
     }));
-    let asked = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..ask(&own) };
-    let asked = TestRequest { mode: TestMode::Performance, ..asked };
+    let test_request = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..test_request(&own) };
+    let asked = TestRequest { mode: TestMode::Performance, ..test_request };
     assert_eq!(
-        told(&check(&asked)),
+        error_lines(&check(&asked)),
         [
             "target_qps: must be greater than 0 (queries per second)",
             "user_conf.min_duraton: is not a setting of user.conf (LoadGen would silently ignore it) [did you mean `min_duration`?]",
@@ -142,40 +148,41 @@ fn every_mistake_is_told_at_once() {
 #[test]
 fn names_that_the_round_does_not_have() {
     let none = IndexMap::new();
-    let says = |asked: TestRequest<'_>| told(&check(&asked)).join("\n");
-    let old = says(TestRequest { benchmark: "llama2-70b-99", ..ask(&none) });
+    let says = |asked: TestRequest<'_>| error_lines(&check(&asked)).join("\n");
+    let old = says(TestRequest { benchmark: "llama2-70b-99", ..test_request(&none) });
     assert!(old.contains("it is in `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
-    let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..ask(&none) });
+    let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..test_request(&none) });
     assert!(loadgens.contains("[name it: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
-    let typed = says(TestRequest { benchmark: "deepseek-r2", ..ask(&none) });
+    let typed = says(TestRequest { benchmark: "deepseek-r2", ..test_request(&none) });
     assert!(typed.contains("did you mean `deepseek-r1`?"), "{typed}");
-    let round = says(TestRequest { round: "v6.2", target_qps: None, ..ask(&none) });
+    let round = says(TestRequest { round: "v6.2", target_qps: None, ..test_request(&none) });
     assert!(round.contains("round: cannot be `v6.2`") && round.contains("needs `target_qps` in Server"), "{round}");
     let mixtral = says(TestRequest {
         benchmark: "mixtral-8x7b",
         round: "v6.0",
         scenario: MlperfScenario::Interactive,
-        ..ask(&none)
+        ..test_request(&none)
     });
     assert!(mixtral.contains("[it is run as Offline, Server]"), "{mixtral}");
     let open = TestRequest {
         division: Division::Open,
         scenario: MlperfScenario::SingleStream,
         target_qps: None,
-        ..ask(&none)
+        ..test_request(&none)
     };
     assert_eq!(says(open), "");
-    let test = says(TestRequest { mode: TestMode::Test07, ..ask(&none) });
+    let test = says(TestRequest { mode: TestMode::Test07, ..test_request(&none) });
     assert!(test.contains("mode: cannot be `test07`") && test.contains("[it has `test06`]"), "{test}");
 }
 
 #[test]
 fn bounds_of_a_closed_submission() {
-    let says = |own: Value, with: &dyn Fn(TestRequest<'_>) -> Vec<String>| with(ask(&settings(&own)));
-    let plain = |asked: TestRequest<'_>| told(&check(&asked));
-    let offline = |asked: TestRequest<'_>| told(&check(&TestRequest { scenario: MlperfScenario::Offline, ..asked }));
-    let open = |asked: TestRequest<'_>| told(&check(&TestRequest { division: Division::Open, ..asked }));
-    let rehearsal = |asked: TestRequest<'_>| told(&check(&TestRequest { rehearsal: true, ..asked }));
+    let says = |own: Value, with: &dyn Fn(TestRequest<'_>) -> Vec<String>| with(test_request(&settings(&own)));
+    let plain = |asked: TestRequest<'_>| error_lines(&check(&asked));
+    let offline =
+        |asked: TestRequest<'_>| error_lines(&check(&TestRequest { scenario: MlperfScenario::Offline, ..asked }));
+    let open = |asked: TestRequest<'_>| error_lines(&check(&TestRequest { division: Division::Open, ..asked }));
+    let rehearsal = |asked: TestRequest<'_>| error_lines(&check(&TestRequest { rehearsal: true, ..asked }));
     assert!(says(json!({ "min_query_count": 100 }), &plain).is_empty());
     assert_eq!(says(json!({ "min_query_count": 100 }), &offline).len(), 1);
     assert_eq!(says(json!({ "performance_sample_count_override": 100 }), &plain).len(), 1);
@@ -202,13 +209,13 @@ fn a_user_conf_of_others_is_held_against_the_rules_by_line() {
     assert_eq!((lines.len(), unread.len()), (7, 2));
     assert_eq!(lines[2].model, "llama2-70b-99.9");
     let none = IndexMap::new();
-    let wrong = review(text, &TestRequest { target_qps: None, ..ask(&none) });
+    let wrong = review(text, &TestRequest { target_qps: None, ..test_request(&none) });
     let lines: Vec<usize> = wrong.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [3, 4, 5, 6, 8, 9], "{wrong:#?}");
     assert_eq!(wrong[1].1.hint.as_deref(), Some("did you mean `llama2-70b`?"));
-    let fine = conf(&ask(&none)).unwrap().text;
-    assert_eq!(review(&fine, &TestRequest { target_qps: None, ..ask(&none) }), []);
-    let missing = review("", &TestRequest { target_qps: None, ..ask(&none) });
+    let fine = conf(&test_request(&none)).unwrap().text;
+    assert_eq!(review(&fine, &TestRequest { target_qps: None, ..test_request(&none) }), []);
+    let missing = review("", &TestRequest { target_qps: None, ..test_request(&none) });
     assert_eq!(missing.len(), 1);
 }
 

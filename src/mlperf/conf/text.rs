@@ -47,7 +47,7 @@ fn text(ask: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(Stri
         "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
         ask.benchmark,
         ask.scenario.title(),
-        ask.division.word(),
+        ask.division.as_str(),
         found.round.name,
         if ask.rehearsal { "; a rehearsal, not for submission" } else { "" },
     );

@@ -2,7 +2,7 @@
 //!
 //! Read in the reference implementations at mlcommons/inference b66003e1: `language/<model>/dataset.py` and the scorers.
 
-use crate::mlperf::accuracy::Recipe;
+use crate::mlperf::accuracy::ScoringMethod;
 
 /// Names of columns, best first.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Columns {
 
 /// One of a row's four values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum ColumnRole {
     Tokens,
     Reference,
     Task,
@@ -23,26 +23,26 @@ pub enum Slot {
 }
 
 impl Columns {
-    pub const fn of(recipe: Recipe) -> Self {
+    pub const fn of(recipe: ScoringMethod) -> Self {
         const TOKENS: &[&str] = &["tok_input", "input_tokens", "input_ids"];
         const ID: &[&str] = &["id"];
         let (reference, task): (&[&str], &[&str]) = match recipe {
-            Recipe::OpenOrca | Recipe::News => (&["output", "reference"], &[]),
-            Recipe::Mixed => (&["gt_output", "reference"], &["dataset", "task"]),
-            Recipe::LongContext => (&["gt_output", "reference"], &["metric", "task"]),
-            Recipe::DeepSeek => (&["gt_output", "ground_truth", "reference"], &["dataset", "metric", "task"]),
-            Recipe::GptOss => (&["ground_truth", "reference"], &["dataset", "task"]),
+            ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail => (&["output", "reference"], &[]),
+            ScoringMethod::Mixed => (&["gt_output", "reference"], &["dataset", "task"]),
+            ScoringMethod::LongContext => (&["gt_output", "reference"], &["metric", "task"]),
+            ScoringMethod::DeepSeek => (&["gt_output", "ground_truth", "reference"], &["dataset", "metric", "task"]),
+            ScoringMethod::GptOss => (&["ground_truth", "reference"], &["dataset", "task"]),
         };
         Self { tokens: TOKENS, reference, task, id: ID }
     }
 
     /// What a column holds, and how good its name is: less is better.
-    pub fn slot(&self, name: &str) -> Option<(Slot, usize)> {
+    pub fn slot(&self, name: &str) -> Option<(ColumnRole, usize)> {
         let all = [
-            (Slot::Tokens, self.tokens),
-            (Slot::Reference, self.reference),
-            (Slot::Task, self.task),
-            (Slot::Id, self.id),
+            (ColumnRole::Tokens, self.tokens),
+            (ColumnRole::Reference, self.reference),
+            (ColumnRole::Task, self.task),
+            (ColumnRole::Id, self.id),
         ];
         all.into_iter().find_map(|(slot, names)| Some((slot, names.iter().position(|known| *known == name)?)))
     }

@@ -14,12 +14,12 @@ pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
 
 /// Gives each row to `sink`, cut to its length. Err: what is wrong.
 pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
-    let (mut ids, mut lengths) = (Array::open(&folder.join(FILES[0]))?, Array::open(&folder.join(FILES[1]))?);
+    let (mut ids, mut lengths) = (NpyColumn::open(&folder.join(FILES[0]))?, NpyColumn::open(&folder.join(FILES[1]))?);
     let [rows, columns] = ids.shape[..] else {
         return Err(ids.wrong(NpyError::Dimensions(ids.shape.clone())));
     };
     if lengths.shape.iter().product::<usize>() != rows {
-        let Array { path, shape, .. } = lengths;
+        let NpyColumn { path, shape, .. } = lengths;
         return Err(SampleFileError::NpyLengths { ids: ids.path, rows, lengths: path, shape });
     }
     for row in 0..rows {
@@ -34,14 +34,14 @@ pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError
     Ok(())
 }
 
-struct Array {
+struct NpyColumn {
     path: PathBuf,
     reader: BufReader<File>,
     shape: Vec<usize>,
     width: usize,
 }
 
-impl Array {
+impl NpyColumn {
     fn wrong(&self, error: NpyError) -> SampleFileError {
         SampleFileError::Npy { path: self.path.clone(), error }
     }

@@ -1,6 +1,6 @@
 //! One sample on its way.
 
-use super::columns::{Columns, Slot};
+use super::columns::{ColumnRole, Columns};
 use super::error::ColumnError;
 
 /// One row of a data set, as it was found.
@@ -38,11 +38,11 @@ impl DatasetRow {
         }
         *best = Some(rank);
         match (slot, value) {
-            (Slot::Tokens, RowValue::Ids(ids)) => self.ids = Some(ids),
-            (Slot::Reference, RowValue::Text(text)) => self.reference = Some(text),
-            (Slot::Task, RowValue::Text(text)) => self.task = Some(text),
-            (Slot::Id, RowValue::Text(text)) => self.id = Some(text),
-            (Slot::Tokens, _) => return Err(ColumnError::NotIds(name.to_owned())),
+            (ColumnRole::Tokens, RowValue::Ids(ids)) => self.ids = Some(ids),
+            (ColumnRole::Reference, RowValue::Text(text)) => self.reference = Some(text),
+            (ColumnRole::Task, RowValue::Text(text)) => self.task = Some(text),
+            (ColumnRole::Id, RowValue::Text(text)) => self.id = Some(text),
+            (ColumnRole::Tokens, _) => return Err(ColumnError::NotIds(name.to_owned())),
             _ => return Err(ColumnError::NotText(name.to_owned())),
         }
         Ok(())

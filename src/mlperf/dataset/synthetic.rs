@@ -11,8 +11,8 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::row::DatasetRow;
-use crate::mlperf::accuracy::Recipe;
-use crate::mlperf::words;
+use crate::mlperf::accuracy::ScoringMethod;
+use crate::mlperf::synthetic_words;
 
 /// Lengths of made-up samples: a log-normal distribution, cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,11 +53,11 @@ pub(super) struct DatasetShape {
 }
 
 impl DatasetShape {
-    pub fn of(recipe: Recipe) -> Self {
+    pub fn of(recipe: ScoringMethod) -> Self {
         const FEW: LengthDistribution = LengthDistribution::of(1.0, 0.0, 1, 1, "a short answer");
         // Means that are not published are a choice, and marked as one.
         let (input, words, ids, tasks): (_, _, _, &[&str]) = match recipe {
-            Recipe::OpenOrca => (
+            ScoringMethod::OpenOrca => (
                 LengthDistribution::of(
                     220.0,
                     SIGMA,
@@ -75,7 +75,7 @@ impl DatasetShape {
                 (259, 32_000),
                 &[],
             ),
-            Recipe::News => (
+            ScoringMethod::CnnDailyMail => (
                 LengthDistribution::of(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
                 LengthDistribution::of(
                     73.0,
@@ -87,7 +87,7 @@ impl DatasetShape {
                 (0, 128_000),
                 &[],
             ),
-            Recipe::Mixed => (
+            ScoringMethod::Mixed => (
                 LengthDistribution::of(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
                 LengthDistribution::of(
                     145.4,
@@ -99,7 +99,7 @@ impl DatasetShape {
                 (259, 32_000),
                 &["OpenOrca", "GSM8K", "MBXP"],
             ),
-            Recipe::LongContext => (
+            ScoringMethod::LongContext => (
                 LengthDistribution::of(
                     9_400.0,
                     0.6,
@@ -117,13 +117,13 @@ impl DatasetShape {
                 (0, 128_000),
                 &["rouge", "niah_em", "qa_em"],
             ),
-            Recipe::DeepSeek => (
+            ScoringMethod::DeepSeek => (
                 LengthDistribution::of(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
                 FEW,
                 (0, 128_000),
                 &["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"],
             ),
-            Recipe::GptOss => (
+            ScoringMethod::GptOss => (
                 LengthDistribution::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarise"),
                 FEW,
                 (0, 199_998),
@@ -134,7 +134,7 @@ impl DatasetShape {
     }
 
     /// Sample number `index`. Each has a generator of its own: fewer samples are the first of more.
-    pub fn row(&self, recipe: Recipe, seed: u64, index: u64) -> DatasetRow {
+    pub fn row(&self, recipe: ScoringMethod, seed: u64, index: u64) -> DatasetRow {
         let mut rng = Pcg64::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
         let length = self.input.draw(&mut rng);
         let ids = (0..length).map(|_| i64::from(rng.random_range(self.ids.0..self.ids.1))).collect();
@@ -146,23 +146,25 @@ impl DatasetShape {
         row
     }
 
-    fn reference(&self, recipe: Recipe, task: &str, rng: &mut Pcg64) -> String {
+    fn reference(&self, recipe: ScoringMethod, task: &str, rng: &mut Pcg64) -> String {
         match (recipe, task) {
-            (Recipe::Mixed, "GSM8K") => rng.random_range(0..2_000).to_string(),
-            (Recipe::LongContext, "niah_em") => {
+            (ScoringMethod::Mixed, "GSM8K") => rng.random_range(0..2_000).to_string(),
+            (ScoringMethod::LongContext, "niah_em") => {
                 let mut hex = |digits: usize| -> String {
                     (0..digits).map(|_| char::from(b"0123456789abcdef"[rng.random_range(0..16)])).collect()
                 };
                 [8, 4, 4, 4, 12].map(&mut hex).join("-")
             }
-            (Recipe::LongContext, "qa_em") => words::word(rng.random_range(self.ids.0..self.ids.1)),
-            (Recipe::DeepSeek | Recipe::GptOss, task) if task.starts_with("aime") => {
+            (ScoringMethod::LongContext, "qa_em") => {
+                synthetic_words::synthetic_word(rng.random_range(self.ids.0..self.ids.1))
+            }
+            (ScoringMethod::DeepSeek | ScoringMethod::GptOss, task) if task.starts_with("aime") => {
                 rng.random_range(0..1_000).to_string()
             }
-            (Recipe::DeepSeek | Recipe::GptOss, task) if task.starts_with("gpqa") => {
+            (ScoringMethod::DeepSeek | ScoringMethod::GptOss, task) if task.starts_with("gpqa") => {
                 ["A", "B", "C", "D"][rng.random_range(0..4)].to_owned()
             }
-            (Recipe::DeepSeek, "mmlu_pro") => char::from(b"ABCDEFGHIJ"[rng.random_range(0..10)]).to_string(),
+            (ScoringMethod::DeepSeek, "mmlu_pro") => char::from(b"ABCDEFGHIJ"[rng.random_range(0..10)]).to_string(),
             _ => self.prose(rng),
         }
     }
@@ -174,7 +176,7 @@ impl DatasetShape {
         for at in 0..length {
             let uniform: f64 = rng.random();
             let rare = libm::exp(uniform * libm::log(f64::from(self.ids.1 - self.ids.0))) - 1.0;
-            let word = words::word(self.ids.0 + rare as u32);
+            let word = synthetic_words::synthetic_word(self.ids.0 + rare as u32);
             let begins = text.is_empty() || text.ends_with(". ");
             let (first, rest) = word.split_at(1);
             text.push_str(&if begins { first.to_uppercase() } else { first.to_owned() });

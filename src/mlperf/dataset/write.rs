@@ -10,7 +10,7 @@ use super::row::DatasetRow;
 use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
 use super::{json, npy, parquet};
-use crate::mlperf::accuracy::Recipe;
+use crate::mlperf::accuracy::ScoringMethod;
 use crate::mlperf::{Benchmark, DatasetRecord, Round};
 use crate::units::{Sha256Of, sha256_of_file};
 
@@ -50,10 +50,10 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
             benchmark: wanted.benchmark.to_owned(),
         });
     }
-    let told = wanted.told(false, samples, digest(from, form)?);
+    let dataset_record = wanted.dataset_record(false, samples, digest(from, form)?);
     let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
     wanted.write(DatasetFile {
-        told,
+        told: dataset_record,
         round: wanted.round.name.clone(),
         form,
         from: name,
@@ -67,7 +67,7 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
 fn sizes(benchmark: &Benchmark) -> Vec<(u64, String)> {
     let mut sizes = vec![(benchmark.dataset_samples, "performance".to_owned())];
     sizes.extend(benchmark.accuracy_samples.map(|samples| (samples, "accuracy".to_owned())));
-    sizes.extend(benchmark.audits.iter().map(|(test, audit)| (audit.samples, test.word().to_uppercase())));
+    sizes.extend(benchmark.audits.iter().map(|(test, audit)| (audit.samples, test.as_str().to_uppercase())));
     sizes.dedup_by_key(|(size, _)| *size);
     sizes
 }
@@ -83,7 +83,7 @@ pub fn make(wanted: &DatasetRequest<'_>, seed: u64, samples: Option<u64>) -> Res
     }
     let (samples, references, input_tokens, sha256) = writer.end(&columns)?;
     wanted.write(DatasetFile {
-        told: wanted.told(true, samples, sha256),
+        told: wanted.dataset_record(true, samples, sha256),
         round: wanted.round.name.clone(),
         form: DatasetFormat::MadeUp,
         from: None,
@@ -94,8 +94,8 @@ pub fn make(wanted: &DatasetRequest<'_>, seed: u64, samples: Option<u64>) -> Res
 }
 
 impl DatasetRequest<'_> {
-    fn benchmark(&self) -> Result<(&Benchmark, Recipe), DatasetError> {
-        let found = self.round.benchmarks.get(self.benchmark).zip(Recipe::of(self.benchmark));
+    fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), DatasetError> {
+        let found = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::of(self.benchmark));
         found.ok_or_else(|| DatasetError::Unknown {
             round: self.round.name.clone(),
             benchmark: self.benchmark.to_owned(),
@@ -104,7 +104,7 @@ impl DatasetRequest<'_> {
         })
     }
 
-    fn told(&self, synthetic: bool, samples: u64, sha256: String) -> DatasetRecord {
+    fn dataset_record(&self, synthetic: bool, samples: u64, sha256: String) -> DatasetRecord {
         DatasetRecord { benchmark: self.benchmark.to_owned(), synthetic, samples, sha256 }
     }
 

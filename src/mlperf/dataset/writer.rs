@@ -66,18 +66,18 @@ impl SampleWriter {
         let index = self.samples;
         self.samples += 1;
         let ids = match row.ids.as_deref() {
-            None => return self.mistake(format!("row {index} has no token ids")),
-            Some([]) => return self.mistake(format!("row {index} has an empty list of token ids")),
+            None => return self.push_error(format!("row {index} has no token ids")),
+            Some([]) => return self.push_error(format!("row {index} has an empty list of token ids")),
             Some(ids) => ids,
         };
         if self.needs_task && row.reference.is_some() && row.task.is_none() {
-            return self.mistake(format!("row {index} does not say which part of the data set it belongs to"));
+            return self.push_error(format!("row {index} does not say which part of the data set it belongs to"));
         }
         let checked: Result<Vec<u32>, i64> =
             ids.iter().map(|id| i32::try_from(*id).ok().and_then(|id| u32::try_from(id).ok()).ok_or(*id)).collect();
         let ids = match checked {
             Ok(ids) => ids,
-            Err(id) => return self.mistake(format!("row {index}: {id} is no token id")),
+            Err(id) => return self.push_error(format!("row {index}: {id} is no token id")),
         };
         let length = ids.len() as u64;
         self.tokens = (self.tokens.0.min(length), self.tokens.1 + length, self.tokens.2.max(length));
@@ -97,7 +97,7 @@ impl SampleWriter {
         }
     }
 
-    fn mistake(&mut self, what: String) {
+    fn push_error(&mut self, what: String) {
         if self.mistakes.len() < MOST {
             self.mistakes.push(what);
         } else {

@@ -49,7 +49,7 @@ fn settings(row: &Value) -> TestSettings {
 }
 
 #[test]
-fn what_loadgen_generates_is_foretold() {
+fn the_estimate_matches_what_loadgen_generates() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/mlperf/estimates.json");
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let seed = Round::named("v6.1").unwrap().loadgen.seeds.schedule;
@@ -67,7 +67,7 @@ fn what_loadgen_generates_is_foretold() {
     }
 }
 
-fn said(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> String {
+fn estimate_text(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> String {
     let none = IndexMap::new();
     let ask = TestRequest {
         round: "v6.1",
@@ -87,29 +87,29 @@ fn said(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> String {
 #[test]
 fn an_estimate_in_words() {
     assert_eq!(
-        said(MlperfScenario::Server, TestMode::Performance, 100.0),
+        estimate_text(MlperfScenario::Server, TestMode::Performance, 100.0),
         "100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives"
     );
     assert_eq!(
-        said(MlperfScenario::Interactive, TestMode::Performance, 41.0),
+        estimate_text(MlperfScenario::Interactive, TestMode::Performance, 41.0),
         "41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s"
     );
     assert_eq!(
-        said(MlperfScenario::Offline, TestMode::Performance, 100.0),
+        estimate_text(MlperfScenario::Offline, TestMode::Performance, 100.0),
         "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at that rate"
     );
     assert_eq!(
-        said(MlperfScenario::Server, TestMode::Accuracy, 10.0),
+        estimate_text(MlperfScenario::Server, TestMode::Accuracy, 10.0),
         "24,576 queries, each sample once, about 40 min 39 s at 10 qps until the last one arrives"
     );
     assert_eq!(
-        said(MlperfScenario::Server, TestMode::Test06, 100.0),
+        estimate_text(MlperfScenario::Server, TestMode::Test06, 100.0),
         "100 qps × 0 s → 100 queries, about 1.1 s until the last one arrives"
     );
 }
 
 #[test]
-fn a_rate_that_nobody_can_wait_for_is_told_at_once() {
-    let told = said(MlperfScenario::Server, TestMode::Performance, 1e9);
-    assert!(told.starts_with("1000000000 qps × 600 s → 600,000,0"), "{told}");
+fn an_impractical_rate_is_reported_at_once() {
+    let text = estimate_text(MlperfScenario::Server, TestMode::Performance, 1e9);
+    assert!(text.starts_with("1000000000 qps × 600 s → 600,000,0"), "{text}");
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::clock::Moment;
+use super::clock::MonotonicTime;
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
 use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 use super::own_percentiles;
 use super::samples::{self, SamplesError};
-use super::test_run::{TestOutcome, TestParts, end_at_once, race};
+use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
@@ -95,19 +95,19 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
     let settings = library.settings(test.scenario, is_accuracy, &test.user_conf, &model)?;
     let probed = LibraryFacts { version: library.version(), revision: library.revision(), seeds: settings.seeds() };
     let mut faults = probed.mismatches(&round);
-    faults.extend(unheeded(&settings, test, benchmark)?);
+    faults.extend(ignored_settings(&settings, test, benchmark)?);
     if !faults.is_empty() {
         return Err(ChildError::Mismatches(faults));
     }
     say(&ChildMessage::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
     let performance = test.rehearsal.unwrap_or(benchmark.performance_samples).min(total);
-    let ran = race(&library, settings, test, &samples, (total, performance), say)?;
+    let ran = run_loadgen(&library, settings, test, &samples, (total, performance), say)?;
     say(&ChildMessage::Phase("writing results".to_owned()));
-    let about = About { round: &round, probed, test };
+    let about = TestContext { round: &round, probed, test };
     match ran {
-        TestOutcome::Whole(came) => about.whole(came, say),
-        TestOutcome::Cut(measured) => {
+        TestOutcome::Finished(came) => about.run_test(came, say),
+        TestOutcome::Stopped(measured) => {
             about.cut(measured, say)?;
             // LoadGen waits for answers that will not arrive, and has no call to report that.
             end_at_once();
@@ -117,37 +117,37 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
 }
 
 /// The context of a test.
-struct About<'a> {
+struct TestContext<'a> {
     round: &'a Round,
     probed: LibraryFacts,
     test: &'a LoadgenTest,
 }
 
-impl About<'_> {
-    fn whole(
+impl TestContext<'_> {
+    fn run_test(
         &self,
         TestParts { mut measured, reported }: TestParts,
         say: &(dyn Fn(&ChildMessage) + Sync),
     ) -> Result<(), ChildError> {
         let test = self.test;
-        let said =
+        let detail =
             Detail::of(&test.out).map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
-            _ => own_percentiles::numbers(&said, test.scenario, &measured, &reported),
+            _ => own_percentiles::compare_percentiles(&detail, test.scenario, &measured, &reported),
         };
-        let told = LoadgenResult { metrics, reporting: reported.reporting, ..self.said(&said) };
-        let (result, errors) = (told.result.clone(), told.errors);
-        measured.loadgen_reported(told);
+        let loadgen_result = LoadgenResult { metrics, reporting: reported.reporting, ..self.loadgen_result(&detail) };
+        let (result, errors) = (loadgen_result.result.clone(), loadgen_result.errors);
+        measured.loadgen_reported(loadgen_result);
         // LoadGen opens it whether it traces or not.
         let trace = test.out.join("mlperf_log_trace.json");
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        say(&ChildMessage::Zero(Moment::of(measured.zero())));
+        say(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
         harness::write(&test.out, &measured.judge())?;
         // The last file: if it exists, the test is complete.
-        let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
+        let text = serde_json::to_vec_pretty(&self.test_record(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
         std::fs::write(&path, text).map_err(|source| ChildError::File { path, source })?;
         say(&ChildMessage::Done);
@@ -156,16 +156,16 @@ impl About<'_> {
 
     /// The result of a stopped test: its records until then.
     fn cut(&self, mut measured: UnjudgedRun, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-        let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
-        measured.loadgen_reported(told);
-        say(&ChildMessage::Zero(Moment::of(measured.zero())));
+        let loadgen_result = self.loadgen_result(&Detail::of(&self.test.out).unwrap_or_default());
+        measured.loadgen_reported(loadgen_result);
+        say(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
         harness::write(&self.test.out, &measured.judge())?;
         say(&ChildMessage::Done);
         Ok(())
     }
 
     /// LoadGen's report, for the result.
-    fn said(&self, said: &Detail) -> LoadgenResult {
+    fn loadgen_result(&self, detail: &Detail) -> LoadgenResult {
         let test = self.test;
         LoadgenResult {
             version: self.probed.version.clone(),
@@ -175,17 +175,17 @@ impl About<'_> {
             scenario: test.scenario.title().to_owned(),
             mode: format!("{:?}", test.mode).to_lowercase(),
             rehearsal: test.rehearsal.is_some(),
-            result: said.result().map(str::to_owned),
-            why: said.why(),
-            errors: said.all_errors(),
-            first_errors: said.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
-            headline: own_percentiles::headline(said, test.scenario),
+            result: detail.result().map(str::to_owned),
+            why: detail.invalid_reasons(),
+            errors: detail.all_errors(),
+            first_errors: detail.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
+            headline: own_percentiles::headline(detail, test.scenario),
             metrics: Vec::new(),
             reporting: ReportingDelay::default(),
         }
     }
 
-    fn told(&self, result: Option<String>, errors: u64) -> TestRecord {
+    fn test_record(&self, result: Option<String>, errors: u64) -> TestRecord {
         let test = self.test;
         TestRecord {
             round: self.round.name.clone(),
@@ -227,7 +227,7 @@ impl LibraryFacts {
 }
 
 /// Settings where LoadGen differs from the table: it silently ignores models and keys that it does not know.
-fn unheeded(
+fn ignored_settings(
     settings: &LoadgenSettings,
     test: &LoadgenTest,
     benchmark: &Benchmark,

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// ns of `CLOCK_MONOTONIC`, by which `Instant` counts. Steps of the wall clock cannot enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Moment(u64);
+pub struct MonotonicTime(u64);
 
-impl Moment {
+impl MonotonicTime {
     pub fn of(instant: Instant) -> Self {
         let ago = u64::try_from(instant.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Self(now().saturating_sub(ago))
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn an_instant_comes_back() {
         let then = Instant::now().checked_sub(Duration::from_mins(1)).unwrap();
-        let back = Moment::of(then).instant().unwrap();
+        let back = MonotonicTime::of(then).instant().unwrap();
         let apart = back.max(then).duration_since(back.min(then));
         assert!(apart < Duration::from_secs(30), "{apart:?}");
     }

@@ -41,7 +41,7 @@ pub enum LoadgenError {
     #[error("LoadGen has no setting {0}")]
     Setting(&'static str),
     #[error("LoadGen threw: {0}")]
-    Thrown(String),
+    Exception(String),
 }
 
 /// One sample that LoadGen calls for. `ticket` counts from 0.
@@ -220,17 +220,18 @@ unsafe impl Send for LoadgenSettings {}
 
 impl LoadgenSettings {
     /// Runs the test to its end on this thread.
-    pub fn test<S: Sut>(self, told: &TestDescription<'_>, sut: &S) -> Result<(), LoadgenError> {
+    pub fn test<S: Sut>(self, test_description: &TestDescription<'_>, sut: &S) -> Result<(), LoadgenError> {
         let library = &*self.library;
-        let (sut_name, qsl_name) = (text(told.sut)?, text(told.samples)?);
-        let (out, audit) = (path_text(told.out)?, path_text(told.audit.unwrap_or(Path::new("")))?);
+        let (sut_name, qsl_name) = (text(test_description.sut)?, text(test_description.samples)?);
+        let (out, audit) =
+            (path_text(test_description.out)?, path_text(test_description.audit.unwrap_or(Path::new("")))?);
         let context = Context { library, sut };
         let raw = RawSut {
             context: (&raw const context).cast_mut().cast(),
             sut_name: sut_name.as_ptr(),
             qsl_name: qsl_name.as_ptr(),
-            total_samples: told.total,
-            performance_samples: told.performance,
+            total_samples: test_description.total,
+            performance_samples: test_description.performance,
             issue: issue::<S>,
             flush,
             load: load::<S>,
@@ -247,7 +248,7 @@ impl LoadgenSettings {
             return Ok(());
         }
         let what = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
-        Err(LoadgenError::Thrown(what.unwrap_or_default()))
+        Err(LoadgenError::Exception(what.unwrap_or_default()))
     }
 
     /// A number by LoadGen's name of it.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::Moment;
+use super::clock::MonotonicTime;
 use crate::harness::BenchSpec;
 use crate::mlperf::{DatasetRecord, MlperfScenario, Seeds};
 use crate::spec::{Division, TestMode};
@@ -73,7 +73,7 @@ pub enum ChildMessage {
     },
     Probed(LibraryFacts),
     /// When the first sample was issued: all stamps in the files count from it.
-    Zero(Moment),
+    Zero(MonotonicTime),
     /// The test has finished, and its files are written.
     Done,
     /// The test could not run. `is_refused`: because of the request itself.

@@ -20,7 +20,7 @@ mod samples;
 mod test_run;
 
 pub use child::{ChildError, perform};
-pub use clock::Moment;
+pub use clock::MonotonicTime;
 pub use job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 
 /// The sources that are compiled together with LoadGen's, by name.

@@ -16,18 +16,18 @@ const NS: f64 = 1e9;
 const MS: f64 = 1e-6;
 
 /// Every number that decides the scenario, and the secondary ones.
-pub fn numbers(
+pub fn compare_percentiles(
     said: &Detail,
     scenario: MlperfScenario,
     measured: &UnjudgedRun,
     reported: &ReporterOutput,
 ) -> Vec<LoadgenComparison> {
-    let read = Ours::of(measured.requests());
-    let told = Ours::of(&as_told(measured, reported, scenario != MlperfScenario::Offline));
+    let read = HarnessTimes::of(measured.requests());
+    let harness_times = HarnessTimes::of(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
-    let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&Ours) -> Option<f64>| {
+    let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
         if let Some(number) = said.number(key) {
-            all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&told)));
+            all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
         }
     };
     match scenario {
@@ -61,7 +61,7 @@ pub fn numbers(
 }
 
 /// The same requests with the instants at which LoadGen received the reports; it numbers them as we do, in call order.
-fn as_told(measured: &UnjudgedRun, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
+fn with_reported_times(measured: &UnjudgedRun, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
     let mut records = measured.requests().to_vec();
     let at = |instant: Instant| instant.saturating_duration_since(measured.zero()).as_nanos() as u64;
     let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
@@ -79,7 +79,7 @@ fn as_told(measured: &UnjudgedRun, reported: &ReporterOutput, has_firsts: bool) 
 }
 
 /// ms where they are times, sorted.
-struct Ours {
+struct HarnessTimes {
     ttft: Vec<f64>,
     tpot: Vec<f64>,
     latency: Vec<f64>,
@@ -89,7 +89,7 @@ struct Ours {
     end_of_last: u64,
 }
 
-impl Ours {
+impl HarnessTimes {
     fn of(records: &[RequestRecord]) -> Self {
         let good: Vec<&RequestRecord> = records.iter().filter(|record| record.ended == RequestEnd::Ok).collect();
         let sorted = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
@@ -129,9 +129,9 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// One line: the number that decides the scenario.
-pub fn headline(said: &Detail, scenario: MlperfScenario) -> String {
-    let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
-    let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
+pub fn headline(detail: &Detail, scenario: MlperfScenario) -> String {
+    let per_second = |key: &str, what: &str| detail.number(key).map(|value| format!("{value:.2} {what}"));
+    let ms = |key: &str, what: &str| detail.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
     let parts = match scenario {
         MlperfScenario::Offline => {
             vec![per_second("result_tokens_per_second", "tok/s"), per_second("result_samples_per_second", "samples/s")]

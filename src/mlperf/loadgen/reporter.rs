@@ -36,12 +36,12 @@ impl ExternalObserver for CompletionSender {
 }
 
 /// Reports until every sender is closed. `wants_firsts`: LoadGen requires first tokens in this scenario.
-pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> ReporterOutput {
+pub fn report(receiver: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> ReporterOutput {
     let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut tally = Tally::default();
-    while let Ok(one) = heard.recv() {
-        let waiting = std::iter::once(one).chain(heard.try_iter()).take(AT_ONCE);
+    while let Ok(one) = receiver.recv() {
+        let waiting = std::iter::once(one).chain(receiver.try_iter()).take(AT_ONCE);
         for one in waiting {
             match one {
                 WorkerMessage::First { ticket, token, read } if wants_firsts => {
@@ -60,10 +60,14 @@ pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_
                 }
             }
         }
-        tally.firsts.tell(&mut firsts, |batch| loadgen.first_tokens(batch));
-        tally.answers.tell(&mut answers, |batch| loadgen.completions(batch));
+        tally.firsts.report_batch(&mut firsts, |batch| loadgen.first_tokens(batch));
+        tally.answers.report_batch(&mut answers, |batch| loadgen.completions(batch));
     }
-    ReporterOutput { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
+    ReporterOutput {
+        reporting: tally.reporting_delay(),
+        firsts: tally.firsts.reported,
+        answers: tally.answers.reported,
+    }
 }
 
 /// The output of the reporter.
@@ -76,31 +80,31 @@ pub struct ReporterOutput {
 
 #[derive(Default)]
 struct Tally {
-    firsts: Way,
-    answers: Way,
+    firsts: DeliveryStats,
+    answers: DeliveryStats,
     too_short: u64,
     failed: u64,
 }
 
 /// From the socket to LoadGen.
-struct Way {
+struct DeliveryStats {
     /// ns
     before: Histogram<u64>,
     in_calls_ns: u64,
     count: u64,
-    told: Vec<(u64, Instant)>,
+    reported: Vec<(u64, Instant)>,
 }
 
-impl Default for Way {
+impl Default for DeliveryStats {
     fn default() -> Self {
         let before =
             Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
-        Self { before, in_calls_ns: 0, count: 0, told: Vec::new() }
+        Self { before, in_calls_ns: 0, count: 0, reported: Vec::new() }
     }
 }
 
-impl Way {
-    fn tell(&mut self, batch: &mut Vec<(u64, Vec<i64>, Instant)>, call: impl FnOnce(&[(u64, &[i64])])) {
+impl DeliveryStats {
+    fn report_batch(&mut self, batch: &mut Vec<(u64, Vec<i64>, Instant)>, call: impl FnOnce(&[(u64, &[i64])])) {
         if batch.is_empty() {
             return;
         }
@@ -110,7 +114,7 @@ impl Way {
         self.in_calls_ns += begun.elapsed().as_nanos() as u64;
         self.count += told.len() as u64;
         for (ticket, _, read) in &*batch {
-            self.told.push((*ticket, begun));
+            self.reported.push((*ticket, begun));
             self.before.saturating_record(begun.saturating_duration_since(*read).as_nanos() as u64);
         }
         batch.clear();
@@ -126,7 +130,7 @@ impl Way {
 }
 
 impl Tally {
-    fn told(&self) -> ReportingDelay {
+    fn reporting_delay(&self) -> ReportingDelay {
         ReportingDelay {
             first_token_p50_us: self.firsts.at(0.5),
             first_token_p99_us: self.firsts.at(0.99),

@@ -21,9 +21,9 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// How a test ended.
 pub(super) enum TestOutcome {
-    Whole(TestParts),
+    Finished(TestParts),
     /// It was stopped; LoadGen still waits.
-    Cut(UnjudgedRun),
+    Stopped(UnjudgedRun),
 }
 
 /// The outcome of a test, from its three threads.
@@ -33,11 +33,11 @@ pub(super) struct TestParts {
 }
 
 /// LoadGen's side of the test.
-struct Called {
+struct LoadgenCallbacks {
     inlet: CallInlet,
 }
 
-impl Sut for Called {
+impl Sut for LoadgenCallbacks {
     fn issue(&self, queries: &[Query]) {
         self.inlet.issue(queries.iter().map(|query| (query.ticket, query.sample)));
     }
@@ -53,9 +53,9 @@ impl Sut for Called {
 }
 
 /// SIGTERM: no more samples are issued, and the results until then are kept.
-async fn obey(mut asked: Signal, stop: &Stop) {
-    asked.recv().await;
-    stop.gently();
+async fn stop_on_signal(mut signal: Signal, stop: &Stop) {
+    signal.recv().await;
+    stop.request();
     std::future::pending::<()>().await;
 }
 
@@ -65,7 +65,7 @@ pub(super) fn end_at_once() {
 }
 
 /// LoadGen on one thread, its reporter on another, the load workers on theirs. All are joined when this returns.
-pub(super) fn race(
+pub(super) fn run_loadgen(
     library: &Arc<LoadedLibrary>,
     settings: LoadgenSettings,
     test: &LoadgenTest,
@@ -84,8 +84,8 @@ pub(super) fn race(
         let names = (test.sut_name.clone(), test.benchmark.clone(), test.out.clone(), test.audit.clone());
         let issue = move || {
             let (sut, samples, out, audit) = &names;
-            let told = TestDescription { sut, samples, total, performance, out, audit: audit.as_deref() };
-            settings.test(&told, &Called { inlet })
+            let test_description = TestDescription { sut, samples, total, performance, out, audit: audit.as_deref() };
+            settings.test(&test_description, &LoadgenCallbacks { inlet })
         };
         *issuing.lock() = spawn("loadgen", issue).ok();
     };
@@ -103,14 +103,14 @@ pub(super) fn race(
     let measured = runtime.block_on(async {
         let asked = signal(SignalKind::terminate());
         let asked = asked.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
-        let obey = obey(asked?, &stop);
+        let obey = stop_on_signal(asked?, &stop);
         tokio::select! {
             measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(mouth)), open, &stop, progress) => measured,
             () = obey => unreachable!("obedience has no end"),
         }
     });
     let measured = match measured {
-        Ok(measured) if stop.is_asked() => return Ok(TestOutcome::Cut(measured)),
+        Ok(measured) if stop.is_requested() => return Ok(TestOutcome::Stopped(measured)),
         Ok(measured) => measured,
         Err(error) => {
             let is_issuing = issuing.lock().is_some();
@@ -130,7 +130,7 @@ pub(super) fn race(
         Some(Err(_)) | None => return Err(ChildError::LoadgenThread),
     }
     match reported {
-        Ok(Some(reported)) => Ok(TestOutcome::Whole(TestParts { measured, reported })),
+        Ok(Some(reported)) => Ok(TestOutcome::Finished(TestParts { measured, reported })),
         _ => Err(ChildError::ReporterThread),
     }
 }

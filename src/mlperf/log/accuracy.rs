@@ -39,7 +39,7 @@ pub enum LogError {
     #[error("the accuracy log cannot be read at byte {offset}: {source}")]
     Read { offset: u64, source: io::Error },
     #[error("the accuracy log ends at byte {offset}, in the middle: {why}")]
-    Torn { offset: u64, why: &'static str },
+    Truncated { offset: u64, why: &'static str },
     #[error("the accuracy log is not LoadGen's at byte {offset}: {why}")]
     Entry { offset: u64, why: EntryError },
 }
@@ -145,7 +145,7 @@ impl<R: BufRead> AnswerLog<R> {
             return Err(if self.piece.len() as u64 == LONGEST {
                 LogError::Entry { offset, why: EntryError::TooLong }
             } else {
-                LogError::Torn { offset: self.offset, why }
+                LogError::Truncated { offset: self.offset, why }
             });
         }
         self.entries += 1;
@@ -166,7 +166,7 @@ impl<R: BufRead> AnswerLog<R> {
     fn peek(&mut self, missing: &'static str) -> Result<u8, LogError> {
         loop {
             match self.next_byte()? {
-                None => return Err(LogError::Torn { offset: self.offset, why: missing }),
+                None => return Err(LogError::Truncated { offset: self.offset, why: missing }),
                 Some(byte) if byte.is_ascii_whitespace() => self.skip(),
                 Some(byte) => return Ok(byte),
             }

@@ -97,14 +97,14 @@ impl Detail {
             let text = String::from_utf8_lossy(&line);
             let Some(json) = text.trim().strip_prefix(MARK) else {
                 if !text.trim().is_empty() {
-                    detail.not_read(number);
+                    detail.count_unread(number);
                 }
                 continue;
             };
             any = true;
             match entry(json.trim()) {
                 Some(entry) => detail.add(entry),
-                None => detail.not_read(number),
+                None => detail.count_unread(number),
             }
         }
         if any { Ok(detail) } else { Err(DetailError::Empty) }
@@ -129,7 +129,7 @@ impl Detail {
         }
     }
 
-    fn not_read(&mut self, line: usize) {
+    fn count_unread(&mut self, line: usize) {
         self.unread += 1;
         if self.first_unread.len() < SHOWN {
             self.first_unread.push(line);
@@ -170,15 +170,15 @@ impl Detail {
     }
 
     /// LoadGen's reasons for an INVALID result, one by one.
-    pub fn why(&self) -> Vec<String> {
+    pub fn invalid_reasons(&self) -> Vec<String> {
         let missed = ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"]
             .into_iter()
             .filter_map(|key| self.text(key))
             .filter(|text| text.contains("unsuccessful"));
-        let told = self.text("result_invalid_reason").into_iter().chain(missed);
+        let chain = self.text("result_invalid_reason").into_iter().chain(missed);
         // It joins what it lists by ` * `; in its logs no line ends inside a value.
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        told.flat_map(|text| text.split(" * ")).map(plain).filter(|one| !one.is_empty()).collect()
+        chain.flat_map(|text| text.split(" * ")).map(plain).filter(|one| !one.is_empty()).collect()
     }
 
     /// `VALID`, `INVALID`; None in accuracy mode, and of runs that were cut off.

@@ -33,10 +33,10 @@ fn a_detail_log_says_what_was_run_and_what_came_out() {
     assert_eq!(told.flag("effective_sample_concatenate_permutation"), Some(true));
     assert_eq!(told.number("effective_target_qps"), Some(400.0));
     assert_eq!((told.all_errors(), told.first_errors.len(), told.unread), (0, 0, 0));
-    assert!(told.why().is_empty());
+    assert!(told.invalid_reasons().is_empty());
     let slow = detail("server-slow");
     assert_eq!(slow.result(), Some("INVALID"));
-    let why = slow.why();
+    let why = slow.invalid_reasons();
     assert_eq!(why[0], "TTFT constrain not met: Reduce target QPS to improve latency.");
     assert_eq!(why[2..4], ["Run unsuccessful.", "Processed 640 queries."]);
     assert_eq!(detail("server-accuracy").result(), None);
@@ -55,15 +55,15 @@ fn what_is_no_number_is_not_there_and_errors_are_counted() {
     text += &line("effective_target_qps", "3", false);
     text += &line("effective_target_qps", "4", false);
     text += "a stray line\n\n:::MLLOG {\"key\": \"cut of";
-    let told = Detail::read(Cursor::new(text)).unwrap();
-    assert_eq!(told.number("result_scheduled_samples_per_sec"), None);
-    assert_eq!((told.all_errors(), told.first_errors.len()), (31, 2));
+    let detail = Detail::read(Cursor::new(text)).unwrap();
+    assert_eq!(detail.number("result_scheduled_samples_per_sec"), None);
+    assert_eq!((detail.all_errors(), detail.first_errors.len()), (31, 2));
     assert_eq!(
-        (told.first_errors[0].to_string(), told.first_errors[0].times),
+        (detail.first_errors[0].to_string(), detail.first_errors[0].times),
         ("error_runtime: a token count of 0".to_owned(), 30)
     );
-    assert_eq!(told.number("effective_target_qps"), Some(3.0), "as the official checker takes it");
-    assert_eq!((told.unread, told.first_unread), (2, vec![35, 37]));
+    assert_eq!(detail.number("effective_target_qps"), Some(3.0), "as the official checker takes it");
+    assert_eq!((detail.unread, detail.first_unread), (2, vec![35, 37]));
     assert!(matches!(Detail::read(Cursor::new("nothing\n")), Err(DetailError::Empty)));
 }
 
@@ -182,7 +182,7 @@ proptest! {
         if text[..cut].ends_with(']') {
             prop_assert!(read.iter().all(Result::is_ok) && read.len() == list.len());
         } else {
-            let torn = matches!(read.last(), Some(Err(LogError::Torn { offset, .. })) if *offset == cut as u64);
+            let torn = matches!(read.last(), Some(Err(LogError::Truncated { offset, .. })) if *offset == cut as u64);
             prop_assert!(torn, "{:?}", read.last());
         }
     }

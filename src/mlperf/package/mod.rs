@@ -1,6 +1,6 @@
 //! The result directory of a submission, from the outputs of stages.
 
-mod place;
+mod copy_files;
 mod readme;
 mod record;
 mod request;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::gate::MEASUREMENT_FIELDS;
+use super::submission_check::MEASUREMENT_FIELDS;
 use super::system::{self};
 use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, SubmissionLayout};
 use crate::spec::Division;
@@ -18,14 +18,14 @@ pub use request::{PackageEntry, PackageRequest, Unpacked};
 
 /// A package that was written.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub struct WrittenPackage {
     pub lock: PackageProvenance,
     /// `closed/<submitter>`, below the output.
     pub submitter: PathBuf,
 }
 
 /// Writes the package into `out`.
-pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
+pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpacked> {
     let known = system::known(&order.machine, &order.gpus);
     let (system_json, missing) = system::compose(&given(order), &known);
     let unsaid: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
@@ -41,19 +41,20 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
         snippet = Some(system::snippet(&missing, &unsaid));
     }
     problems.extend(name_problems(order));
-    let tests = place::read_tests(order, &mut problems);
+    let tests = copy_files::read_tests(order, &mut problems);
     if !problems.is_empty() {
         return Err(Unpacked::Incomplete { problems, snippet });
     }
     let division = if order.division == Division::Closed { "closed" } else { "open" };
     let submitter = Path::new(division).join(&order.submitter);
-    let to = place::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::of(&order.round.name) };
+    let to =
+        copy_files::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::of(&order.round.name) };
     to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(system_json))?;
     let results = order
         .results
         .iter()
         .zip(tests)
-        .map(|(entry, tests)| place::result(&to, order, entry, tests))
+        .map(|(entry, tests)| copy_files::result(&to, order, entry, tests))
         .collect::<Result<Vec<_>, _>>()?;
     to.tree(order.source.as_deref(), to.layout.source())?;
     to.tree(order.documentation.as_deref(), "documentation")?;
@@ -65,7 +66,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
         system: order.system.clone(),
         rehearsal: order.rehearse,
         results,
-        stages: order.made.iter().map(|made| made.stage.clone()).collect::<Vec<ProvenanceStage>>(),
+        stages: order.upstream_tasks.iter().map(|made| made.stage.clone()).collect::<Vec<ProvenanceStage>>(),
     };
     if order.source.is_none() {
         // What was run is source, too: enough to make it again.
@@ -75,7 +76,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
     if order.rehearse {
         to.text(Path::new("documentation/REHEARSAL.md"), readme::REHEARSAL)?;
     }
-    Ok(Packed { lock, submitter })
+    Ok(WrittenPackage { lock, submitter })
 }
 
 /// The manifest's description of the system, with the values it sets elsewhere.

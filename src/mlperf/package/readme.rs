@@ -40,7 +40,7 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
     if !stages.is_empty() {
         text.push_str("## What was run\n\nIn this order; keys and digests are in `documentation/regatta.lock`.\n\n");
         for stage in stages {
-            tell(&mut text, stage);
+            write_stage(&mut text, stage);
         }
     }
     text
@@ -50,14 +50,14 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
 pub(super) fn source(order: &PackageRequest) -> String {
     let mut text =
         format!("# What made these results\n\nRegatta {}:\n\n```\n{}\n```\n\n", order.version, order.command);
-    for made in &order.made {
-        tell(&mut text, &made.stage);
+    for made in &order.upstream_tasks {
+        write_stage(&mut text, &made.stage);
     }
     text
 }
 
 fn upstream<'a>(order: &'a PackageRequest, runs: &IndexMap<TestMode, LockedRun>) -> Vec<&'a ProvenanceStage> {
-    let stage = |task: &str| order.made.iter().map(|made| &made.stage).find(|stage| stage.task == task);
+    let stage = |task: &str| order.upstream_tasks.iter().map(|made| &made.stage).find(|stage| stage.task == task);
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
     let mut open: Vec<&ProvenanceStage> = runs.values().filter_map(|run| stage(run.task.as_deref()?)).collect();
     while let Some(next) = open.pop() {
@@ -65,11 +65,11 @@ fn upstream<'a>(order: &'a PackageRequest, runs: &IndexMap<TestMode, LockedRun>)
             open.extend(next.upstream.keys().filter_map(|task| stage(task)));
         }
     }
-    order.made.iter().map(|made| &made.stage).filter(|stage| wanted.contains(stage.task.as_str())).collect()
+    order.upstream_tasks.iter().map(|made| &made.stage).filter(|stage| wanted.contains(stage.task.as_str())).collect()
 }
 
 /// One stage as the manifest meant it. A script is shown as it was typed.
-fn tell(text: &mut String, stage: &ProvenanceStage) {
+fn write_stage(text: &mut String, stage: &ProvenanceStage) {
     let commit = stage.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
     let key = stage.key.as_ref().map(|key| format!(", key {}", key.get(..12).unwrap_or(key))).unwrap_or_default();
     let _ = writeln!(text, "### {} ({}{key}{commit})\n", stage.task, stage.kind);

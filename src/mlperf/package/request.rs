@@ -33,7 +33,7 @@ pub struct PackageRequest {
     /// The command that makes it all again: `regatta run … a=b`.
     pub command: String,
     /// Everything that the results were made from.
-    pub made: Vec<FinishedTask>,
+    pub upstream_tasks: Vec<FinishedTask>,
 }
 
 /// One benchmark in one scenario: outputs of its stages.

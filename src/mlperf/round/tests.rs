@@ -21,9 +21,9 @@ fn golden() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn scenarios(told: &Value) -> Vec<String> {
+fn scenarios(json: &Value) -> Vec<String> {
     let mut names: Vec<String> =
-        told.as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect();
+        json.as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()).collect();
     names.sort();
     names
 }
@@ -35,8 +35,8 @@ fn titles(list: &[MlperfScenario]) -> Vec<String> {
 }
 
 /// `["ROUGE1", 44.3, …]`
-fn pairs(told: &Value) -> BTreeMap<String, f64> {
-    let list = told.as_array().cloned().unwrap_or_default();
+fn pairs(json: &Value) -> BTreeMap<String, f64> {
+    let list = json.as_array().cloned().unwrap_or_default();
     list.chunks(2).map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].as_f64().unwrap())).collect()
 }
 
@@ -81,10 +81,10 @@ fn the_tables_say_what_the_rounds_checkers_say() {
             assert_eq!(ours.accuracy_samples, told["accuracy_sample_count"].as_u64(), "{of}");
             assert_eq!(Some(ours.offline_min_samples), told["offline_min_samples"].as_u64(), "{of}");
             for scenario in ours.scenarios() {
-                let told = &told["latency_ms"][scenario.title()];
+                let json = &told["latency_ms"][scenario.title()];
                 let ours = ours.latency.get(&scenario);
-                assert_eq!(ours.map(|limit| limit.ttft_ms), told["ttft"].as_f64(), "{of} {scenario:?}");
-                assert_eq!(ours.map(|limit| limit.tpot_ms), told["tpot"].as_f64(), "{of} {scenario:?}");
+                assert_eq!(ours.map(|limit| limit.ttft_ms), json["ttft"].as_f64(), "{of} {scenario:?}");
+                assert_eq!(ours.map(|limit| limit.tpot_ms), json["tpot"].as_f64(), "{of} {scenario:?}");
             }
             assert_eq!(titles_of_tests(&ours.tests), scenarios(&told["tests"]), "{of}");
         }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_comes_first_and_what_nobody_knows_is_asked_for() {
+    fn given_values_win_and_unknown_ones_are_requested() {
         let given = serde_json::json!({"system_name": "box", "cooling": "TBD", "is_network": "false"});
         let known = serde_json::json!({"system_name": "host", "operating_system": "Ubuntu 24.04"});
         let (all, missing) = compose(given.as_object().unwrap(), known.as_object().unwrap());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::ask;
+use super::test_request;
 use crate::manifest::model::{Bench, Loadgen, RateSearch};
 use crate::mlperf::conf::conf;
 use crate::mlperf::{Estimate, Round, TestRequest, time};
@@ -17,7 +17,7 @@ const ENOUGH: u64 = 700;
 const REHEARSED: u64 = 4;
 
 /// A test as the rules require it.
-pub fn whole(loadgen: &Loadgen, rate: f64) -> Loadgen {
+pub fn full_test(loadgen: &Loadgen, rate: f64) -> Loadgen {
     let mut whole = Loadgen { target_qps: Some(rate), ..loadgen.clone() };
     if whole.rehearse {
         // By the rules there are always enough.
@@ -71,7 +71,7 @@ impl Cost {
         let (bounds, loadgen) = (bench.search.clone()?, bench.loadgen.as_deref()?);
         let seconds = |test: &Loadgen| {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
-            let asked: TestRequest<'_> = ask(&bench)?;
+            let asked: TestRequest<'_> = test_request(&bench)?;
             let seed = asked.find().ok()?.round.loadgen.seeds.schedule;
             Some(Estimate::of(&conf(&asked).ok()?.settings, seed).seconds)
         };
@@ -79,7 +79,7 @@ impl Cost {
         let halvings = (1.0 / bounds.precision).log2().ceil() as u32;
         let doubled = (0..doublings).map(|step| (bounds.low * 2f64.powi(step as i32)).min(bounds.high));
         let short: Vec<f64> = doubled.clone().map(|rate| seconds(&short(loadgen, rate))).collect::<Option<_>>()?;
-        let whole: Vec<f64> = doubled.map(|rate| seconds(&whole(loadgen, rate))).collect::<Option<_>>()?;
+        let whole: Vec<f64> = doubled.map(|rate| seconds(&full_test(loadgen, rate))).collect::<Option<_>>()?;
         let range =
             |all: &[f64]| (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
         let (short_s, whole_s) = (range(&short), range(&whole));
@@ -122,16 +122,16 @@ mod tests {
 
     #[test]
     fn the_cost_is_told_in_tests_and_time() {
-        let told = Cost::of(&bench("")).unwrap();
-        let text = told.to_string();
+        let cost = Cost::of(&bench("")).unwrap();
+        let text = cost.to_string();
         assert!(text.starts_with("searching from 10 to 80 qps to 5 %: at most 9 short tests of 1 min"), "{text}");
         assert!(
             text.contains(", then a full one of ") && text.contains(" of arrivals at most if they agree"),
             "{text}"
         );
         // At 10 qps a whole data set takes 41 minutes, at 80 it is gone through twice in ten.
-        assert!(told.whole_s.0 >= 600.0 && (2_300.0..2_600.0).contains(&told.whole_s.1), "{told:?}");
-        assert!(told.most_s > told.whole_s.1 + told.short_s.0 * f64::from(told.short_tests));
+        assert!(cost.whole_s.0 >= 600.0 && (2_300.0..2_600.0).contains(&cost.whole_s.1), "{cost:?}");
+        assert!(cost.most_s > cost.whole_s.1 + cost.short_s.0 * f64::from(cost.short_tests));
         assert_eq!(Cost::of(&Bench { search: None, ..bench("") }), None);
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn rehearsed_tests_are_short_and_have_enough_queries() {
         let bench = bench("rehearse: true, user_conf: { min_duration: 8000 }");
         let loadgen = bench.loadgen.as_deref().unwrap();
-        let (short, whole) = (short(loadgen, 20.0), whole(loadgen, 20.0));
+        let (short, whole) = (short(loadgen, 20.0), full_test(loadgen, 20.0));
         assert_eq!((short.target_qps, &short.user_conf["min_duration"]), (Some(20.0), &json!(2000)));
         assert_eq!(
             (&short.user_conf["min_query_count"], &whole.user_conf["min_query_count"]),

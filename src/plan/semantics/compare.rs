@@ -1,18 +1,18 @@
 //! What the types cannot express about `compare:`.
 
-use super::Look;
+use super::StageChecker;
 use crate::diag::did_you_mean;
 use crate::manifest::model::CompareResults;
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn compare(&mut self, compare: &CompareResults) {
         let columns: Vec<&str> = compare.results.keys().map(String::as_str).collect();
         if columns.len() < 2 {
             let hint = Some("`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`".to_owned());
-            self.say(&["compare", "results"], "needs two columns or more", "nothing to compare with", hint);
+            self.push_error(&["compare", "results"], "needs two columns or more", "nothing to compare with", hint);
         }
         if compare.metrics.is_empty() {
-            self.say(
+            self.push_error(
                 &["compare", "metrics"],
                 "must name a number",
                 "it is empty",
@@ -22,7 +22,12 @@ impl Look<'_> {
         for (index, row) in compare.published.iter().enumerate() {
             for name in row.values.keys().filter(|name| !columns.contains(&name.as_str())) {
                 let path = ["compare", "published", &index.to_string(), "values", name];
-                self.say(&path, "is no column", "not under `results`", did_you_mean(name, columns.iter().copied()));
+                self.push_error(
+                    &path,
+                    "is no column",
+                    "not under `results`",
+                    did_you_mean(name, columns.iter().copied()),
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the types cannot express about `container:` and `image:`: mounts and sizes that can be read, limits that exist, and
 //! stages that start a program which could be put into one.
 
-use super::Look;
+use super::StageChecker;
 use crate::diag::did_you_mean;
 use crate::manifest::model::{Container, Image, Mlperf, Serve, Stage};
 use crate::spec::ContainerEngine;
@@ -25,18 +25,18 @@ const LIMITS: [&str; 15] = [
     "stack",
 ];
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn containers(&mut self, stage: &Stage) {
         if let Some(image) = &stage.image {
             self.image(image);
         }
         let Some(container) = &stage.container else { return };
-        if let Some(why) = nothing_to_put(stage) {
+        if let Some(why) = cannot_run_in_container(stage) {
             let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton`, `mlperf: package`";
-            self.say(&["container"], "would have no effect", why, Some(hint.to_owned()));
+            self.push_error(&["container"], "would have no effect", why, Some(hint.to_owned()));
         } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
             let hint = Some("keep this one, or that of `serve.triton`".to_owned());
-            self.say(&["container"], "is there twice", "`serve.triton` has one, too", hint);
+            self.push_error(&["container"], "is there twice", "`serve.triton` has one, too", hint);
         }
         self.container_at(&["container"], container);
     }
@@ -44,11 +44,11 @@ impl Look<'_> {
     fn image(&mut self, image: &Image) {
         if matches!(image.engine, Some(ContainerEngine::Enroot | ContainerEngine::Apptainer)) && image.build.is_some() {
             let hint = "build it with docker or podman; `pull` makes a file of what is in a registry".to_owned();
-            self.say(&["image", "build"], "needs docker or podman", "this engine does not build", Some(hint));
+            self.push_error(&["image", "build"], "needs docker or podman", "this engine does not build", Some(hint));
         }
         for (key, text) in [("pull", image.pull.as_deref()), ("platform", image.platform.as_deref())] {
             if text.is_some_and(|text| text.trim().is_empty() || text.starts_with('-')) {
-                self.say(&["image", key], "must be a name", "this is none", None);
+                self.push_error(&["image", key], "must be a name", "this is none", None);
             }
         }
         for name in image.build.iter().flat_map(|build| build.args.keys()) {
@@ -62,7 +62,7 @@ impl Look<'_> {
             |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
         let mut say = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            self.say(&path, what, label, hint);
+            self.push_error(&path, what, label, hint);
         };
         if container.image.trim().is_empty() {
             say(at(&["image"]), "must name an image", "it is empty", None);
@@ -101,7 +101,7 @@ impl Look<'_> {
 }
 
 /// Why a stage starts no program that could run in a container.
-fn nothing_to_put(stage: &Stage) -> Option<&'static str> {
+fn cannot_run_in_container(stage: &Stage) -> Option<&'static str> {
     match (&stage.serve, &stage.mlperf) {
         (Some(Serve::Simulator(_)), _) => Some("the simulator is a part of this program"),
         (Some(Serve::Attach(_)), _) => Some("the servers are there already"),

@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::Look;
+use super::StageChecker;
 use crate::diag::nearest;
 use crate::manifest::model::{Engine, EngineBackend};
 
@@ -94,11 +94,11 @@ fn is_off(flags: &IndexMap<String, Value>, name: &str) -> bool {
     flags.get(name).is_some_and(|value| !value.is_null()) && on(flags, name).is_none()
 }
 
-impl Look<'_> {
+impl StageChecker<'_> {
     /// A key that would change nothing.
     pub(super) fn idle(&mut self, path: &[&str], why: &str, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.say(path, "has no effect", why, hint);
+        self.push_error(path, "has no effect", why, hint);
     }
 
     pub(super) fn engine(&mut self, engine: &Engine) {
@@ -109,7 +109,7 @@ impl Look<'_> {
             if let Some(near) = nearest(name, BUILD).filter(|near| near != name) {
                 let hint = Some(format!("did you mean `{near}`?"));
                 if !BUILD.contains(&name.as_str()) {
-                    self.say(&build(name), "is not a flag of trtllm-build", "not known", hint);
+                    self.push_error(&build(name), "is not a flag of trtllm-build", "not known", hint);
                 }
             }
         }
@@ -170,7 +170,7 @@ impl Look<'_> {
             if let (Some(value), Some(most)) = (number(name), number(limit))
                 && value > most
             {
-                self.say(&build(name), &format!("is more than `{limit}`"), &format!("{limit} is {most}"), None);
+                self.push_error(&build(name), &format!("is more than `{limit}`"), &format!("{limit} is {most}"), None);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Look<'_> {
         ] {
             for (flag, by) in decided.iter().filter(|(flag, _)| flags.contains_key(*flag)) {
                 let hint = if by.contains(' ') { "remove it".to_owned() } else { format!("write `{by}` in its place") };
-                self.say(&["engine", key, flag], "may not be given", &format!("{by} decides it"), Some(hint));
+                self.push_error(&["engine", key, flag], "may not be given", &format!("{by} decides it"), Some(hint));
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::manifest::model::{Bench, Mlperf};
 use crate::mlperf::{Round, RuleError, conf};
 use crate::spec::{Scenario, TestMode};
 
-use super::super::loadgen::ask;
-use super::Look;
+use super::super::loadgen::test_request;
+use super::StageChecker;
 
 /// What LoadGen decides itself, and why it cannot be set beside it.
 const DECIDED: [(&str, &str); 15] = [
@@ -30,7 +30,7 @@ const DECIDED: [(&str, &str); 15] = [
 /// Likewise: the benchmark has them.
 const OF_THE_BENCHMARK: [&str; 2] = ["input_tokens", "output_tokens"];
 
-impl Look<'_> {
+impl StageChecker<'_> {
     /// A `bench` with `loadgen`.
     pub(super) fn loadgen(&mut self, bench: &Bench) {
         let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark decide it"));
@@ -43,14 +43,14 @@ impl Look<'_> {
         if bench.search.is_some() {
             self.searched(bench);
         }
-        let Some(ask) = ask(bench) else {
+        let Some(ask) = test_request(bench) else {
             let known = ["offline", "server", "interactive", "single_stream"];
             let hint = Some(format!("LoadGen has {}", list_of(known)));
-            self.say(&["bench", "scenario"], "is none of LoadGen's", "`loadgen` is also given", hint);
+            self.push_error(&["bench", "scenario"], "is none of LoadGen's", "`loadgen` is also given", hint);
             return;
         };
         for wrong in conf::check(&ask) {
-            self.ruled(&wrong);
+            self.push_rule_error(&wrong);
         }
     }
 
@@ -59,7 +59,7 @@ impl Look<'_> {
         let is_theirs = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if is_theirs {
             let hint = Some("add `loadgen`, or choose `server`".to_owned());
-            self.say(&["bench", "scenario"], "is a scenario of LoadGen's", "and there is no `loadgen`", hint);
+            self.push_error(&["bench", "scenario"], "is a scenario of LoadGen's", "and there is no `loadgen`", hint);
         }
         is_theirs
     }
@@ -69,7 +69,7 @@ impl Look<'_> {
         let key = ["bench", "search"];
         if !matches!(bench.scenario, Scenario::Server | Scenario::Interactive) {
             let hint = Some("`scenario: server` or `interactive`".to_owned());
-            self.say(
+            self.push_error(
                 &key,
                 "needs the scenario `server` or `interactive`",
                 "only there requests arrive at a rate",
@@ -79,7 +79,7 @@ impl Look<'_> {
         if let Some(loadgen) = &bench.loadgen {
             if loadgen.target_qps.is_some() {
                 let hint = Some("remove it".to_owned());
-                self.say(
+                self.push_error(
                     &["bench", "loadgen", "target_qps"],
                     "cannot be combined with `search`",
                     "it is what is searched",
@@ -88,12 +88,17 @@ impl Look<'_> {
             }
             if loadgen.mode != TestMode::Performance {
                 let hint = Some("`mode: performance`".to_owned());
-                self.say(&["bench", "loadgen", "mode"], "cannot be searched in", "only performance has limits", hint);
+                self.push_error(
+                    &["bench", "loadgen", "mode"],
+                    "cannot be searched in",
+                    "only performance has limits",
+                    hint,
+                );
             }
         }
     }
 
-    fn ruled(&mut self, wrong: &RuleError) {
+    fn push_rule_error(&mut self, wrong: &RuleError) {
         let path: Vec<&str> = match wrong.at.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["scenario"] => vec!["bench", "scenario"],
             below => ["bench", "loadgen"].into_iter().chain(below.iter().copied()).collect(),
@@ -101,14 +106,14 @@ impl Look<'_> {
         if wrong.is_of_key || wrong.at.is_empty() {
             self.at_key(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
         } else {
-            self.say(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+            self.push_error(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
         }
     }
 
     /// As `say`, but at the key, not at its value.
     fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
         let before = self.found.len();
-        self.say(path, what, label, hint);
+        self.push_error(path, what, label, hint);
         let Some((last, above)) = path.split_last() else { return };
         let mut node: Option<&Node> = Some(self.node);
         for step in above {
@@ -137,12 +142,17 @@ impl Look<'_> {
                 let mut path = vec!["mlperf", "package", "results", &index];
                 path.extend(key.iter().map(String::as_str));
                 let hint = Some("`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`".to_owned());
-                self.say(&path, &what, "one for each scenario, in their order", hint);
+                self.push_error(&path, &what, "one for each scenario, in their order", hint);
             }
         }
         let Some(table) = Round::named(round) else {
             let hint = did_you_mean(round, Round::NAMES);
-            self.say(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "there is no table of it", hint);
+            self.push_error(
+                &["mlperf", word, "round"],
+                &format!("cannot be `{round}`"),
+                "there is no table of it",
+                hint,
+            );
             return;
         };
         for (index, name) in benchmarks.iter().enumerate() {
@@ -161,7 +171,7 @@ impl Look<'_> {
                 }
                 None => (format!("not a benchmark of {round}"), did_you_mean(name, known())),
             };
-            self.say(path, &format!("cannot be `{name}`"), &label, hint);
+            self.push_error(path, &format!("cannot be `{name}`"), &label, hint);
         }
     }
 }

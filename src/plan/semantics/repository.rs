@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Look;
+use super::StageChecker;
 use crate::diag::{did_you_mean, nearest};
 use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
@@ -12,7 +12,7 @@ use crate::triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning}
 /// A repository's own settings, by template name: the key it stands under, its name there, and its value as text.
 pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
 
-pub(super) fn said(repository: &Repository) -> RepositoryFacts<'_> {
+pub(super) fn repository_facts(repository: &Repository) -> RepositoryFacts<'_> {
     let mut all = RepositoryFacts::new();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
@@ -41,7 +41,7 @@ const NEEDS: [(&str, &str, &str); 5] = [
 const INFLIGHT: [&str; 3] = ["batch_scheduler_policy", "enable_chunked_context", "context_chunking_policy"];
 const LOOKAHEAD: [&str; 3] = ["lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"];
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn repository_flags(&mut self, repository: &Repository) {
         for (flag, value) in &repository.runtime_flags {
             self.flag(flag, value);
@@ -51,7 +51,7 @@ impl Look<'_> {
             if !PARAMETERS.iter().any(|one| one.name == name) {
                 let hint = nearest(name, names.clone()).map(|near| format!("did you mean `{near}`?"));
                 let hint = hint.unwrap_or_else(|| "`regatta repository parameters` lists them".to_owned());
-                self.say(
+                self.push_error(
                     &["repository", "parameters", name],
                     "is no parameter of the templates",
                     "not known",
@@ -59,7 +59,7 @@ impl Look<'_> {
                 );
             }
         }
-        let said = said(repository);
+        let said = repository_facts(repository);
         self.unwritten(repository, &said);
         self.together(&said);
     }
@@ -71,18 +71,18 @@ impl Look<'_> {
         }
         match meaning(flag, value) {
             FlagMeaning::Parameters(_) => {}
-            FlagMeaning::Wrong(why) => self.say(&path, "cannot be this", &why, None),
-            FlagMeaning::Elsewhere => {
+            FlagMeaning::InvalidValue(why) => self.push_error(&path, "cannot be this", &why, None),
+            FlagMeaning::NotInRepository => {
                 let why = "another executor's flag: no config.pbtxt has a place for it";
                 self.idle(&path, why, "remove it, or put it where trtllm-serve or trtllm-bench reads it");
             }
             FlagMeaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
                 let hint = Some("put it under `parameters`".to_owned());
-                self.say(&path, "is a template parameter, not a runtime flag", "not here", hint);
+                self.push_error(&path, "is a template parameter, not a runtime flag", "not here", hint);
             }
             FlagMeaning::Unknown => {
                 let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
-                self.say(&path, "is no runtime flag", "not known", hint);
+                self.push_error(&path, "is no runtime flag", "not known", hint);
             }
         }
     }

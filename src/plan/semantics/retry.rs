@@ -1,9 +1,9 @@
 //! What the types cannot express about `retry:`: keys that mean something together only, and numbers that a stage has.
 
-use super::Look;
+use super::StageChecker;
 use crate::manifest::model::{Retry, RetryAfter, Serve, ShellScript, Stage};
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
         let Some(retry) = &stage.retry else { return };
         if let Some(text) = &retry.delay {
@@ -11,15 +11,15 @@ impl Look<'_> {
         }
         if retry.times.is_none() && retry.lower.is_none() {
             let hint = Some("add `times: 2`".to_owned());
-            self.say(&["retry"], "needs `times`", "how often?", hint);
+            self.push_error(&["retry"], "needs `times`", "how often?", hint);
         }
         if let Some(Serve::Attach(_)) = stage.serve {
-            self.say(&["retry"], "has no effect", "the run does not start these servers", None);
+            self.push_error(&["retry"], "has no effect", "the run does not start these servers", None);
         }
         let runs_nothing = stage.git.is_some() || stage.template.is_some() || stage.repository.is_some();
         if retry.on == RetryAfter::Oom && runs_nothing {
             let hint = Some("take `on: oom` away".to_owned());
-            self.say(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
+            self.push_error(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
         }
         self.lowering(stage, retry);
     }
@@ -30,24 +30,26 @@ impl Look<'_> {
                 let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
                 if is_there {
                     let hint = Some("add `lower: kv_cache_free_gpu_mem_fraction`".to_owned());
-                    self.say(&["retry", key], "has no effect", "nothing is lowered", hint);
+                    self.push_error(&["retry", key], "has no effect", "nothing is lowered", hint);
                 }
             }
             return;
         };
         if retry.on != RetryAfter::Oom {
             let hint = Some("add `on: oom`".to_owned());
-            self.say(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then", hint);
+            self.push_error(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then", hint);
         }
         match retry.by {
-            None => self.say(&["retry"], "needs `by`", "how far down each time?", Some("add `by: 0.05`".to_owned())),
+            None => {
+                self.push_error(&["retry"], "needs `by`", "how far down each time?", Some("add `by: 0.05`".to_owned()))
+            }
             Some(by) if !(by > 0.0 && by.is_finite()) => {
-                self.say(&["retry", "by"], "must be above 0", "it is taken away each time", None);
+                self.push_error(&["retry", "by"], "must be above 0", "it is taken away each time", None);
             }
             Some(_) => {}
         }
         if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
-            self.say(&["retry", "to"], "must be above 0", "the lowest value", None);
+            self.push_error(&["retry", "to"], "must be above 0", "the lowest value", None);
         }
         let lacks = match stage {
             Stage { engine: Some(_), .. } => None,
@@ -59,10 +61,10 @@ impl Look<'_> {
                 let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
                 let is_own = own.iter().any(|(name, value)| name == knob && value.is_some());
                 let is_option = is_own || server.option(knob).is_some();
-                if is_option { None } else { lacks(&server.args, knob) }
+                if is_option { None } else { unsupported_reason(&server.args, knob) }
             }
-            Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
-            Stage { shell: Some(ShellScript::Words(words)), .. } => lacks(words, knob),
+            Stage { serve: Some(Serve::Command(server)), .. } => unsupported_reason(&server.words, knob),
+            Stage { shell: Some(ShellScript::Words(words)), .. } => unsupported_reason(words, knob),
             Stage { shell: Some(ShellScript::Text(_)), .. } => {
                 Some("the command is a text: write it as a list of arguments")
             }
@@ -73,7 +75,7 @@ impl Look<'_> {
                 "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of a command one of its options"
                     .to_owned(),
             );
-            self.say(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);
+            self.push_error(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);
         }
     }
 }
@@ -83,7 +85,7 @@ fn is_of_a_model(knob: &str) -> bool {
 }
 
 /// A number that stands on a command, `--name 0.9` or `--name=0.9`; one with a reference in it is known later.
-fn lacks(words: &[String], knob: &str) -> Option<&'static str> {
+fn unsupported_reason(words: &[String], knob: &str) -> Option<&'static str> {
     let option = |word: &String| {
         let name = word.strip_prefix("--").unwrap_or_default().split('=').next().unwrap_or_default();
         name.replace('-', "_") == knob.replace('-', "_")

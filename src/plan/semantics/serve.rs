@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Look;
+use super::StageChecker;
 use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
     AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
@@ -13,7 +13,7 @@ use crate::spec::{Launcher, ServerMode};
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn serve(&mut self, serve: &Serve) {
         match serve {
             Serve::Simulator(server) => {
@@ -33,7 +33,7 @@ impl Look<'_> {
             Serve::Command(server) => {
                 self.ready("command", &server.ready);
                 if server.words.is_empty() {
-                    self.say(&["serve", "command", "words"], "needs a program", "it is empty", None);
+                    self.push_error(&["serve", "command", "words"], "needs a program", "it is empty", None);
                 }
             }
             Serve::Attach(server) => {
@@ -110,14 +110,14 @@ impl Look<'_> {
             let index = index.map(|index| index.to_string());
             let mut path = vec!["serve", "attach", "endpoints"];
             path.extend(index.as_deref());
-            self.say(&path, "must name servers", &why, Some(GRAMMAR.to_owned()));
+            self.push_error(&path, "must name servers", &why, Some(GRAMMAR.to_owned()));
         }
     }
 
     /// At a key of `serve.triton`.
-    fn wrong(&mut self, key: &str, what: &str, label: &str, hint: &str) {
+    fn push_triton_error(&mut self, key: &str, what: &str, label: &str, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.say(&["serve", "triton", key], what, label, hint);
+        self.push_error(&["serve", "triton", key], what, label, hint);
     }
 
     fn triton(&mut self, server: &TritonServer) {
@@ -125,10 +125,10 @@ impl Look<'_> {
             match &server.triton_grpc_ports {
                 Some(text) => {
                     if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
-                        self.wrong("triton_grpc_ports", "must name servers", &why, GRAMMAR);
+                        self.push_triton_error("triton_grpc_ports", "must name servers", &why, GRAMMAR);
                     }
                 }
-                None => self.wrong(
+                None => self.push_triton_error(
                     "triton_skip_server_spawn",
                     "needs `triton_grpc_ports`",
                     "the servers are there already, but where?",
@@ -138,7 +138,7 @@ impl Look<'_> {
             return;
         }
         if server.triton_grpc_ports.is_some() {
-            self.wrong(
+            self.push_triton_error(
                 "triton_grpc_ports",
                 "names servers that are there already",
                 "but servers are started here",
@@ -159,7 +159,12 @@ impl Look<'_> {
             ("metrics_address", &server.metrics_address),
         ] {
             if address.as_deref().is_some_and(|address| address.is_empty() || address.contains([' ', '/', ','])) {
-                self.wrong(key, "must be an address", "without a scheme or a port", "for example `127.0.0.1`");
+                self.push_triton_error(
+                    key,
+                    "must be an address",
+                    "without a scheme or a port",
+                    "for example `127.0.0.1`",
+                );
             }
         }
         for (index, resource) in server.rate_limit_resource.iter().enumerate() {
@@ -170,7 +175,7 @@ impl Look<'_> {
             if !fine {
                 let path = ["serve", "triton", "rate_limit_resource", &index.to_string()];
                 let hint = Some("`R1:10`, or `R1:10:0` for device 0".to_owned());
-                self.say(&path, "must be `name:count` or `name:count:device`", "this is not", hint);
+                self.push_error(&path, "must be `name:count` or `name:count:device`", "this is not", hint);
             }
         }
         if let Some(container) = &server.container {
@@ -183,23 +188,43 @@ impl Look<'_> {
         if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
             && mode != ServerMode::Orchestrator
         {
-            self.wrong("spawn_processes", "is for `mode: orchestrator`", "the mode is another", "remove it");
+            self.push_triton_error(
+                "spawn_processes",
+                "is for `mode: orchestrator`",
+                "the mode is another",
+                "remove it",
+            );
         }
         if server.mode == Some(ServerMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
-            self.wrong("world_size", "must be 1 in `mode: plain`", "that mode is one rank", "set `mode: leader`");
+            self.push_triton_error(
+                "world_size",
+                "must be 1 in `mode: plain`",
+                "that mode is one rank",
+                "set `mode: leader`",
+            );
         }
         if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
-            self.wrong("launcher", "cannot be `none`", "the world size is greater than 1", "`mpi` or `srun`");
+            self.push_triton_error(
+                "launcher",
+                "cannot be `none`",
+                "the world size is greater than 1",
+                "`mpi` or `srun`",
+            );
         }
         if !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit) {
             let hint = "add `model_control_mode: explicit`";
-            self.wrong("load_model", "needs `model_control_mode: explicit`", "otherwise Triton loads all models", hint);
+            self.push_triton_error(
+                "load_model",
+                "needs `model_control_mode: explicit`",
+                "otherwise Triton loads all models",
+                hint,
+            );
         }
         for (index, host) in server.mpi.hosts.iter().enumerate() {
             let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
             if name.is_empty() || slots.parse::<u32>().is_ok_and(|slots| slots == 0) || slots.parse::<u32>().is_err() {
                 let path = ["serve", "triton", "mpi", "hosts", &index.to_string()];
-                self.say(
+                self.push_error(
                     &path,
                     "must be `host` or `host:slots`",
                     "this is not",
@@ -236,7 +261,7 @@ impl Look<'_> {
                 self.found.push(Diagnostic::error(message).at(place, "not known").hint(hint));
             } else if let Some(wrong) = unwritable(value) {
                 let path = ["serve", "triton", "options", name];
-                self.say(&path, "must be a text, a number, true or false, or a list of them", wrong, None);
+                self.push_error(&path, "must be a text, a number, true or false, or a list of them", wrong, None);
             }
         }
         for (backend, settings) in &server.backend_config {
@@ -244,9 +269,14 @@ impl Look<'_> {
                 let path = ["serve", "triton", "backend_config", backend, name];
                 if backend == "python" && name == "shm-region-prefix-name" {
                     let hint = Some("remove it".to_owned());
-                    self.say(&path, "is given by Regatta, another for each rank", "no two servers may share it", hint);
+                    self.push_error(
+                        &path,
+                        "is given by Regatta, another for each rank",
+                        "no two servers may share it",
+                        hint,
+                    );
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
-                    self.say(&path, "must be a text, a number, true or false", wrong, None);
+                    self.push_error(&path, "must be a text, a number, true or false", wrong, None);
                 }
             }
         }

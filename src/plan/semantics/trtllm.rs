@@ -1,8 +1,8 @@
 //! `trtllm_bench:` before hours of GPU time: options that would mean nothing, and GPUs that are not there.
 
-use crate::manifest::model::{TrtllmBackend, TrtllmBench};
+use crate::manifest::model::{TrtllmBench, TrtllmBenchBackend};
 
-use super::Look;
+use super::StageChecker;
 
 /// Options that have a key of their own.
 const KEYS: [&str; 17] = [
@@ -25,7 +25,7 @@ const KEYS: [&str; 17] = [
     "model_path",
 ];
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn trtllm_bench(&mut self, bench: &TrtllmBench, gpus: u32) {
         for flag in bench.flags.keys().filter(|flag| KEYS.contains(&flag.as_str())) {
             let key = match flag.as_str() {
@@ -33,35 +33,35 @@ impl Look<'_> {
                 "report_json" => "the result is made from it".to_owned(),
                 flag => format!("write `{flag}:` under `trtllm_bench`"),
             };
-            self.say(&["trtllm_bench", "flags", flag], "has a key of its own", &key, None);
+            self.push_error(&["trtllm_bench", "flags", flag], "has a key of its own", &key, None);
         }
         match (bench.backend, &bench.engine_dir) {
-            (TrtllmBackend::Tensorrt, None) => {
+            (TrtllmBenchBackend::Tensorrt, None) => {
                 let hint = Some("`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage".to_owned());
-                self.say(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
+                self.push_error(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
             }
-            (TrtllmBackend::Pytorch | TrtllmBackend::Autodeploy, Some(_)) => {
+            (TrtllmBenchBackend::Pytorch | TrtllmBenchBackend::Autodeploy, Some(_)) => {
                 let hint = Some("remove it, or choose `backend: tensorrt`".to_owned());
                 let label = "this backend builds no engine and reads none";
-                self.say(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
+                self.push_error(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
             }
             _ => {}
         }
         if bench.concurrency == 0 {
-            self.say(&["trtllm_bench", "concurrency"], "cannot be 0", "-1 is all at once", None);
+            self.push_error(&["trtllm_bench", "concurrency"], "cannot be 0", "-1 is all at once", None);
         }
         let world = bench.tp * bench.pp;
         if gpus > 0 && gpus < world {
             let label = format!("tp × pp is {world}");
             let hint = Some(format!("`gpus: {world}`"));
-            self.say(&["gpus"], "are too few", &label, hint);
+            self.push_error(&["gpus"], "are too few", &label, hint);
         }
         if bench.name.is_empty() || bench.name.contains('/') || bench.name.starts_with('.') {
-            self.say(&["trtllm_bench", "name"], "must be a plain file name", "files are called so", None);
+            self.push_error(&["trtllm_bench", "name"], "must be a plain file name", "files are called so", None);
         }
         if bench.launcher.first().is_some_and(String::is_empty) {
             let hint = Some("`launcher: []` is none".to_owned());
-            self.say(&["trtllm_bench", "launcher", "0"], "is empty", "no program", hint);
+            self.push_error(&["trtllm_bench", "launcher", "0"], "is empty", "no program", hint);
         }
     }
 }

@@ -4,17 +4,17 @@ use globset::Glob;
 
 use crate::manifest::model::{Fetcher, Weights};
 
-use super::Look;
+use super::StageChecker;
 
-impl Look<'_> {
+impl StageChecker<'_> {
     pub(super) fn weights(&mut self, weights: &Weights) {
         match (&weights.hf, &weights.path) {
             (None, None) => {
                 let hint = Some("`hf: owner/name`, or `path: FOLDER`".to_owned());
-                self.say(&["weights"], "needs `hf` or `path`", "no source", hint);
+                self.push_error(&["weights"], "needs `hf` or `path`", "no source", hint);
             }
             (Some(_), Some(_)) => {
-                self.say(
+                self.push_error(
                     &["weights", "path"],
                     "cannot be combined with `hf`",
                     "two sources",
@@ -25,7 +25,12 @@ impl Look<'_> {
                 let is_set = weights.revision != "main" || weights.with != Fetcher::Auto;
                 if is_set {
                     let hint = Some("`revision` and `with` are for `hf`".to_owned());
-                    self.say(&["weights", "path"], "is fetched from nowhere", "so they would have no effect", hint);
+                    self.push_error(
+                        &["weights", "path"],
+                        "is fetched from nowhere",
+                        "so they would have no effect",
+                        hint,
+                    );
                 }
             }
             (Some(hf), None) => self.repository(hf),
@@ -34,7 +39,7 @@ impl Look<'_> {
             for (index, glob) in globs.iter().enumerate() {
                 if let Err(why) = Glob::new(glob) {
                     let index = index.to_string();
-                    self.say(&["weights", key, &index], "is no glob", &why.to_string(), None);
+                    self.push_error(&["weights", key, &index], "is no glob", &why.to_string(), None);
                 }
             }
         }
@@ -50,7 +55,7 @@ impl Look<'_> {
         let parts: Vec<&str> = name.split('/').collect();
         if parts.len() > 2 || !parts.iter().all(|one| part(one)) {
             let hint = Some("for example `nvidia/Llama-3.3-70B-Instruct-FP4`; a folder is `path:`".to_owned());
-            self.say(&["weights", "hf"], "must be the name of a repository", "owner/name", hint);
+            self.push_error(&["weights", "hf"], "must be the name of a repository", "owner/name", hint);
         }
     }
 }

@@ -92,71 +92,73 @@ const NO_LOAD: [&str; 18] = [
 
 impl ComparedResult {
     /// With the numbers and definitions that the result has.
-    pub fn of(told: &MeasuredRun) -> Self {
-        let imported = told.result.imported().and_then(ImportedResult::tool);
-        let mut sheet = Self::empty(told, told.result.tool());
-        for metric in told.result.metrics() {
+    pub fn of(measured_run: &MeasuredRun) -> Self {
+        let imported = measured_run.result.imported().and_then(ImportedResult::tool);
+        let mut sheet = Self::empty(measured_run, measured_run.result.tool());
+        for metric in measured_run.result.metrics() {
             let stats = metric.stats.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
             let (as_tool, concept) = by_request(metric.key, sheet.tool);
-            let values = concept.and_then(|concept| as_tool.by_request(concept, &told.seen).ok()).unwrap_or_default();
+            let values = concept
+                .and_then(|concept| as_tool.by_request(concept, &measured_run.request_traces).ok())
+                .unwrap_or_default();
             let (key, meaning) = (metric.key.to_owned(), meaning(&metric));
             sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
         }
         for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
-            if let Some(rate) = told.result.rate(key) {
+            if let Some(rate) = measured_run.result.rate(key) {
                 sheet.measures.push(rate_measure(key, rate, rate_meaning(key, imported)));
             }
         }
-        let gpu = told.result.own().and_then(|result| result.gpu.as_ref());
+        let gpu = measured_run.result.own().and_then(|result| result.gpu.as_ref());
         sheet.measures.extend(gpu.and_then(|gpu| energy(gpu, &sheet.counted)));
         sheet
     }
 
     /// With a tool's definitions, from the requests one by one.
-    pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, NotComputable> {
-        let mut sheet = Self::empty(told, tool);
-        let imported = told.result.imported().map(|result| &result.imported);
+    pub fn as_tool(measured_run: &MeasuredRun, tool: Tool) -> Result<Self, NotComputable> {
+        let mut sheet = Self::empty(measured_run, tool);
+        let imported = measured_run.result.imported().map(|result| &result.imported);
         if let Some(counted) = imported.and_then(|imported| imported.requests_counted.as_ref()) {
             sheet.counted.clone_from(counted);
         }
-        if told.seen.is_empty() {
+        if measured_run.request_traces.is_empty() {
             return match imported {
-                Some(imported) if imported.tool == tool.name() => Ok(Self::of(told)),
-                _ => Err(NotComputable::NoRecords { name: told.name.clone(), tool: tool.name() }),
+                Some(imported) if imported.tool == tool.name() => Ok(Self::of(measured_run)),
+                _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.name() }),
             };
         }
         let mut missing = Vec::new();
         for concept in MetricConcept::ALL {
             let Some(meaning) = MetricMeaning::of(tool, concept) else { continue };
             if concept == MetricConcept::Requests {
-                if let Ok(rate) = tool.rate(&told.seen) {
+                if let Ok(rate) = tool.rate(&measured_run.request_traces) {
                     sheet.measures.push(rate_measure("requests_full", rate, meaning));
                 }
                 continue;
             }
-            match tool.spread(concept, &told.seen) {
+            match tool.spread(concept, &measured_run.request_traces) {
                 Ok(spread) => {
                     let meaning = if meaning.token_source.is_empty() {
                         meaning
                     } else {
                         MetricMeaning { token_source: sheet.counted.clone(), ..meaning }
                     };
-                    let values = tool.by_request(concept, &told.seen).unwrap_or_default();
+                    let values = tool.by_request(concept, &measured_run.request_traces).unwrap_or_default();
                     let stats = stats(&spread);
                     let key = concept.name().to_owned();
                     sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
                 }
-                Err(why) => missing.push(format!("{}: {}", concept.title(), why.why())),
+                Err(why) => missing.push(format!("{}: {}", concept.title(), why.reason())),
             }
         }
         if sheet.measures.is_empty() {
-            return Err(NotComputable::Missing { name: told.name.clone(), tool: tool.name(), missing });
+            return Err(NotComputable::Missing { name: measured_run.name.clone(), tool: tool.name(), missing });
         }
         Ok(sheet)
     }
 
-    fn empty(told: &MeasuredRun, tool: Tool) -> Self {
-        let result = &told.result;
+    fn empty(measured_run: &MeasuredRun, tool: Tool) -> Self {
+        let result = &measured_run.result;
         let requested = result.requested();
         let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in &requested {
@@ -168,24 +170,24 @@ impl ComparedResult {
             let value = &value;
             if !is_nothing(value) {
                 let of = if NO_LOAD.contains(&key.as_str()) { &mut settings } else { &mut load };
-                of.insert(key.clone(), said(value));
+                of.insert(key.clone(), value_text(value));
             }
         }
         if result.own().is_some() {
-            load.extend(usual(&requested));
+            load.extend(implied_settings(&requested));
         }
         // One name for one concept, whichever tool reports it.
         let scenario = requested.get("scenario");
         for (place, name) in [("/server/rate", "request_rate"), ("/concurrency/users", "concurrency")] {
             if let Some(level) = scenario.and_then(|scenario| scenario.pointer(place)) {
                 load.remove("scenario");
-                load.insert(name.to_owned(), said(level));
+                load.insert(name.to_owned(), value_text(level));
             }
         }
         let ok = result.ok().filter(|ok| *ok > 0.0);
         let mean = |sum: Option<f64>| Some(sum? / ok?);
         Self {
-            name: told.name.clone(),
+            name: measured_run.name.clone(),
             identity: result.identity().cloned(),
             verdict: result.verdict(),
             tool,
@@ -196,7 +198,7 @@ impl ComparedResult {
             requested_answer: mean(
                 result.own().map(|own| own.tokens.output_requested as f64).filter(|requested| *requested > 0.0),
             ),
-            counted: counted(told),
+            counted: counted(measured_run),
             measures: Vec::new(),
         }
     }
@@ -275,10 +277,10 @@ impl ComparedResult {
 }
 
 /// The source of the output token counts.
-fn counted(told: &MeasuredRun) -> String {
-    match told.result.token_source() {
+fn counted(measured_run: &MeasuredRun) -> String {
+    match measured_run.result.token_source() {
         "" => "none".to_owned(),
-        source if told.result.own().is_some() => by_whom(source),
+        source if measured_run.result.own().is_some() => by_whom(source),
         source => source.to_owned(),
     }
 }
@@ -304,7 +306,7 @@ fn is_nothing(value: &Value) -> bool {
 
 /// What Regatta's own result leaves out, because it is the default, and what makes numbers unlike where it is not: one
 /// stream for many requests is another way to send, and with retries a failure is an answer that comes late.
-fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
+fn implied_settings(asked: &Map<String, Value>) -> Vec<(String, String)> {
     let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
     let stream = by_kserve.then_some(("stream", "per_request"));
     let left_out = stream.into_iter().chain([("retries", "none")]).filter(|(key, _)| !asked.contains_key(*key));
@@ -312,18 +314,18 @@ fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
 }
 
 /// Short text: `40`, `fixed 16`, `uniform min 1, max 6`. Equal numbers give equal texts: `40` and `40.0`.
-fn said(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
         Value::String(text) => text.clone(),
         Value::Object(fields) => {
             let all = fields.iter().filter(|(_, value)| !is_nothing(value) && **value != false);
-            let words =
-                all.map(|(key, value)| if *value == true { key.clone() } else { format!("{key} {}", said(value)) });
+            let words = all
+                .map(|(key, value)| if *value == true { key.clone() } else { format!("{key} {}", value_text(value)) });
             let words: Vec<String> = words.collect();
             if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
         }
-        Value::Array(all) => all.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Array(all) => all.iter().map(value_text).collect::<Vec<_>>().join(", "),
         Value::Bool(_) | Value::Null => value.to_string(),
     }
 }

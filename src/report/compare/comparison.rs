@@ -7,7 +7,7 @@ use super::identity;
 use super::pairing::Pairing;
 use super::run_set::{RunSet, RunSetRow};
 use crate::harness::IdentityDifference;
-use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
+use crate::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
 
 /// The judgement of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub enum Judgement {
 }
 
 impl Judgement {
-    pub const fn words(self) -> &'static str {
+    pub const fn as_text(self) -> &'static str {
         match self {
             Self::Better => "better",
             Self::Worse => "worse",
@@ -86,7 +86,7 @@ pub struct Delta {
     /// The row was judged by the differences within pairs of runs.
     pub paired: bool,
     #[serde(skip)]
-    pub(super) sides: Option<TwoSides>,
+    pub(super) sides: Option<ComparedSamples>,
 }
 
 /// How results are compared.
@@ -132,7 +132,7 @@ impl Comparison {
                 difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
             })
             .collect();
-        judge(&mut deltas, a, rules.margins);
+        set_judgements(&mut deltas, a, rules.margins);
         Self {
             a: a.name.clone(),
             b: b.name.clone(),
@@ -195,9 +195,9 @@ fn difference(
         unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
     }
     let sides = if pairing.is_paired() {
-        TwoSides::paired(&a.values, &pairing.ordered(&b.values))?
+        ComparedSamples::paired(&a.values, &pairing.ordered(&b.values))?
     } else {
-        TwoSides::unpaired(&a.values, &b.values)?
+        ComparedSamples::unpaired(&a.values, &b.values)?
     };
     let percent = sides.percent().filter(|_| unlike.is_empty() || force);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
@@ -221,9 +221,9 @@ fn difference(
 }
 
 /// All rows that were subtracted, as one family.
-fn judge(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
-    let rows: Vec<TwoSides> = deltas.iter().filter_map(|delta| delta.sides.clone()).collect();
-    let judged = stats::judge(&rows, margins);
+fn set_judgements(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
+    let rows: Vec<ComparedSamples> = deltas.iter().filter_map(|delta| delta.sides.clone()).collect();
+    let judged = stats::compare_rows(&rows, margins);
     for (delta, judged) in deltas.iter_mut().filter(|delta| delta.sides.is_some()).zip(judged) {
         let more_is_better =
             a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);

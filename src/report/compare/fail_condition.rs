@@ -75,8 +75,8 @@ pub enum FailConditionOutcome<'a> {
     /// arithmetic on two numbers.
     Exceeded(&'a Delta),
     /// The difference is beyond the limit, and the runs vary so much that it may be chance.
-    Unproven(&'a Delta),
-    Kept(&'a Delta),
+    Inconclusive(&'a Delta),
+    Passed(&'a Delta),
 }
 
 impl FailCondition {
@@ -102,12 +102,12 @@ impl FailCondition {
         };
         let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
         if !is_beyond {
-            return Ok(FailConditionOutcome::Kept(delta));
+            return Ok(FailConditionOutcome::Passed(delta));
         }
         let is_shown = match &delta.sides {
             Some(sides) if comparison.is_judged() => stats::is_beyond(sides, self.percent, self.above),
             _ => true,
         };
-        Ok(if is_shown { FailConditionOutcome::Exceeded(delta) } else { FailConditionOutcome::Unproven(delta) })
+        Ok(if is_shown { FailConditionOutcome::Exceeded(delta) } else { FailConditionOutcome::Inconclusive(delta) })
     }
 }

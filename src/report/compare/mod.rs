@@ -22,7 +22,7 @@ pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotC
 pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::{RunSet, RunSetError};
-pub(in crate::report) use text::{doubts, judged, letter, method};
+pub(in crate::report) use text::{doubts, judgement_text, letter, method};
 pub use text::{json, text};
 
 #[cfg(test)]

@@ -146,14 +146,14 @@ impl Ratios {
         Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
     }
 
-    pub fn text(&self, paint: Styler) -> String {
+    pub fn text(&self, styler: Styler) -> String {
         let heads = ["", "metric", self.base.as_str(), "", "", "ratio", "95 % interval", ""];
         let mut rows = vec![heads.map(|head| (TextRole::Quiet, clean(head))).to_vec()];
         let mut notes: Vec<String> = Vec::new();
         for row in &self.rows {
             let remark = row.source.as_ref().map(|source| format!("published: {source}"));
             let remark = remark.or_else(|| {
-                row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.words().to_owned())
+                row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.as_text().to_owned())
             });
             rows.push(vec![
                 (TextRole::Name, clean(&row.row)),
@@ -175,12 +175,12 @@ impl Ratios {
                 }
             }
         }
-        let mut out = table(paint, "", &rows);
+        let mut out = table(styler, "", &rows);
         for line in self.identity_lines() {
-            let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&line)));
+            let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
         }
         for note in notes {
-            let _ = writeln!(out, "{}", paint.tone(TextRole::Odd, clean(&note)));
+            let _ = writeln!(out, "{}", styler.tone(TextRole::Warning, clean(&note)));
         }
         out
     }
@@ -206,7 +206,7 @@ impl Ratios {
                     row => &row.row, metric => &row.metric, unit => &row.unit, column => &row.column,
                     base => number(row.base), other => number(row.other), percent => percent(row),
                     interval => row.interval.map(|it| format!("{:.1} … {:.1} %", it.low, it.high)),
-                    word => row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::words), unlike => &row.unlike, source => &row.source,
+                    word => row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::as_text), unlike => &row.unlike, source => &row.source,
                 }
             })
             .collect();

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::interop::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
-use crate::report::sample;
+use crate::report::test_runs;
 use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
-fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
+fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
     let seen: Vec<RequestTrace> = (0..400)
         .map(|index| {
             let sched = index as f64 * 10.0;
@@ -33,14 +33,14 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
         "requested": { "scenario": { "server": { "rate": 100.0 } } },
         "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
     });
-    MeasuredRun { name: name.to_owned(), result: sample::result_of(result), seen }
+    MeasuredRun { name: name.to_owned(), result: test_runs::result_of(result), request_traces: seen }
 }
 
 /// The same with other fields in its file.
-fn change(told: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
-    let mut file = serde_json::to_value(&told.result).expect("a result");
+fn change(measured_run: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
+    let mut file = serde_json::to_value(&measured_run.result).expect("a result");
     change(&mut file);
-    told.result = sample::result_of(file);
+    measured_run.result = test_runs::result_of(file);
 }
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
@@ -64,12 +64,12 @@ fn runs(name: &str, salt: u64, factor: f64) -> Vec<MeasuredRun> {
     let run = |run: u64| {
         let day = noise(run, salt) / 40.0;
         let digest = format!("{salt} {run}");
-        told(name, &digest, move |index| (100.0 + day + noise(index, salt + 1_000 * run)) * factor)
+        measured_run(name, &digest, move |index| (100.0 + day + noise(index, salt + 1_000 * run)) * factor)
     };
     (1..=5).map(run).collect()
 }
 
-fn judged(comparison: &Comparison, stat: &str) -> Option<Judgement> {
+fn judgement_of(comparison: &Comparison, stat: &str) -> Option<Judgement> {
     comparison.find("ttft", stat).and_then(|delta| delta.judgement)
 }
 
@@ -78,11 +78,11 @@ fn several_runs_are_judged_and_one_is_not() {
     let (a, same, slower) = (runs("a", 1, 1.0), runs("b", 77, 1.0), runs("c", 77, 1.06));
     let comparison = compare(&a, &slower);
     assert_eq!(
-        (judged(&comparison, "mean"), judged(&comparison, "p99")),
+        (judgement_of(&comparison, "mean"), judgement_of(&comparison, "p99")),
         (Some(Judgement::Worse), Some(Judgement::Worse))
     );
-    assert_eq!(judged(&compare(&slower, &a), "p50"), Some(Judgement::Better));
-    let unclear = judged(&compare(&a, &same), "mean");
+    assert_eq!(judgement_of(&compare(&slower, &a), "p50"), Some(Judgement::Better));
+    let unclear = judgement_of(&compare(&a, &same), "mean");
     assert!(matches!(unclear, Some(Judgement::CannotTell | Judgement::Equivalent)), "{unclear:?}");
     let one = compare(&a[..1], &slower[..1]);
     let delta = one.find("ttft", "mean").unwrap();
@@ -99,7 +99,7 @@ fn identical_queues_are_not_told_apart() {
     let side = |first: u64| -> Vec<MeasuredRun> {
         let run = |seed: u64| {
             let waits: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.wait).collect();
-            told("queue", &seed.to_string(), move |index| 20.0 + 100.0 * waits[index as usize])
+            measured_run("queue", &seed.to_string(), move |index| 20.0 + 100.0 * waits[index as usize])
         };
         (first..first + 5).map(run).collect()
     };
@@ -121,7 +121,9 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
         let run = |seed: u64| {
             let own = |index: u64| 1.0 + noise(index, salt + 7 * seed) / 200.0;
             let services: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.service).collect();
-            told(name, &format!("plan {seed}"), move |index| 100.0 * slower * services[index as usize] * own(index))
+            measured_run(name, &format!("plan {seed}"), move |index| {
+                100.0 * slower * services[index as usize] * own(index)
+            })
         };
         seeds.map(run).collect()
     };
@@ -129,7 +131,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let mut b = side("b", 0..5, 2, 1.05);
     let paired = compare(&a, &b);
     assert_eq!(paired.pairing.pairs, 5);
-    assert_eq!(judged(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
+    assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
     let page = text(&[], std::slice::from_ref(&paired), crate::report::Styler::OFF);
     assert!(
         page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
@@ -141,14 +143,14 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let percent = |comparison: &Comparison| comparison.find("ttft", "mean").and_then(|delta| delta.percent).unwrap();
     assert!((percent(&rotated) - percent(&paired)).abs() < 1e-9);
     let apart = compare(&a, &side("b", 5..10, 2, 1.05));
-    assert!(matches!(judged(&apart, "mean"), Some(Judgement::CannotTell)), "{:?}", apart.find("ttft", "mean"));
+    assert!(matches!(judgement_of(&apart, "mean"), Some(Judgement::CannotTell)), "{:?}", apart.find("ttft", "mean"));
 }
 
 #[test]
 fn why_runs_are_not_paired_is_said() {
     let side = |name: &str, plans: &[&str], seeds: u64, edit: fn(&mut Value)| -> Vec<MeasuredRun> {
         let one = |(number, plan): (usize, &&str)| {
-            let mut told = told(name, plan, move |index| 100.0 + noise(index, number as u64));
+            let mut told = measured_run(name, plan, move |index| 100.0 + noise(index, number as u64));
             change(&mut told, |file| {
                 file["requested"]["seed"] = json!(seeds + number as u64);
                 edit(file);
@@ -200,8 +202,9 @@ fn runs_of_different_loads_are_no_side() {
 #[test]
 fn the_number_of_runs_that_could_tell_is_given() {
     let noisy = |name: &str, salt: u64| -> Vec<MeasuredRun> {
-        let run =
-            |run: u64| told(name, &format!("{salt} {run}"), move |index| 100.0 + noise(run, salt) + noise(index, run));
+        let run = |run: u64| {
+            measured_run(name, &format!("{salt} {run}"), move |index| 100.0 + noise(run, salt) + noise(index, run))
+        };
         (1..=3).map(run).collect()
     };
     let comparison = compare(&noisy("a", 1), &noisy("b", 50));
@@ -214,8 +217,8 @@ fn the_number_of_runs_that_could_tell_is_given() {
 
 #[test]
 fn a_gate_is_read_and_looks_at_one_difference() {
-    let a = [told("a", "one", |_| 100.0)];
-    let b = [told("b", "one", |_| 110.0)];
+    let a = [measured_run("a", "one", |_| 100.0)];
+    let b = [measured_run("b", "one", |_| 110.0)];
     let comparison = compare(&a, &b);
     let trips = |text: &str| {
         let gate: FailCondition = text.parse()?;
@@ -237,17 +240,18 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
     let clear = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.2));
     assert!(matches!(gate.outcome(&clear), Ok(FailConditionOutcome::Exceeded(_))));
     let kept = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.02));
-    assert!(matches!(gate.outcome(&kept), Ok(FailConditionOutcome::Kept(_))));
+    assert!(matches!(gate.outcome(&kept), Ok(FailConditionOutcome::Passed(_))));
     // Two runs that differ by 30 %, against two that differ as much: the means are 7 % apart, and that may be chance.
-    let two =
-        |name: &str, values: [f64; 2]| values.map(|value| told(name, &value.to_string(), move |_| value)).to_vec();
+    let two = |name: &str, values: [f64; 2]| {
+        values.map(|value| measured_run(name, &value.to_string(), move |_| value)).to_vec()
+    };
     let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
-    assert!(matches!(gate.outcome(&chance), Ok(FailConditionOutcome::Unproven(_))));
+    assert!(matches!(gate.outcome(&chance), Ok(FailConditionOutcome::Inconclusive(_))));
 }
 
 #[test]
-fn a_result_that_measured_its_client_is_told_as_what_it_is() {
-    let (mut a, b) = (told("a", "one", |_| 100.0), told("b", "one", |_| 110.0));
+fn a_client_limited_result_is_labelled() {
+    let (mut a, b) = (measured_run("a", "one", |_| 100.0), measured_run("b", "one", |_| 110.0));
     change(&mut a, |file| file["verdict"] = json!("invalid_client"));
     let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
@@ -259,7 +263,7 @@ fn a_result_that_measured_its_client_is_told_as_what_it_is() {
 #[test]
 fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
-        let mut run = told("a", "d", |_| 50.0);
+        let mut run = measured_run("a", "d", |_| 50.0);
         change(&mut run, |file| {
             file["tokens"] = json!({ "input": 3200 + output, "output": output, "output_requested": requested });
         });
@@ -273,7 +277,7 @@ fn other_seeds_draw_other_lengths_of_one_load() {
 #[test]
 fn limits_of_the_verdict_are_no_load() {
     let run = |limit: u64, body: u64| {
-        let mut run = told("a", "d", |_| 50.0);
+        let mut run = measured_run("a", "d", |_| 50.0);
         change(
             &mut run,
             |file| file["requested"]["further_limits"] = json!({ "latency": [{ "metric": "e2e", "statistic": "p95", "ms": limit }], "failures": null, "goodput": null }),
@@ -289,7 +293,7 @@ fn limits_of_the_verdict_are_no_load() {
 #[test]
 fn results_of_different_servers_are_no_runs_of_one_measurement() {
     let run = |version: &str| {
-        let mut run = told(version, version, |_| 50.0);
+        let mut run = measured_run(version, version, |_| 50.0);
         change(&mut run, |file| {
             file["identity"] = json!({
                 "simulated": false, "regatta": "0.1.0", "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 },

@@ -26,7 +26,7 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> Strin
             vec![
                 (TextRole::Strong, letter(n)),
                 (TextRole::Name, clean(&set.name)),
-                (tone_of(sheet.verdict), sheet.verdict_word()),
+                (verdict_role(sheet.verdict), sheet.verdict_word()),
                 (TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
             ]
         })
@@ -36,7 +36,7 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> Strin
         let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&line)));
     }
     for doubt in doubts(sets) {
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Odd, doubt));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Warning, doubt));
     }
     for (n, comparison) in comparisons.iter().enumerate() {
         one(comparison, &letter(n + 1), paint, &mut out);
@@ -44,10 +44,10 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> Strin
     out
 }
 
-const fn tone_of(verdict: Option<Verdict>) -> TextRole {
+const fn verdict_role(verdict: Option<Verdict>) -> TextRole {
     match verdict {
         Some(Verdict::Valid) => TextRole::Good,
-        Some(Verdict::ValidWithWarnings) => TextRole::Odd,
+        Some(Verdict::ValidWithWarnings) => TextRole::Warning,
         Some(_) => TextRole::Bad,
         None => TextRole::Quiet,
     }
@@ -86,7 +86,7 @@ pub(in crate::report) fn identity_lines(sets: &[RunSet]) -> Vec<String> {
     lines
 }
 
-fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
+fn one(comparison: &Comparison, b: &str, styler: Styler, out: &mut String) {
     let heads = ["", "", "A", b, "difference", "95 % interval", ""];
     let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
@@ -101,22 +101,23 @@ fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
     if comparison.is_judged() && comparison.has_any() {
         let _ = writeln!(out, "A and {b}, {}", clean(&comparison.pairing.describe()));
     }
-    out.push_str(&table(paint, "", &rows));
+    out.push_str(&table(styler, "", &rows));
     for line in method(comparison) {
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, line));
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, line));
     }
     for difference in &comparison.identity {
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&format!("differs: {}", difference.describe()))));
+        let _ =
+            writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&format!("differs: {}", difference.describe()))));
     }
     for note in &comparison.notes {
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(note)));
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(note)));
     }
     for (n, reason) in reasons.iter().enumerate() {
-        let _ = writeln!(out, "{} {}", paint.tone(TextRole::Odd, format!("≠{}", n + 1)), clean(reason));
+        let _ = writeln!(out, "{} {}", styler.tone(TextRole::Warning, format!("≠{}", n + 1)), clean(reason));
     }
     if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
         let hint = "unlike numbers are not subtracted: `--as TOOL` computes both with one definition where both have records of each request, `--force` subtracts anyway";
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, hint));
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, hint));
     }
 }
 
@@ -153,13 +154,13 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
 }
 
 /// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.
-pub(in crate::report) fn judged(delta: &Delta) -> String {
+pub(in crate::report) fn judgement_text(delta: &Delta) -> String {
     match (delta.judgement, delta.runs_needed) {
         (None | Some(Judgement::NotJudged), _) => String::new(),
         (Some(Judgement::CannotTell), Some(runs)) => {
-            format!("{}, {runs} runs each could", Judgement::CannotTell.words())
+            format!("{}, {runs} runs each could", Judgement::CannotTell.as_text())
         }
-        (Some(judged), _) => judged.words().to_owned(),
+        (Some(judged), _) => judged.as_text().to_owned(),
     }
 }
 
@@ -176,11 +177,11 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
         })
         .collect();
     let (tone, word) = match delta.judgement {
-        Some(Judgement::Better) => (TextRole::Good, judged(delta)),
-        Some(Judgement::Worse) => (TextRole::Bad, judged(delta)),
-        Some(_) => (TextRole::Quiet, judged(delta)),
+        Some(Judgement::Better) => (TextRole::Good, judgement_text(delta)),
+        Some(Judgement::Worse) => (TextRole::Bad, judgement_text(delta)),
+        Some(_) => (TextRole::Quiet, judgement_text(delta)),
         None if delta.unlike.is_empty() => (TextRole::Quiet, "no percentage of 0".to_owned()),
-        None => (TextRole::Odd, "unlike".to_owned()),
+        None => (TextRole::Warning, "unlike".to_owned()),
     };
     vec![
         (TextRole::Name, delta.metric.clone()),

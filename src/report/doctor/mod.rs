@@ -31,7 +31,7 @@ pub fn doctor_text(findings: &[DoctorFinding], paint: Styler) -> String {
             writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} requirements are met")))
         }
         (0, n, _) => {
-            writeln!(out, "\n{}", paint.tone(TextRole::Odd, format!("nothing is missing, {n} may not suffice")))
+            writeln!(out, "\n{}", paint.tone(TextRole::Warning, format!("nothing is missing, {n} may not suffice")))
         }
         (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "item")))),
     };
@@ -42,7 +42,7 @@ fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
     let (tone, mark) = match finding.level {
         FindingLevel::Good => (TextRole::Good, "✓"),
         FindingLevel::Missing => (TextRole::Bad, "✗"),
-        FindingLevel::Doubtful => (TextRole::Odd, "!"),
+        FindingLevel::Doubtful => (TextRole::Warning, "!"),
         FindingLevel::Fact => (TextRole::Quiet, "·"),
     };
     let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));

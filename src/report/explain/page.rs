@@ -32,7 +32,7 @@ fn others(concept: MetricConcept) -> Vec<Other> {
     Tool::ALL.into_iter().filter_map(other).collect()
 }
 
-fn away(value: Option<f64>, ours: Option<f64>) -> Option<f64> {
+fn deviation_percent(value: Option<f64>, ours: Option<f64>) -> Option<f64> {
     Some((value? / ours? - 1.0) * 100.0)
 }
 
@@ -50,16 +50,16 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
 }
 
 /// One metric, as text.
-pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
+pub fn text(entry: &ExplainedNumber, styler: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
     let mut out =
-        format!("{}: {}{unit}\n", paint.tone(TextRole::Name, entry.name), paint.tone(TextRole::Strong, entry.title));
+        format!("{}: {}{unit}\n", styler.tone(TextRole::Name, entry.name), styler.tone(TextRole::Strong, entry.title));
     let _ = writeln!(out, "{}\n", entry.about);
     let rows: Vec<_> = facts(entry)
         .into_iter()
         .map(|(name, text)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())])
         .collect();
-    out.push_str(&table(paint, "  ", &rows));
+    out.push_str(&table(styler, "  ", &rows));
     if let Some(concept) = entry.concept {
         let others = others(concept);
         let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
@@ -72,29 +72,30 @@ pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
         let rows: Vec<_> = others
             .iter()
             .map(|other| {
-                let away = away(other.value, ours).map_or_else(String::new, |away| format!("{away:+.1} %"));
+                let away =
+                    deviation_percent(other.value, ours).map_or_else(String::new, |away| format!("{away:+.1} %"));
                 let away = if other.tool == Tool::Regatta { String::new() } else { away };
                 let n = other.n.map_or_else(String::new, |n| format!("n={n}"));
                 let value = other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}"));
                 vec![
                     (TextRole::Name, other.tool.title().to_owned()),
                     (TextRole::Plain, value),
-                    (TextRole::Odd, away),
+                    (TextRole::Warning, away),
                     (TextRole::Quiet, n),
                     (TextRole::Plain, other.meaning.formula.clone()),
                 ]
             })
             .collect();
-        out.push_str(&table(paint, "  ", &rows));
+        out.push_str(&table(styler, "  ", &rows));
         out.push('\n');
-        let notes = others.iter().filter(|other| !other.tool.surprise().is_empty());
+        let notes = others.iter().filter(|other| !other.tool.caveat().is_empty());
         let rows: Vec<_> = notes
             .map(|other| {
                 let who = (TextRole::Name, other.tool.name().to_owned());
-                vec![who, (TextRole::Quiet, other.tool.surprise().to_owned())]
+                vec![who, (TextRole::Quiet, other.tool.caveat().to_owned())]
             })
             .collect();
-        out.push_str(&table(paint, "  ", &rows));
+        out.push_str(&table(styler, "  ", &rows));
     }
     out
 }
@@ -113,8 +114,8 @@ pub fn json(entry: &ExplainedNumber) -> Value {
                     "meaning": other.meaning,
                     "golden_mean": other.value,
                     "golden_n": other.n,
-                    "percent_from_ours": away(other.value, ours),
-                    "surprise": other.tool.surprise(),
+                    "percent_from_ours": deviation_percent(other.value, ours),
+                    "surprise": other.tool.caveat(),
                 })
             })
             .collect()
@@ -127,7 +128,7 @@ pub fn json(entry: &ExplainedNumber) -> Value {
 }
 
 /// All of them, a line each.
-pub fn list(paint: Styler) -> String {
+pub fn list(styler: Styler) -> String {
     let rows: Vec<_> = ENTRIES
         .iter()
         .map(|entry| {
@@ -138,7 +139,7 @@ pub fn list(paint: Styler) -> String {
             ]
         })
         .collect();
-    table(paint, "", &rows)
+    table(styler, "", &rows)
 }
 
 pub fn list_json() -> Value {

@@ -89,7 +89,7 @@ fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
 
 /// What all metrics have in common appears once, above them.
 fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     let mut hoist = |name: &str, field: fn(&mut MetricRow) -> &mut String| {
         let Some(common) = metrics.first_mut().map(|metric| field(metric).clone()).filter(|text| !text.is_empty())
         else {
@@ -100,13 +100,13 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
             return;
         }
         let others = if same < metrics.len() { ", unless stated otherwise below" } else { "" };
-        said.push(format!("{name}: {common}{others}"));
+        lines.push(format!("{name}: {common}{others}"));
         metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
     };
     hoist("window", |metric| &mut metric.window);
     hoist("tokens", |metric| &mut metric.token_source);
     hoist("percentiles", |metric| &mut metric.rule);
-    said
+    lines
 }
 
 /// Name, value, and what was counted.
@@ -158,7 +158,7 @@ fn walk(value: &Value, path: &mut Vec<String>, facts: &mut Vec<(String, String)>
     }
     for (key, value) in fields {
         let elsewhere = ["verdict", "reasons", "headline", "identity", "server_metrics"];
-        if path.is_empty() && elsewhere.iter().chain(&sections::TOLD).any(|told| told == key) {
+        if path.is_empty() && elsewhere.iter().chain(&sections::TOLD).any(|text| text == key) {
             continue;
         }
         // That a metric is a latency adds nothing to its name.

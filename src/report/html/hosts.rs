@@ -50,7 +50,7 @@ pub(super) fn read(result: &RunResult) -> Option<Block> {
 mod tests {
     use super::*;
     use crate::harness::Metric;
-    use crate::report::sample;
+    use crate::report::test_runs;
 
     #[test]
     fn a_row_for_each_host() {
@@ -61,7 +61,7 @@ mod tests {
             ttft: Metric { p99: Some(12.5), ..Metric::default() },
             ..HostShare::default()
         };
-        let mut result = sample::result();
+        let mut result = test_runs::result();
         assert!(read(&result).is_none());
         result.hosts = vec![host("a", 3), host("b", 4)];
         let block = read(&result).unwrap();

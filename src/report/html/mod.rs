@@ -3,7 +3,7 @@
 
 mod bench;
 mod block;
-mod frame;
+mod comparison_page;
 mod gpu;
 mod hosts;
 mod metric_row;
@@ -11,6 +11,7 @@ mod network;
 mod overlay;
 mod page;
 mod plot;
+mod plot_frame;
 mod preflight;
 mod repeats;
 mod search;
@@ -18,7 +19,6 @@ mod sections;
 mod server;
 mod svg;
 mod timeline;
-mod versus;
 
+pub use comparison_page::compare;
 pub use page::{PageResult, RunOrigin, render};
-pub use versus::compare;

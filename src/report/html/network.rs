@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::svg::{Anchor, Picture};
+use super::svg::{Anchor, SvgCanvas};
 use super::timeline::shortened;
 use crate::plan::{Lifetime, Plan};
 use crate::report::run_state::{RunState, TaskPhase};
@@ -14,7 +14,7 @@ const GAP: (f64, f64) = (36.0, 10.0);
 const MOST: usize = 80;
 
 /// `None` for an empty plan, and for one too big to be looked at.
-pub(super) fn draw(plan: &Plan, story: &RunState) -> Option<String> {
+pub(super) fn draw(plan: &Plan, run_state: &RunState) -> Option<String> {
     if plan.tasks.is_empty() || plan.tasks.len() > MOST {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn draw(plan: &Plan, story: &RunState) -> Option<String> {
     };
     let width = 4.0 + left(heights.len()) - GAP.0;
     let height = 8.0 + tallest as f64 * (HEIGHT + GAP.1) - GAP.1;
-    let mut picture = Picture::new(width.max(960.0), height, "graph of the tasks");
+    let mut picture = SvgCanvas::new(width.max(960.0), height, "graph of the tasks");
     for (at, task) in plan.tasks.iter().enumerate() {
         let (x, y) = corner(places[at]);
         for need in &task.needs {
@@ -61,7 +61,7 @@ pub(super) fn draw(plan: &Plan, story: &RunState) -> Option<String> {
     }
     for (at, task) in plan.tasks.iter().enumerate() {
         let (x, y) = corner(places[at]);
-        let state = story.tasks.get(&task.id).map(|chapter| chapter.state);
+        let state = run_state.tasks.get(&task.id).map(|chapter| chapter.state);
         let mut class = match state {
             Some(TaskPhase::Ran | TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying) => "node ran".to_owned(),
             Some(TaskPhase::Failed) => "node failed".to_owned(),

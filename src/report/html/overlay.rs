@@ -1,6 +1,6 @@
 //! Several results in one picture: how they are spread, and what happened over time.
 
-use super::frame::{PlotFrame, RIGHT, SIZE, TOP, thinned};
+use super::plot_frame::{PlotFrame, RIGHT, SIZE, TOP, thinned};
 use super::svg::{Anchor, number};
 
 /// As many have a colour of their own; more begin again.
@@ -53,8 +53,8 @@ pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Opti
         picture.curve(line, &format!("curve {}", colour(curve.place)));
     }
     if end < widest {
-        let said = format!("the tail continues to {}", number(widest));
-        picture.text(SIZE.0 - RIGHT, TOP - 8.0, "tick", Anchor::End, &said);
+        let text = format!("the tail continues to {}", number(widest));
+        picture.text(SIZE.0 - RIGHT, TOP - 8.0, "tick", Anchor::End, &text);
     }
     Some(picture.finish())
 }

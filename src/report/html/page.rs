@@ -15,7 +15,7 @@ use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
-use crate::report::terminal::summary::{reasons_of, said_of};
+use crate::report::terminal::summary::{failure_text, reasons_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
@@ -47,7 +47,7 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Trouble {
+struct FailureEntry {
     task: String,
     word: &'static str,
     took: String,
@@ -111,7 +111,7 @@ pub fn render(
             ..Safe::from(Serde(bench))
         }).collect::<Vec<_>>(),
         columns => COLUMNS,
-        troubles => Serde(troubles(story)),
+        troubles => Serde(failures(story)),
         gantt => gantt.map(Safe::from_safe_string),
         left_out => left_out.unwrap_or(0),
         network => network::draw(plan, story).map(Safe::from_safe_string),
@@ -165,15 +165,17 @@ fn safe(pictures: &[String]) -> Vec<Safe> {
     pictures.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect()
 }
 
-fn verdict(story: &RunState) -> (&'static str, &'static str) {
+fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
     let invalid = |chapter: &TaskState| {
         chapter.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
     };
-    match story.finished {
+    match run_state.finished {
         None => ("odd", "not finished"),
         Some(end) if end.exit == 130 => ("odd", "interrupted"),
         Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_) if story.tally.failed > 0 && story.of(TaskPhase::Failed).all(|(_, chapter)| invalid(chapter)) => {
+        Some(_)
+            if run_state.tally.failed > 0 && run_state.of(TaskPhase::Failed).all(|(_, chapter)| invalid(chapter)) =>
+        {
             ("bad", "invalid")
         }
         Some(_) => ("bad", "failed"),
@@ -181,27 +183,27 @@ fn verdict(story: &RunState) -> (&'static str, &'static str) {
 }
 
 /// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
-fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
+fn rows(run_state: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
     let row = |(task, chapter): (&TaskId, &TaskState)| {
-        let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
-        told.extend(chapter.why.as_deref().map(clean));
+        let mut lines: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
+        lines.extend(chapter.why.as_deref().map(clean));
         if chapter.attempts > 1 {
-            told.push(format!("attempt {}", chapter.attempts));
+            lines.push(format!("attempt {}", chapter.attempts));
         }
         if chapter.unchanged {
-            told.push("output unchanged".to_owned());
+            lines.push("output unchanged".to_owned());
         }
         Row {
             task: task.to_string(),
-            state: if chapter.service && chapter.state == TaskPhase::Ran { "served" } else { chapter.word() },
+            state: if chapter.service && chapter.state == TaskPhase::Ran { "served" } else { chapter.label() },
             took: chapter.seconds.map(duration).unwrap_or_default(),
-            told: told.join("; "),
+            told: lines.join("; "),
             key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
             out: chapter.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
             log: chapter.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         }
     };
-    story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
+    run_state.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
 }
 
 /// Parameters as a user would type them; without those that were left out.
@@ -209,13 +211,13 @@ fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }
 
-fn troubles(story: &RunState) -> Vec<Trouble> {
+fn failures(run_state: &RunState) -> Vec<FailureEntry> {
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    story
+    run_state
         .of(TaskPhase::Failed)
         .filter_map(|(task, chapter)| {
             let failure = chapter.failure.as_ref()?;
-            Some(Trouble {
+            Some(FailureEntry {
                 task: task.to_string(),
                 word: match failure.kind {
                     FailureKind::Interrupted => "interrupted",
@@ -223,7 +225,7 @@ fn troubles(story: &RunState) -> Vec<Trouble> {
                     _ => "failed",
                 },
                 took: chapter.seconds.map(duration).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
-                what: clean(said_of(failure)).replace("  ", " · "),
+                what: clean(failure_text(failure)).replace("  ", " · "),
                 command: failure.command.as_deref().map(clean_lines),
                 cause: failure.cause.as_deref().filter(|_| reasons_of(failure).is_empty()).map(clean),
                 reasons: reasons_of(failure).iter().map(|reason| clean(reason)).collect(),

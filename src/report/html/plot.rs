@@ -1,6 +1,6 @@
 //! Curves over numbers: distributions, and what happened over time.
 
-use super::frame::{PlotFrame, SIZE, TOP, thinned};
+use super::plot_frame::{PlotFrame, SIZE, TOP, thinned};
 use super::svg::Anchor;
 
 /// What is drawn, in the units it is shown in.

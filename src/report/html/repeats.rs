@@ -52,14 +52,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::sample;
+    use crate::report::test_runs;
 
     #[test]
     fn a_row_for_each_number_over_runs() {
         let over = json!({ "unit": "ms", "values": [10.0, 12.0, 11.0], "mean": 11.0, "stddev": 1.0, "low": 8.5, "high": 13.5 });
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
         let repeats = json!({ "runs": [run, run, run], "shown": 1, "over_runs": { "ttft_p99": over } });
-        let mut result = sample::result();
+        let mut result = test_runs::result();
         assert!(read(&result).is_none());
         result.repeats = serde_json::from_value(repeats).unwrap();
         let block = read(&result).unwrap();

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::block::Block;
-use super::svg::{Anchor, Picture, number, steps};
+use super::svg::{Anchor, SvgCanvas, number, steps};
 
 const SIZE: (f64, f64) = (470.0, 250.0);
 const LEFT: f64 = 58.0;
@@ -22,14 +22,14 @@ fn at(value: &Value, path: &str) -> Option<f64> {
 }
 
 /// The content of `search.json`, or of the one that a search by LoadGen's rules writes, which has other fields.
-pub(super) fn read(told: &Value) -> Option<Block> {
-    let probes = told.get("probes")?.as_array()?;
-    let (low, high) = (at(told, "/found/at_least")?, at(told, "/found/below"));
+pub(super) fn read(json: &Value) -> Option<Block> {
+    let probes = json.get("probes")?.as_array()?;
+    let (low, high) = (at(json, "/found/at_least")?, at(json, "/found/below"));
     let promised: Vec<String> = LIMITS
         .iter()
-        .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(told, limit)?))))
+        .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(json, limit)?))))
         .collect();
-    let about = if told.get("judge").and_then(Value::as_str) == Some("loadgen") {
+    let about = if json.get("judge").and_then(Value::as_str) == Some("loadgen") {
         "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
     } else {
         "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
@@ -43,13 +43,13 @@ pub(super) fn read(told: &Value) -> Option<Block> {
     let upper = high.map_or_else(|| " or more".to_owned(), |high| format!(" – {}", number(high)));
     let bounds = format!(
         "of scheduled arrivals; searched from {} to {}, to {} %",
-        number(at(told, "/bounds/low").unwrap_or_default()),
-        number(at(told, "/bounds/high").unwrap_or_default()),
-        number(at(told, "/bounds/precision").unwrap_or_default() * 100.0)
+        number(at(json, "/bounds/low").unwrap_or_default()),
+        number(at(json, "/bounds/high").unwrap_or_default()),
+        number(at(json, "/bounds/precision").unwrap_or_default() * 100.0)
     );
     block.facts.push(["requests per second".to_owned(), format!("{}{upper}", number(low)), bounds]);
-    if let Some(path) = told.pointer("/started_from/path").and_then(Value::as_str) {
-        let rate = at(told, "/started_from/estimate/rate").or_else(|| at(told, "/started_from/found/at_least"));
+    if let Some(path) = json.pointer("/started_from/path").and_then(Value::as_str) {
+        let rate = at(json, "/started_from/estimate/rate").or_else(|| at(json, "/started_from/found/at_least"));
         let note = format!("found by the earlier search {path}; its probes are not in this estimate");
         block.facts.push(["started near".to_owned(), number(rate.unwrap_or_default()), note]);
     }
@@ -77,7 +77,7 @@ pub(super) fn read(told: &Value) -> Option<Block> {
             let met = probe.get("met").and_then(Value::as_bool)?;
             Some((number("rate")?, number(key)?, met))
         });
-        if let Some(limit) = at(told, limit) {
+        if let Some(limit) = at(json, limit) {
             block.plots.extend(draw(name, &points.collect::<Vec<_>>(), limit, (low, high)));
         }
     }
@@ -97,7 +97,7 @@ fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: (f64, Option
     let y = |ms: f64| SIZE.1 - BOTTOM - ms / top * (SIZE.1 - TOP - BOTTOM);
 
     let title = format!("{name} p99 of each probe, ms");
-    let mut picture = Picture::new(SIZE.0, SIZE.1, &title);
+    let mut picture = SvgCanvas::new(SIZE.0, SIZE.1, &title);
     picture.text(2.0, 14.0, "title", Anchor::Start, &title);
     let (low, high) = (found.0, found.1.unwrap_or(right));
     let between = format!("found: {} – {} req/s", number(low), found.1.map_or_else(|| "more".to_owned(), number));

@@ -38,33 +38,33 @@ const CURVES: [(&str, &str); 9] = [
     ("rate of nv_inference_request_success", "Requests per second that the server calls successes"),
 ];
 
-pub(super) fn read(told: &ServerMetrics) -> ServerSection {
+pub(super) fn read(server_metrics: &ServerMetrics) -> ServerSection {
     let mut about = format!(
         "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of its own.",
-        told.servers.join(", "),
-        number(told.interval_s),
-        number(told.scrapes as f64),
-        number(told.missed as f64),
-        number(told.cpu_ms),
+        server_metrics.servers.join(", "),
+        number(server_metrics.interval_s),
+        number(server_metrics.scrapes as f64),
+        number(server_metrics.missed as f64),
+        number(server_metrics.cpu_ms),
     );
-    if let Some(why) = &told.first_miss {
+    if let Some(why) = &server_metrics.first_miss {
         let _ = write!(about, " The first miss: {why}.");
     }
-    if let (Some(from), Some(to)) = (told.from_s, told.to_s) {
+    if let (Some(from), Some(to)) = (server_metrics.from_s, server_metrics.to_s) {
         let _ = write!(
             about,
             " Counters grew from {from:.1} s to {to:.1} s of the run, so warm-up requests may be among them."
         );
     }
-    let derived = told.derived.iter().map(|one| {
+    let derived = server_metrics.derived.iter().map(|one| {
         let value = format!("{} {}", number(one.value), one.unit);
         [one.model.clone(), one.name.clone(), value, one.definition.clone()]
     });
     ServerSection {
         about,
         derived: derived.collect(),
-        rows: told.metrics.iter().take(ROWS).map(row).collect(),
-        plots: plots(told),
+        rows: server_metrics.metrics.iter().take(ROWS).map(row).collect(),
+        plots: plots(server_metrics),
     }
 }
 
@@ -88,10 +88,10 @@ fn row(one: &ServerMetric) -> [String; 4] {
     ]
 }
 
-fn plots(told: &ServerMetrics) -> Vec<String> {
+fn plots(server_metrics: &ServerMetrics) -> Vec<String> {
     let mut plots = Vec::new();
     for (part, title) in CURVES {
-        for (key, line) in told.series.iter().filter(|(key, _)| key.contains(part)) {
+        for (key, line) in server_metrics.series.iter().filter(|(key, _)| key.contains(part)) {
             // The picture begins with the run.
             let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
             let model = key.split("model=\"").nth(1).and_then(|rest| rest.split('"').next());
@@ -123,11 +123,15 @@ mod tests {
             "derived": [{ "model": "m", "name": "mean batch size", "value": 2.0, "unit": "requests", "definition": "a / b" }],
             "series": { "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"}": [[-0.5, 1.0], [0.5, 10.0], [1.5, 90.0]] },
         });
-        let told = read(&serde_json::from_value(metrics).unwrap());
-        assert!(told.about.contains("12 answers, 1 missed") && told.about.contains("no connection"), "{}", told.about);
-        assert_eq!(told.rows[0], ["nv_inference_count model=m", "+40", "4 per second", "140"]);
-        assert_eq!(told.rows[1][1..3], ["mean 50", "10 … 90"]);
-        assert_eq!(told.derived[0], ["m", "mean batch size", "2 requests", "a / b"]);
-        assert!(told.plots.len() == 1 && told.plots[0].contains("KV cache blocks in use"));
+        let server_section = read(&serde_json::from_value(metrics).unwrap());
+        assert!(
+            server_section.about.contains("12 answers, 1 missed") && server_section.about.contains("no connection"),
+            "{}",
+            server_section.about
+        );
+        assert_eq!(server_section.rows[0], ["nv_inference_count model=m", "+40", "4 per second", "140"]);
+        assert_eq!(server_section.rows[1][1..3], ["mean 50", "10 … 90"]);
+        assert_eq!(server_section.derived[0], ["m", "mean batch size", "2 requests", "a / b"]);
+        assert!(server_section.plots.len() == 1 && server_section.plots[0].contains("KV cache blocks in use"));
     }
 }

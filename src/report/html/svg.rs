@@ -4,7 +4,7 @@ use crate::units::grouped;
 use std::fmt::Write as _;
 
 /// A picture being drawn. Colours come from the page's classes, so that dark and print need no second drawing.
-pub(super) struct Picture {
+pub(super) struct SvgCanvas {
     body: String,
     width: f64,
     height: f64,
@@ -19,7 +19,7 @@ pub(super) enum Anchor {
     End,
 }
 
-impl Picture {
+impl SvgCanvas {
     /// `title` is for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         Self { body: String::new(), width, height, title: title.to_owned() }

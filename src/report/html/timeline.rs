@@ -1,6 +1,6 @@
 //! When each task ran: a bar per task, from the start of the run to its end.
 
-use super::svg::{Anchor, Picture, number, steps};
+use super::svg::{Anchor, SvgCanvas, number, steps};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::duration;
 
@@ -11,8 +11,8 @@ const TOP: f64 = 26.0;
 const ROWS: usize = 60;
 
 /// The picture, and how many shorter tasks it leaves out. `None` where no task has a time.
-pub(super) fn draw(story: &RunState) -> Option<(String, usize)> {
-    let mut rows: Vec<(String, &TaskState, f64, f64)> = story
+pub(super) fn draw(run_state: &RunState) -> Option<(String, usize)> {
+    let mut rows: Vec<(String, &TaskState, f64, f64)> = run_state
         .tasks
         .iter()
         .filter_map(|(task, chapter)| {
@@ -47,7 +47,7 @@ pub(super) fn draw(story: &RunState) -> Option<(String, usize)> {
     let x = |seconds: f64| left + seconds / end * (WIDTH - left - right);
     let height = TOP + rows.len() as f64 * ROW + 6.0;
 
-    let mut picture = Picture::new(WIDTH, height, "timeline of the tasks");
+    let mut picture = SvgCanvas::new(WIDTH, height, "timeline of the tasks");
     for tick in ticks.iter().filter(|tick| **tick * scale <= end) {
         let at = x(tick * scale);
         picture.line((at, TOP - 4.0), (at, height - 4.0), "grid");

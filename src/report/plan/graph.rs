@@ -69,11 +69,11 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::test_runs;
 
     #[test]
     fn a_service_has_a_double_border_and_order_is_dashed() {
-        insta::assert_snapshot!(graph_dot(&sample::plan()), @r#"
+        insta::assert_snapshot!(graph_dot(&test_runs::plan()), @r#"
         digraph "quickstart" {
           rankdir=LR;
           node [shape=box, style=rounded, fontname="sans-serif"];
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn mermaid_says_the_same() {
-        insta::assert_snapshot!(graph_mermaid(&sample::plan()), @r#"
+        insta::assert_snapshot!(graph_mermaid(&test_runs::plan()), @r#"
         flowchart LR
           t0["engine"]
           t1["repository/server"]

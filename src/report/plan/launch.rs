@@ -14,11 +14,11 @@ use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Rank};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRow {
     pub task: String,
-    pub starts: Starts,
+    pub starts: LaunchKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Starts {
+pub enum LaunchKind {
     Plan(LaunchPlan),
     /// Servers that already run.
     Nothing {
@@ -43,16 +43,16 @@ pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
     for launch in launches {
         let name = paint.tone(TextRole::Name, clean(&launch.task));
         match &launch.starts {
-            Starts::Plan(plan) => {
+            LaunchKind::Plan(plan) => {
                 let _ = writeln!(out, "{name}: {}", counted(plan.servers.len(), "server"));
                 for server in &plan.servers {
                     server_text(server, paint, &mut out);
                 }
                 for note in &plan.notes {
-                    let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Odd, "note:"), clean(note));
+                    let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Warning, "note:"), clean(note));
                 }
             }
-            Starts::Nothing { attach, models } => {
+            LaunchKind::Nothing { attach, models } => {
                 let _ = writeln!(out, "{name}: nothing is started; attaches to {}", counted(attach.len(), "server"));
                 for one in attach {
                     let port = |port: Option<u16>| port.map_or_else(|| "not given".to_owned(), |port| port.to_string());
@@ -62,7 +62,7 @@ pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
                     let _ = writeln!(out, "  must have the models {}", clean(&models.join(", ")));
                 }
             }
-            Starts::Impossible { problems } => {
+            LaunchKind::Impossible { problems } => {
                 let _ = writeln!(out, "{name}: cannot be started, {}", counted(problems.len(), "reason"));
             }
         }
@@ -73,7 +73,7 @@ pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
     out
 }
 
-fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
+fn server_text(server: &LaunchedServer, styler: Styler, out: &mut String) {
     let mut heading = vec![server.mode.to_string()];
     heading.extend(server.parallelism.clone());
     heading.push(counted(server.ranks.len(), "rank"));
@@ -82,7 +82,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
         Launcher::Srun => "by srun".to_owned(),
         Launcher::None => "no launcher".to_owned(),
     });
-    let _ = writeln!(out, "\n  {}  {}", paint.tone(TextRole::Strong, &server.name), clean(&heading.join(", ")));
+    let _ = writeln!(out, "\n  {}  {}", styler.tone(TextRole::Strong, &server.name), clean(&heading.join(", ")));
     let mut rows: Vec<(&str, String)> = Vec::new();
     let ports = server.ports;
     rows.push((
@@ -101,7 +101,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
         .into_iter()
         .map(|(what, text)| vec![(TextRole::Quiet, what.to_owned()), (TextRole::Plain, clean(&text))])
         .collect();
-    out.push_str(&table(paint, "    ", &rows));
+    out.push_str(&table(styler, "    ", &rows));
     out.push('\n');
     for line in command(server) {
         // A script is one argument of several lines.
@@ -190,7 +190,7 @@ fn word_shown(word: &str) -> String {
 pub fn launch_problems(launches: &[LaunchRow]) -> String {
     let mut out = String::new();
     for launch in launches {
-        let Starts::Impossible { problems } = &launch.starts else { continue };
+        let LaunchKind::Impossible { problems } = &launch.starts else { continue };
         for (message, hint) in problems {
             let _ = writeln!(out, "error: {}: {}", clean(&launch.task), clean(message));
             if let Some(hint) = hint {
@@ -205,9 +205,11 @@ pub fn launch_problems(launches: &[LaunchRow]) -> String {
 pub fn launch_json(launches: &[LaunchRow]) -> String {
     let one = |launch: &LaunchRow| -> Value {
         match &launch.starts {
-            Starts::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
-            Starts::Nothing { attach, models } => json!({ "task": launch.task, "attach": attach, "models": models }),
-            Starts::Impossible { problems } => {
+            LaunchKind::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
+            LaunchKind::Nothing { attach, models } => {
+                json!({ "task": launch.task, "attach": attach, "models": models })
+            }
+            LaunchKind::Impossible { problems } => {
                 let problems: Vec<Value> =
                     problems.iter().map(|(message, hint)| json!({ "message": message, "hint": hint })).collect();
                 json!({ "task": launch.task, "problems": problems })

@@ -6,4 +6,4 @@ mod launch;
 
 pub use decisions::{DecisionKind, DecisionRow, decisions_json, decisions_text};
 pub use graph::{graph_dot, graph_mermaid};
-pub use launch::{LaunchRow, Starts, launch_json, launch_problems, launch_text};
+pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};

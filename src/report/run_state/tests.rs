@@ -52,7 +52,7 @@ fn an_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn told(events: &[Event]) -> RunState {
+fn folded_state(events: &[Event]) -> RunState {
     let mut story = RunState::new();
     for event in events {
         story.fold(event);
@@ -65,27 +65,27 @@ proptest! {
     #[test]
     fn a_prefix_and_then_the_rest_are_all(events in prop::collection::vec(an_event(), 0..60), cut in 0..60usize) {
         let (head, rest) = events.split_at(cut.min(events.len()));
-        let mut story = told(head).clone();
+        let mut story = folded_state(head).clone();
         for event in rest {
             let line = serde_json::to_string(event).expect("JSON");
             story.fold(&serde_json::from_str(&line).expect("an event"));
         }
-        prop_assert_eq!(story, told(&events));
+        prop_assert_eq!(story, folded_state(&events));
     }
 
     /// The journal has no progress events; a state folded from it differs in nothing that lasts.
     #[test]
     fn chatter_leaves_no_trace(events in prop::collection::vec(an_event(), 0..60)) {
         let facts: Vec<Event> = events.iter().filter(|event| event.is_fact()).cloned().collect();
-        let mut live = told(&events);
+        let mut live = folded_state(&events);
         live.tasks.values_mut().for_each(|chapter| chapter.progress = None);
-        prop_assert_eq!(live, told(&facts));
+        prop_assert_eq!(live, folded_state(&facts));
     }
 
     /// A finished task is counted once, and in the column it is shown in.
     #[test]
     fn the_tally_is_the_count_of_the_chapters(events in prop::collection::vec(an_event(), 0..60)) {
-        let story = told(&events);
+        let story = folded_state(&events);
         let count = |state| story.of(state).count();
         let expected = TaskTally {
             ran: count(TaskPhase::Ran),
@@ -103,7 +103,7 @@ fn a_retry_that_succeeds_is_no_failure_but_is_remembered() {
     let task = TaskId::new("fetch");
     let started =
         |attempt| Event::TaskStarted { task: task.clone(), attempt, service: false, reasons: vec![], log: None };
-    let story = told(&[
+    let story = folded_state(&[
         started(1),
         Event::TaskFailed {
             task: task.clone(),

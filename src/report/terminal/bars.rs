@@ -20,7 +20,7 @@ pub(super) struct Bars {
     multi: MultiProgress,
     run: ProgressBar,
     tasks: IndexMap<TaskId, Bar>,
-    paint: Styler,
+    styler: Styler,
 }
 
 struct Bar {
@@ -30,20 +30,20 @@ struct Bar {
 }
 
 impl Bars {
-    pub fn on_stdout(paint: Styler) -> Self {
-        Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), paint)
+    pub fn on_stdout(styler: Styler) -> Self {
+        Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), styler)
     }
 
     fn on(target: ProgressDrawTarget, paint: Styler) -> Self {
         let multi = MultiProgress::with_draw_target(target);
         let run = multi.add(ProgressBar::new(0));
         run.set_style(style(paint, "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}"));
-        Self { multi, run, tasks: IndexMap::new(), paint }
+        Self { multi, run, tasks: IndexMap::new(), styler: paint }
     }
 
     /// Records since when each running task runs. Cheap: nothing is drawn.
-    pub fn note(&mut self, task: &TaskId, story: &RunState) {
-        let runs = story.tasks.get(task).is_some_and(|chapter| !chapter.state.is_over());
+    pub fn note(&mut self, task: &TaskId, run_state: &RunState) {
+        let runs = run_state.tasks.get(task).is_some_and(|chapter| !chapter.state.is_finished());
         if runs && !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), Bar { since: Instant::now(), shown: None });
         } else if !runs && let Some(Bar { shown: Some(bar), .. }) = self.tasks.shift_remove(task) {
@@ -61,25 +61,25 @@ impl Bars {
     }
 
     /// Brings all bars up to date.
-    pub fn draw(&mut self, story: &RunState) {
+    pub fn draw(&mut self, run_state: &RunState) {
         let mut shown = 0;
         for (task, bar) in &mut self.tasks {
             if shown == SHOWN {
                 break;
             }
-            let Some(chapter) = story.tasks.get(task) else { continue };
+            let Some(chapter) = run_state.tasks.get(task) else { continue };
             if bar.shown.is_none() && bar.since.elapsed() >= A_MOMENT {
                 bar.shown = Some(self.multi.insert_before(&self.run, ProgressBar::no_length()));
             }
             if let Some(drawn) = &bar.shown {
                 shown += 1;
-                show(drawn, task, chapter, bar.since, self.paint);
+                show(drawn, task, chapter, bar.since, self.styler);
             }
         }
-        self.run.set_length(story.total as u64);
-        self.run.set_position(story.done() as u64);
+        self.run.set_length(run_state.total as u64);
+        self.run.set_position(run_state.done() as u64);
         let unseen = if shown == SHOWN { self.tasks.len() - shown } else { 0 };
-        self.run.set_message(story_line(story, unseen));
+        self.run.set_message(status_line(run_state, unseen));
         self.run.tick();
     }
 
@@ -93,8 +93,8 @@ impl Bars {
     }
 }
 
-fn style(paint: Styler, template: &str) -> ProgressStyle {
-    let template = if paint == Styler::ON {
+fn style(styler: Styler, template: &str) -> ProgressStyle {
+    let template = if styler == Styler::ON {
         template.to_owned()
     } else {
         template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}")
@@ -105,18 +105,18 @@ fn style(paint: Styler, template: &str) -> ProgressStyle {
         .tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
-fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, paint: Styler) {
+fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, styler: Styler) {
     let for_long = duration(since.elapsed().as_secs_f64());
     let total = chapter.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
     let text = chapter.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
     bar.set_prefix(task.to_string());
     if let Some(total) = total {
-        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
+        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
         bar.set_length(total);
         bar.set_position(chapter.progress.as_ref().map_or(0, |progress| progress.done).min(total));
         bar.set_message(format!("{text}  {for_long}"));
     } else {
-        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {wide_msg}"));
+        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {wide_msg}"));
         let state = match chapter.state {
             TaskPhase::Up => format!("up {for_long}"),
             TaskPhase::Retrying => format!("{for_long}, waiting for the next attempt"),
@@ -128,18 +128,18 @@ fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, p
     bar.tick();
 }
 
-fn story_line(story: &RunState, unseen: usize) -> String {
+fn status_line(run_state: &RunState, unseen: usize) -> String {
     let mut parts = Vec::new();
-    if story.tally.cached > 0 {
-        parts.push(format!("{} cached", story.tally.cached));
+    if run_state.tally.cached > 0 {
+        parts.push(format!("{} cached", run_state.tally.cached));
     }
-    if story.tally.failed > 0 {
-        parts.push(format!("{} failed", story.tally.failed));
+    if run_state.tally.failed > 0 {
+        parts.push(format!("{} failed", run_state.tally.failed));
     }
     if unseen > 0 {
         parts.push(format!("{unseen} more running"));
     }
-    if story.stopping.is_some() {
+    if run_state.stopping.is_some() {
         parts.push("stopping".to_owned());
     }
     parts.join(", ")

@@ -22,28 +22,28 @@ pub(super) struct Verbosity {
 }
 
 /// The text for an event that `story` has already folded; empty when there is nothing to show.
-pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Styler, out: &mut String) {
+pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, styler: Styler, out: &mut String) {
     match event {
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
-            let (sign, tone) = if *will_retry { ("↻", TextRole::Odd) } else { ("✗", TextRole::Bad) };
+            let (sign, tone) = if *will_retry { ("↻", TextRole::Warning) } else { ("✗", TextRole::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
             let what = clean(&failure.what);
-            put(out, paint, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
+            put(out, styler, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
         }
         Event::Notice { task, text } => {
             let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-            let _ = writeln!(out, "{} {about}{}", paint.tone(TextRole::Odd, "!"), clean(text));
+            let _ = writeln!(out, "{} {about}{}", styler.tone(TextRole::Warning, "!"), clean(text));
         }
         Event::Stopping { why } => {
-            let _ = writeln!(out, "{} stopping: {}", paint.tone(TextRole::Odd, "!"), clean(why));
+            let _ = writeln!(out, "{} stopping: {}", styler.tone(TextRole::Warning, "!"), clean(why));
         }
         Event::Waiting { run, pid } => {
-            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(TextRole::Odd, "!"));
+            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", styler.tone(TextRole::Warning, "!"));
         }
-        Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if ear.quiet => {
-            warnings(task, &done.warnings, paint, out);
+        Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if verbosity.quiet => {
+            warnings(task, &done.warnings, styler, out);
         }
-        _ if ear.quiet => {}
+        _ if verbosity.quiet => {}
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
             let mut set = String::new();
             for (key, value) in params {
@@ -51,37 +51,41 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
                     let _ = write!(set, " {key}={}", clean(&value));
                 }
             }
-            let name = paint.tone(TextRole::Strong, clean(manifest));
+            let name = styler.tone(TextRole::Strong, clean(manifest));
             let _ = writeln!(
                 out,
                 "{name}{set}  {}",
-                paint.tone(TextRole::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
+                styler.tone(TextRole::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
             );
         }
-        Event::TaskStarted { task, attempt, reasons, .. } if !ear.bars => {
+        Event::TaskStarted { task, attempt, reasons, .. } if !verbosity.bars => {
             let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
-            put(out, paint, (TextRole::Quiet, "→"), task, &again, &why(reasons));
+            put(out, styler, (TextRole::Quiet, "→"), task, &again, &why(reasons));
         }
-        Event::TaskFetching { task, from, bytes } if !ear.bars => {
-            put(out, paint, (TextRole::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
+        Event::TaskFetching { task, from, bytes } if !verbosity.bars => {
+            put(out, styler, (TextRole::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
         }
         Event::TaskCached { task, from: Some(from), .. } => {
-            put(out, paint, (TextRole::Good, "↓"), task, "from another machine", &clean(from));
+            put(out, styler, (TextRole::Good, "↓"), task, "from another machine", &clean(from));
         }
-        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (TextRole::Quiet, "="), task, "cached", ""),
-        Event::TaskSkipped { task, why } if ear.verbose => {
-            put(out, paint, (TextRole::Quiet, "-"), task, "skipped", &clean(why));
+        Event::TaskCached { task, .. } if verbosity.verbose => {
+            put(out, styler, (TextRole::Quiet, "="), task, "cached", "")
         }
-        Event::TaskCancelled { task, why } => put(out, paint, (TextRole::Quiet, "-"), task, "not started", &clean(why)),
+        Event::TaskSkipped { task, why } if verbosity.verbose => {
+            put(out, styler, (TextRole::Quiet, "-"), task, "skipped", &clean(why));
+        }
+        Event::TaskCancelled { task, why } => {
+            put(out, styler, (TextRole::Quiet, "-"), task, "not started", &clean(why))
+        }
         Event::ServiceReady { task, endpoints, seconds } => {
             let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            put(out, paint, (TextRole::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
+            put(out, styler, (TextRole::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
         }
         Event::ServiceStopped { task, seconds } => {
-            put(out, paint, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
+            put(out, styler, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
-            let chapter = story.tasks.get(task);
+            let chapter = run_state.tasks.get(task);
             // A service has reported that when it stopped.
             if chapter.is_some_and(|chapter| chapter.service) {
                 return;
@@ -95,11 +99,11 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
             if *unchanged {
                 told.push_str("  output unchanged");
             }
-            let reasons = chapter.filter(|_| ear.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
+            let reasons = chapter.filter(|_| verbosity.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
-            put(out, paint, (TextRole::Good, "✓"), task, &told, &reasons);
-            warnings(task, &done.warnings, paint, out);
+            put(out, styler, (TextRole::Good, "✓"), task, &told, &reasons);
+            warnings(task, &done.warnings, styler, out);
         }
         _ => {}
     }
@@ -107,17 +111,17 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
 
 fn warnings(task: &TaskId, warnings: &[String], paint: Styler, out: &mut String) {
     for warning in warnings {
-        put(out, paint, (TextRole::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
+        put(out, paint, (TextRole::Warning, "!"), task, &format!("warning: {}", clean(warning)), "");
     }
 }
 
-fn put(out: &mut String, paint: Styler, sign: (TextRole, &str), task: &TaskId, told: &str, aside: &str) {
-    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(TextRole::Name, task.as_str()));
-    if !told.is_empty() {
-        let _ = write!(out, "  {told}");
+fn put(out: &mut String, styler: Styler, sign: (TextRole, &str), task: &TaskId, text: &str, aside: &str) {
+    let _ = write!(out, "{} {}", styler.tone(sign.0, sign.1), styler.tone(TextRole::Name, task.as_str()));
+    if !text.is_empty() {
+        let _ = write!(out, "  {text}");
     }
     if !aside.is_empty() {
-        let _ = write!(out, "  {}", paint.tone(TextRole::Quiet, aside));
+        let _ = write!(out, "  {}", styler.tone(TextRole::Quiet, aside));
     }
     out.push('\n');
 }

@@ -30,7 +30,7 @@ impl Default for LiveOptions {
     }
 }
 
-enum Way {
+enum OutputMode {
     Json,
     Plain,
     Bars(Box<Bars>),
@@ -38,10 +38,10 @@ enum Way {
 
 /// Shows a run while it happens.
 pub struct LiveDisplay {
-    story: RunState,
-    way: Way,
-    ear: Verbosity,
-    paint: Styler,
+    state: RunState,
+    mode: OutputMode,
+    verbosity: Verbosity,
+    styler: Styler,
     /// Lines that are not out yet. One event, one write; with bars, one redraw.
     pending: String,
     to: Box<dyn Write + Send>,
@@ -60,27 +60,37 @@ impl LiveDisplay {
         if look.aside {
             return Self::to(look, to);
         }
-        let paint = Styler::chosen(look.color);
+        let styler = Styler::chosen(look.color);
         let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let way = match (look.json_lines, terminal && !look.quiet) {
-            (true, _) => Way::Json,
-            (false, true) => Way::Bars(Box::new(Bars::on_stdout(paint))),
-            (false, false) => Way::Plain,
+            (true, _) => OutputMode::Json,
+            (false, true) => OutputMode::Bars(Box::new(Bars::on_stdout(styler))),
+            (false, false) => OutputMode::Plain,
         };
-        Self::with(look, way, paint, to)
+        Self::with(look, way, styler, to)
     }
 
     /// To any writer, without bars and, unless colour is `Always`, without control codes.
     pub fn to(look: LiveOptions, to: Box<dyn Write + Send>) -> Self {
-        let paint = if look.color == anstream::ColorChoice::Always { Styler::ON } else { Styler::OFF };
-        Self::with(look, if look.json_lines { Way::Json } else { Way::Plain }, paint, to)
+        let styler = if look.color == anstream::ColorChoice::Always { Styler::ON } else { Styler::OFF };
+        Self::with(look, if look.json_lines { OutputMode::Json } else { OutputMode::Plain }, styler, to)
     }
 
-    fn with(look: LiveOptions, way: Way, paint: Styler, to: Box<dyn Write + Send>) -> Self {
-        let ear = Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, Way::Bars(_)) };
+    fn with(look: LiveOptions, way: OutputMode, paint: Styler, to: Box<dyn Write + Send>) -> Self {
+        let ear = Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, OutputMode::Bars(_)) };
         let now = Instant::now();
         let (story, pending) = (RunState::new(), String::new());
-        Self { story, way, ear, paint, pending, to, began: now, drawn: now, deaf: false }
+        Self {
+            state: story,
+            mode: way,
+            verbosity: ear,
+            styler: paint,
+            pending,
+            to,
+            began: now,
+            drawn: now,
+            deaf: false,
+        }
     }
 
     /// The next event, which happened just now.
@@ -88,23 +98,23 @@ impl LiveDisplay {
         if matches!(event, Event::RunStarted { .. }) {
             self.began = Instant::now();
         }
-        self.story.fold_at(event, self.began.elapsed().as_secs_f64());
-        match &mut self.way {
-            Way::Json => {
+        self.state.fold_at(event, self.began.elapsed().as_secs_f64());
+        match &mut self.mode {
+            OutputMode::Json => {
                 if let Ok(json) = serde_json::to_string(event) {
                     self.pending.push_str(&json);
                     self.pending.push('\n');
                 }
                 self.write_pending();
             }
-            Way::Plain => {
-                line(event, &self.story, self.ear, self.paint, &mut self.pending);
+            OutputMode::Plain => {
+                line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
                 self.write_pending();
             }
-            Way::Bars(bars) => {
-                line(event, &self.story, self.ear, self.paint, &mut self.pending);
+            OutputMode::Bars(bars) => {
+                line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
                 if let Some(task) = event.task() {
-                    bars.note(task, &self.story);
+                    bars.note(task, &self.state);
                 }
                 if self.drawn.elapsed() >= A_FRAME {
                     self.tick();
@@ -115,35 +125,35 @@ impl LiveDisplay {
 
     /// Redraws. To be called ten times a second or so, for clocks that move while nothing happens.
     pub fn tick(&mut self) {
-        if let Way::Bars(bars) = &mut self.way {
+        if let OutputMode::Bars(bars) = &mut self.mode {
             bars.print(&self.pending);
             self.pending.clear();
-            bars.draw(&self.story);
+            bars.draw(&self.state);
             self.drawn = Instant::now();
         }
     }
 
-    pub const fn story(&self) -> &RunState {
-        &self.story
+    pub const fn state(&self) -> &RunState {
+        &self.state
     }
 
     /// The summary and the final state. With `--events jsonl` there is no summary: `run_finished` is the last line.
     pub fn finish(mut self, places: &RunPaths) -> RunState {
-        match std::mem::replace(&mut self.way, Way::Plain) {
-            Way::Json => return self.story,
-            Way::Plain => {}
-            Way::Bars(bars) => {
+        match std::mem::replace(&mut self.mode, OutputMode::Plain) {
+            OutputMode::Json => return self.state,
+            OutputMode::Plain => {}
+            OutputMode::Bars(bars) => {
                 bars.print(&self.pending);
                 self.pending.clear();
                 bars.clear();
             }
         }
-        let failed = self.story.tally.failed > 0;
-        if !self.ear.quiet || failed {
-            self.pending.push_str(&summary(&self.story, places, self.paint));
+        let failed = self.state.tally.failed > 0;
+        if !self.verbosity.quiet || failed {
+            self.pending.push_str(&summary(&self.state, places, self.styler));
         }
         self.write_pending();
-        self.story
+        self.state
     }
 
     /// One write and one flush, so that a reader of a pipe or a file sees whole lines at once.
@@ -160,7 +170,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::report::sample;
+    use crate::report::test_runs;
 
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
@@ -175,7 +185,7 @@ mod tests {
         }
     }
 
-    fn told(look: LiveOptions, events: &[Event]) -> String {
+    fn displayed_text(look: LiveOptions, events: &[Event]) -> String {
         let paper = Paper::default();
         let mut live = LiveDisplay::to(look, Box::new(paper.clone()));
         for event in events {
@@ -189,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_good_run_reads_well() {
-        insta::assert_snapshot!(told(LiveOptions::default(), &sample::valid()), @r"
+        insta::assert_snapshot!(displayed_text(LiveOptions::default(), &test_runs::valid()), @r"
         quickstart system=sim  6 tasks, run 20261120-224301-4711
         → repository/server  action.servers: 1 → 2
         ✓ repository/server  12 ms
@@ -222,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_failed_run_says_what_to_do() {
-        insta::assert_snapshot!(told(LiveOptions::default(), &sample::failing()), @r"
+        insta::assert_snapshot!(displayed_text(LiveOptions::default(), &test_runs::failing()), @r"
         quickstart system=sim  6 tasks, run 20261120-224301-4711
         → repository/server  action.servers: 1 → 2
         ✓ repository/server  12 ms
@@ -263,23 +273,23 @@ mod tests {
     #[test]
     fn a_quiet_run_that_goes_well_says_nothing() {
         let quiet = LiveOptions { quiet: true, ..LiveOptions::default() };
-        assert_eq!(told(quiet, &sample::valid()), "");
-        assert!(told(quiet, &sample::failing()).contains("out of GPU memory"));
+        assert_eq!(displayed_text(quiet, &test_runs::valid()), "");
+        assert!(displayed_text(quiet, &test_runs::failing()).contains("out of GPU memory"));
     }
 
     #[test]
     fn plain_lines_have_no_control_codes() {
         for look in [LiveOptions::default(), LiveOptions { verbose: true, ..LiveOptions::default() }] {
-            let text = told(look, &sample::failing());
+            let text = displayed_text(look, &test_runs::failing());
             assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         }
     }
 
     #[test]
     fn json_lines_are_the_events_and_nothing_else() {
-        let text = told(LiveOptions { json_lines: true, ..LiveOptions::default() }, &sample::failing());
+        let text = displayed_text(LiveOptions { json_lines: true, ..LiveOptions::default() }, &test_runs::failing());
         let read: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-        assert_eq!(read, sample::failing());
+        assert_eq!(read, test_runs::failing());
     }
 
     #[test]
@@ -290,7 +300,10 @@ mod tests {
         let mut events: Vec<Event> = (0..10_000).map(cached).collect();
         let tally = crate::event::TaskTally { cached: 10_000, ..Default::default() };
         events.push(Event::RunFinished { tally, exit: 0, seconds: 0.2 });
-        assert_eq!(told(LiveOptions::default(), &events).lines().next(), Some("done: 10000 cached in 200 ms"));
+        assert_eq!(
+            displayed_text(LiveOptions::default(), &events).lines().next(),
+            Some("done: 10000 cached in 200 ms")
+        );
     }
 
     /// `regatta run … | head -1` must not stop a benchmark.
@@ -306,7 +319,7 @@ mod tests {
             }
         }
         let mut live = LiveDisplay::to(LiveOptions::default(), Box::new(Gone));
-        for event in &sample::valid() {
+        for event in &test_runs::valid() {
             live.event(event);
         }
         assert_eq!(live.finish(&RunPaths::default()).tally.ran, 4);

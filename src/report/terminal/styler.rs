@@ -15,7 +15,7 @@ pub struct Styler {
 pub enum TextRole {
     Good,
     Bad,
-    Odd,
+    Warning,
     Quiet,
     Strong,
     Name,
@@ -43,7 +43,7 @@ impl Styler {
         let style = match tone {
             TextRole::Good => AnsiColor::Green.on_default(),
             TextRole::Bad => AnsiColor::Red.on_default().bold(),
-            TextRole::Odd => AnsiColor::Yellow.on_default(),
+            TextRole::Warning => AnsiColor::Yellow.on_default(),
             TextRole::Quiet => Style::new().dimmed(),
             TextRole::Strong => Style::new().bold(),
             TextRole::Name => AnsiColor::Cyan.on_default(),
@@ -131,15 +131,15 @@ const SENTENCE: usize = 40;
 
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
 /// sentence at the end of a row has nothing beside it, and makes no column wider.
-pub fn table(paint: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
+pub fn table(styler: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
     let is_wide =
         |row: &[(TextRole, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
-    rows_with(paint, indent, rows, is_wide)
+    rows_with(styler, indent, rows, is_wide)
 }
 
 /// The same where any cell but the first may be a sentence: what stands beside it follows it.
-pub fn ragged(paint: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
-    rows_with(paint, indent, rows, |_, column| column > 0)
+pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
+    rows_with(styler, indent, rows, |_, column| column > 0)
 }
 
 fn rows_with(

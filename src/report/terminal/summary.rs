@@ -21,25 +21,25 @@ pub struct RunPaths {
 const LISTED: usize = 40;
 
 /// The whole summary, lines with `\n`.
-pub fn summary(story: &RunState, places: &RunPaths, paint: Styler) -> String {
+pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> String {
     let mut out = String::new();
-    what_ran(story, paint, &mut out);
-    what_did_not(story, paint, &mut out);
-    headlines(story, paint, &mut out);
+    write_finished(run_state, styler, &mut out);
+    write_not_run(run_state, styler, &mut out);
+    headlines(run_state, styler, &mut out);
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    for (task, chapter) in story.of(TaskPhase::Failed) {
+    for (task, chapter) in run_state.of(TaskPhase::Failed) {
         if let Some(failure) = &chapter.failure {
-            out.push_str(&failed(task, chapter, failure, paint));
+            out.push_str(&failed(task, chapter, failure, styler));
         }
     }
-    closing(story, places, paint, &mut out);
+    closing(run_state, places, styler, &mut out);
     out
 }
 
-fn what_ran(story: &RunState, paint: Styler, out: &mut String) {
-    let rows: Vec<_> = story
+fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
+    let rows: Vec<_> = run_state
         .of(TaskPhase::Ran)
         .take(LISTED)
         .map(|(task, chapter)| {
@@ -64,27 +64,28 @@ fn what_ran(story: &RunState, paint: Styler, out: &mut String) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, "Ran"));
-    out.push_str(&table(paint, "  ", &rows));
-    if story.tally.ran > rows.len() {
-        let _ = writeln!(out, "  … and {} more", story.tally.ran - rows.len());
+    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Ran"));
+    out.push_str(&table(styler, "  ", &rows));
+    if run_state.tally.ran > rows.len() {
+        let _ = writeln!(out, "  … and {} more", run_state.tally.ran - rows.len());
     }
 }
 
-fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
-    if story.tally.cached > 0
-        && (story.done() > story.tally.cached || story.of(TaskPhase::Cached).any(|(_, chapter)| chapter.from.is_some()))
+fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
+    if run_state.tally.cached > 0
+        && (run_state.done() > run_state.tally.cached
+            || run_state.of(TaskPhase::Cached).any(|(_, chapter)| chapter.from.is_some()))
     {
-        let fetched = story.of(TaskPhase::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
-        let text = match (story.tally.cached - fetched, fetched) {
+        let fetched = run_state.of(TaskPhase::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
+        let text = match (run_state.tally.cached - fetched, fetched) {
             (before, 0) => format!("{} as before", counted(before, "task")),
             (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
             (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
         };
-        let _ = writeln!(out, "{}\n  {text}", paint.tone(TextRole::Strong, "Cached"));
+        let _ = writeln!(out, "{}\n  {text}", styler.tone(TextRole::Strong, "Cached"));
     }
     for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
-        let rows: Vec<_> = story
+        let rows: Vec<_> = run_state
             .of(state)
             .take(LISTED)
             .map(|(task, chapter)| {
@@ -97,9 +98,9 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
         if rows.is_empty() {
             continue;
         }
-        let all = story.of(state).count();
-        let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, title));
-        out.push_str(&table(paint, "  ", &rows));
+        let all = run_state.of(state).count();
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
+        out.push_str(&table(styler, "  ", &rows));
         if all > rows.len() {
             let _ = writeln!(out, "  … and {} more", all - rows.len());
         }
@@ -108,8 +109,8 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
 
 /// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
 /// were measured, which is put below them.
-fn headlines(story: &RunState, paint: Styler, out: &mut String) {
-    let rows: Vec<_> = story
+fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
+    let rows: Vec<_> = run_state
         .tasks
         .iter()
         .filter_map(|(task, chapter)| {
@@ -118,7 +119,7 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
             let told = told.trim_end();
             let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
             let again = if chapter.state == TaskPhase::Cached { "cached" } else { "" };
-            let mut row = vec![(TextRole::Name, task.to_string()), (tone_of(first), first.to_owned())];
+            let mut row = vec![(TextRole::Name, task.to_string()), (verdict_role(first), first.to_owned())];
             if !numbers.is_empty() {
                 row.push((TextRole::Plain, numbers.trim().to_owned()));
             }
@@ -129,7 +130,7 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
             let warnings = chapter.warnings.iter().map(|warning| {
                 vec![
                     (TextRole::Plain, String::new()),
-                    (TextRole::Odd, "warning".to_owned()),
+                    (TextRole::Warning, "warning".to_owned()),
                     (TextRole::Plain, clean(warning)),
                 ]
             });
@@ -147,16 +148,16 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, "Results"));
-    out.push_str(&table(paint, "  ", &rows));
+    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
+    out.push_str(&table(styler, "  ", &rows));
 }
 
 /// The colour of a verdict; other texts have none.
-fn tone_of(word: &str) -> TextRole {
+fn verdict_role(word: &str) -> TextRole {
     if word.starts_with("INVALID") {
         TextRole::Bad
     } else if word.starts_with("VALID WITH") {
-        TextRole::Odd
+        TextRole::Warning
     } else if word.starts_with("VALID") {
         TextRole::Good
     } else {
@@ -165,7 +166,7 @@ fn tone_of(word: &str) -> TextRole {
 }
 
 /// One failure: command, last lines, likely cause, what to try, and where to look.
-pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styler) -> String {
+pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, styler: Styler) -> String {
     let mut out = String::new();
     let took = chapter.seconds.map(duration).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
@@ -175,13 +176,13 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
         FailureKind::Invalid(verdict) => verdict.as_str(),
         _ => "failed",
     };
-    let head = paint.tone(TextRole::Bad, format!("✗ {task} {word}{after}{tries}"));
-    let _ = writeln!(out, "\n{head}: {}", clean(said_of(failure)));
+    let head = styler.tone(TextRole::Bad, format!("✗ {task} {word}{after}{tries}"));
+    let _ = writeln!(out, "\n{head}: {}", clean(failure_text(failure)));
     let mut line = |name: &str, text: &str| {
         // A script keeps its lines, so that it can be read and copied.
         for (n, text) in clean_lines(text).lines().enumerate() {
             let name = if n == 0 { name } else { "" };
-            let _ = writeln!(out, "  {} {text}", paint.tone(TextRole::Quiet, format!("{name:<8}")));
+            let _ = writeln!(out, "  {} {text}", styler.tone(TextRole::Quiet, format!("{name:<8}")));
         }
     };
     let reasons = reasons_of(failure);
@@ -207,16 +208,16 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
         line("kept", &kept.display().to_string());
     }
     if reasons.is_empty() && !failure.tail.is_empty() {
-        let _ = writeln!(out, "  {}", paint.tone(TextRole::Quiet, "last lines"));
+        let _ = writeln!(out, "  {}", styler.tone(TextRole::Quiet, "last lines"));
         for tail in &failure.tail {
-            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "│"), clean(tail.trim_end()));
+            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, "│"), clean(tail.trim_end()));
         }
     }
     out
 }
 
 /// The text of a failure. A benchmark's headline begins with its verdict, which stands beside it already.
-pub(in crate::report) fn said_of(failure: &Failure) -> &str {
+pub(in crate::report) fn failure_text(failure: &Failure) -> &str {
     match failure.kind {
         FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
         _ => &failure.what,
@@ -231,18 +232,18 @@ pub(in crate::report) fn reasons_of(failure: &Failure) -> &[String] {
     }
 }
 
-fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String) {
+fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut String) {
     if !out.is_empty() {
         out.push('\n');
     }
-    let (tone, word) = verdict(story);
+    let (tone, word) = verdict(run_state);
     let mut parts = Vec::new();
     for (n, word) in [
-        (story.tally.ran, "ran"),
-        (story.tally.cached, "cached"),
-        (story.tally.skipped, "skipped"),
-        (story.tally.failed, "failed"),
-        (story.tally.cancelled, "not started"),
+        (run_state.tally.ran, "ran"),
+        (run_state.tally.cached, "cached"),
+        (run_state.tally.skipped, "skipped"),
+        (run_state.tally.failed, "failed"),
+        (run_state.tally.cancelled, "not started"),
     ] {
         if n > 0 {
             parts.push(format!("{n} {word}"));
@@ -251,11 +252,11 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
     if parts.is_empty() {
         parts.push("nothing to do".to_owned());
     }
-    let time = story.finished.map(|end| format!(" in {}", duration(end.seconds))).unwrap_or_default();
-    let _ = writeln!(out, "{} {}{time}", paint.tone(tone, word), parts.join(", "));
+    let time = run_state.finished.map(|end| format!(" in {}", duration(end.seconds))).unwrap_or_default();
+    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, word), parts.join(", "));
     let mut line = |name: &str, path: Option<&PathBuf>| {
         if let Some(path) = path {
-            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
+            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
         }
     };
     line("report", places.report.as_ref());
@@ -264,16 +265,16 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
 }
 
 /// The first word of the last line.
-fn verdict(story: &RunState) -> (TextRole, &'static str) {
-    let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
-    if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {
-        (TextRole::Odd, "interrupted:")
-    } else if story.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
+fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
+    let failures = || run_state.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
+    if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
+        (TextRole::Warning, "interrupted:")
+    } else if run_state.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
         (TextRole::Bad, "invalid:")
-    } else if story.tally.failed > 0 || story.finished.is_some_and(|end| end.exit != 0) {
+    } else if run_state.tally.failed > 0 || run_state.finished.is_some_and(|end| end.exit != 0) {
         (TextRole::Bad, "failed:")
-    } else if story.finished.is_none() {
-        (TextRole::Odd, "unfinished:")
+    } else if run_state.finished.is_none() {
+        (TextRole::Warning, "unfinished:")
     } else {
         (TextRole::Good, "done:")
     }
@@ -289,16 +290,16 @@ mod tests {
         let mut failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)  686 tok/s")
             .cause("limits: TTFT p99 is 175 ms");
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
-        let mut story = RunState::new();
+        let mut run_state = RunState::new();
         let task = TaskId::new("load");
-        story.fold(&crate::event::Event::TaskFailed {
+        run_state.fold(&crate::event::Event::TaskFailed {
             task: task.clone(),
             attempt: 1,
             failure: Box::new(failure.clone()),
             will_retry: false,
             seconds: 16.0,
         });
-        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Styler::OFF), @r"
+        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
         ✗ load INVALID(load) after 16 s: 686 tok/s
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
@@ -308,16 +309,16 @@ mod tests {
     #[test]
     fn a_script_is_shown_line_by_line() {
         let failure = Failure::new(FailureKind::Exit(3), "exit code 3").command("sh -c 'set -e\nmake\n'");
-        let mut story = RunState::new();
+        let mut run_state = RunState::new();
         let task = TaskId::new("build");
-        story.fold(&crate::event::Event::TaskFailed {
+        run_state.fold(&crate::event::Event::TaskFailed {
             task: task.clone(),
             attempt: 1,
             failure: Box::new(failure.clone()),
             will_retry: false,
             seconds: 1.0,
         });
-        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Styler::OFF), @r"
+        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
         ✗ build failed after 1.0 s: exit code 3
           command  sh -c 'set -e
                    make

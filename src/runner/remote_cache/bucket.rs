@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::address::Address;
+use super::address::CacheAddress;
 use super::error::RemoteCacheError;
 use super::folder::{self, Folder};
 use super::listed_object::ListedObject;
@@ -41,10 +41,10 @@ pub(super) const BLOBS: &str = "regatta-1/blobs";
 pub(super) const RECORDS: &str = "regatta-1/records";
 
 impl Bucket {
-    pub(super) fn open(address: &Address) -> Result<Self, RemoteCacheError> {
+    pub(super) fn open(address: &CacheAddress) -> Result<Self, RemoteCacheError> {
         Ok(match address {
-            Address::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
-            Address::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
+            CacheAddress::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
+            CacheAddress::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
         })
     }
 

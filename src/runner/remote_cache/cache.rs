@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::address::Address;
+use super::address::CacheAddress;
 use super::bucket::Bucket;
+use super::cache_state::{RemoteCacheInner, Shareability, lock};
 use super::eligibility::why_not;
 use super::error::RemoteCacheError;
 use super::machine::{Machine, name};
 use super::pull::pull;
-use super::push::{Pushed, push};
-use super::run_state::{Of, RemoteCacheInner, lock};
-use super::scan::Needles;
+use super::push::{PushOutcome, push};
+use super::scan::ScanPatterns;
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
-use crate::runner::{Emit, OutputRequest, PendingFetch, RemoteOutputs};
+use crate::runner::{EventEmitter, OutputRequest, PendingFetch, RemoteOutputs};
 use crate::units::size;
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
@@ -45,16 +45,16 @@ struct Queue {
 
 /// Outputs that were made here and are not in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsent(pub u64);
+pub struct UnsentOutputs(pub u64);
 
 impl RemoteCache {
     /// Sends no request to the store yet. Must be called on a runtime: outputs are sent from there.
     pub fn new(
-        address: &Address,
+        address: &CacheAddress,
         plan: &Plan,
         machine: &Machine,
         shelf: Arc<OutputCache>,
-        emit: Emit,
+        emit: EventEmitter,
     ) -> Result<Self, RemoteCacheError> {
         let home = shelf.home().clone();
         let places = [home.project().to_owned(), home.state().to_owned()];
@@ -63,23 +63,25 @@ impl RemoteCache {
             let secrets: Vec<String> = task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
             let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
             let of = match machine.facts_for(task) {
-                Ok(machine) => Of::Shareable { machine, needles: Arc::new(Needles::new(&places, &secrets)) },
-                Err(unknown) => Of::Unclear(unknown.to_string()),
+                Ok(machine) => {
+                    Shareability::Shareable { machine, needles: Arc::new(ScanPatterns::new(&places, &secrets)) }
+                }
+                Err(unknown) => Shareability::Unknown(unknown.to_string()),
             };
             tasks.insert(task.id.clone(), of);
         }
         let inner = Arc::new(RemoteCacheInner {
             bucket: Bucket::open(address)?,
-            shelf,
+            cache: shelf,
             address: address.to_string(),
-            lanes: Arc::new(Semaphore::new(LANES)),
+            transfer_permits: Arc::new(Semaphore::new(LANES)),
             large: Semaphore::new(SENDERS),
             emit,
             tasks,
             closed: OnceLock::new(),
             damaged: Mutex::default(),
             fetching: Mutex::default(),
-            left: AtomicU64::new(0),
+            unsettled: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
         });
@@ -89,21 +91,21 @@ impl RemoteCache {
     }
 
     /// Waits until everything that was offered is in the store, with progress reports, or until a stop is requested.
-    pub async fn finish(&self, stop: &Stop) -> Unsent {
+    pub async fn finish(&self, stop: &Stop) -> UnsentOutputs {
         /// Most runs have nothing to wait for.
         const QUIET: Duration = Duration::from_secs(2);
         const AGAIN: Duration = Duration::from_secs(15);
         let queue = lock(&self.queue).take();
-        let Some(Queue { send, mut worker }) = queue else { return Unsent(0) };
+        let Some(Queue { send, mut worker }) = queue else { return UnsentOutputs(0) };
         drop(send);
         let mut pause = QUIET;
-        while !stop.is_asked() {
+        while !stop.is_requested() {
             tokio::select! {
                 _ = &mut worker => break,
-                () = stop.asked() => {}
+                () = stop.requested() => {}
                 () = tokio::time::sleep(pause) => {
                     pause = AGAIN;
-                    let (left, sent) = (self.inner.left.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
+                    let (left, sent) = (self.inner.unsettled.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(
                         "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest out", self.inner.address, size(sent)
@@ -112,7 +114,7 @@ impl RemoteCache {
             }
         }
         worker.abort();
-        Unsent(self.inner.left.load(Ordering::Relaxed) + self.inner.unsent.load(Ordering::Relaxed))
+        UnsentOutputs(self.inner.unsettled.load(Ordering::Relaxed) + self.inner.unsent.load(Ordering::Relaxed))
     }
 
     /// The name for the user.
@@ -129,7 +131,7 @@ impl RemoteOutputs for RemoteCache {
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
-            let Some(Of::Shareable { machine, .. }) = inner.tasks.get(&wanted.task) else { return None };
+            let Some(Shareability::Shareable { machine, .. }) = inner.tasks.get(&wanted.task) else { return None };
             if inner.closed.get().is_some() {
                 return None;
             }
@@ -139,24 +141,26 @@ impl RemoteOutputs for RemoteCache {
             match pull(&inner, &wanted, &object).await {
                 Ok(fetched) => fetched,
                 Err(trouble) => {
-                    inner.tell(Some(&wanted.task), &trouble);
+                    inner.report_error(Some(&wanted.task), &trouble);
                     None
                 }
             }
         })
     }
 
-    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>) {
+    fn push(&self, task: &TaskId, record: Arc<TaskRecord>) {
         match self.inner.tasks.get(task) {
-            Some(Of::Shareable { .. }) => {
+            Some(Shareability::Shareable { .. }) => {
                 let queue = lock(&self.queue);
                 if let Some(queue) = &*queue
                     && queue.send.send(record).is_ok()
                 {
-                    self.inner.left.fetch_add(1, Ordering::Relaxed);
+                    self.inner.unsettled.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            Some(Of::Unclear(why)) => self.inner.notice(Some(task), format!("its output is not shared: {why}")),
+            Some(Shareability::Unknown(why)) => {
+                self.inner.notice(Some(task), format!("its output is not shared: {why}"))
+            }
             None => {}
         }
     }
@@ -171,7 +175,7 @@ async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedRece
         let inner = Arc::clone(&inner);
         sending.spawn(async move {
             send_one(&inner, &record).await;
-            inner.left.fetch_sub(1, Ordering::Relaxed);
+            inner.unsettled.fetch_sub(1, Ordering::Relaxed);
             drop(turn);
         });
     }
@@ -184,11 +188,13 @@ async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
         return;
     }
     match push(inner, record, false).await {
-        Ok(Pushed::Stays(why)) => inner.notice(Some(&record.task), format!("its output is not shared: {why}")),
-        Ok(Pushed::New { .. } | Pushed::There) => {}
+        Ok(PushOutcome::NotShareable(why)) => {
+            inner.notice(Some(&record.task), format!("its output is not shared: {why}"))
+        }
+        Ok(PushOutcome::New { .. } | PushOutcome::AlreadyPresent) => {}
         Err(trouble) => {
             inner.unsent.fetch_add(1, Ordering::Relaxed);
-            inner.tell(Some(&record.task), &trouble);
+            inner.report_error(Some(&record.task), &trouble);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::runner::store::PathError;
 pub enum RemoteCacheError {
     /// The store does not answer, or not in time.
     #[error("{0}")]
-    Away(String),
+    Unreachable(String),
     /// It answers, and does not let us.
     #[error("{0}")]
     Denied(String),
@@ -17,19 +17,19 @@ pub enum RemoteCacheError {
     Damaged { object: String, why: String },
     /// Something on this machine.
     #[error("{0}")]
-    Here(String),
+    Local(String),
 }
 
 impl RemoteCacheError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
-        matches!(self, Self::Away(_) | Self::Denied(_))
+        matches!(self, Self::Unreachable(_) | Self::Denied(_))
     }
 
     /// What the user can do.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Away(_) => {
+            Self::Unreachable(_) => {
                 "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint that is not Amazon's)"
             }
             Self::Denied(_) => {
@@ -38,19 +38,19 @@ impl RemoteCacheError {
             Self::Damaged { .. } => {
                 "it is made here and stored there again; `regatta cache push MANIFEST --verify` checks and repairs the rest"
             }
-            Self::Here(_) => "",
+            Self::Local(_) => "",
         }
     }
 }
 
 impl From<PathError> for RemoteCacheError {
     fn from(error: PathError) -> Self {
-        Self::Here(error.to_string())
+        Self::Local(error.to_string())
     }
 }
 
 /// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.
-pub(super) fn told(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain_text(error: &dyn std::error::Error) -> String {
     let text = plain(&error_chain(error));
     // The text before it is the request, with an address that is of no use to the user.
     let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_and_holds_no_signature() {
-        let told = plain("error sending\nrequest for url (https://a.example/c/x?sv=1&sig=SECRET)  [500]");
-        assert_eq!(told, "error sending request for url (https://a.example/c/x?… [500]");
+        let text = plain("error sending\nrequest for url (https://a.example/c/x?sv=1&sig=SECRET)  [500]");
+        assert_eq!(text, "error sending request for url (https://a.example/c/x?… [500]");
         assert!(plain(&"x".repeat(9999)).len() < 500);
     }
 }

@@ -38,7 +38,7 @@ impl Folder {
         Self { root: root.to_owned() }
     }
 
-    async fn do_it<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         name: &str,
         what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
@@ -47,24 +47,26 @@ impl Folder {
         let path = self.root.join(name);
         spawn_blocking(move || {
             folder.is_there()?;
-            what(&folder, &path).map_err(|error| trouble(&path, &error))
+            what(&folder, &path).map_err(|error| io_error(&path, &error))
         })
         .await
-        .map_err(|error| RemoteCacheError::Here(error.to_string()))?
+        .map_err(|error| RemoteCacheError::Local(error.to_string()))?
     }
 
     /// A folder that is not mounted is no empty store: it must be there, and is never made.
     fn is_there(&self) -> Result<(), RemoteCacheError> {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(_) => Err(RemoteCacheError::Away(format!("{} is no folder", self.root.display()))),
-            Err(error) => Err(trouble(&self.root, &error)),
+            Ok(_) => Err(RemoteCacheError::Unreachable(format!("{} is no folder", self.root.display()))),
+            Err(error) => Err(io_error(&self.root, &error)),
         }
     }
 
     pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, RemoteCacheError> {
-        self.do_it(name, |_, path| Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len())))
-            .await
+        self.run_blocking(name, |_, path| {
+            Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len()))
+        })
+        .await
     }
 
     pub(super) async fn get(
@@ -72,7 +74,7 @@ impl Folder {
         name: &str,
         range: Option<Range<u64>>,
     ) -> Result<Option<Bytes>, RemoteCacheError> {
-        self.do_it(name, move |_, path| {
+        self.run_blocking(name, move |_, path| {
             let Some(file) = open(path)? else { return Ok(None) };
             let length = file.metadata()?.len();
             let range = range.unwrap_or(0..length);
@@ -85,7 +87,7 @@ impl Folder {
     }
 
     pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
-        self.do_it(name, move |folder, path| {
+        self.run_blocking(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             file.write_all(&bytes).and_then(|()| publish(&file, &temporary, path)).inspect_err(|_| {
                 let _ = fs::remove_file(&temporary);
@@ -95,7 +97,7 @@ impl Folder {
     }
 
     pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
-        self.do_it(name, move |folder, path| {
+        self.run_blocking(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             let created = (|| {
                 file.write_all(&bytes)?;
@@ -117,7 +119,7 @@ impl Folder {
     }
 
     pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, RemoteCacheError> {
-        self.do_it(name, |folder, path| {
+        self.run_blocking(name, |folder, path| {
             let (file, temporary) = folder.begin()?;
             Ok(FolderUpload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
         })
@@ -125,7 +127,7 @@ impl Folder {
     }
 
     pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
-        self.do_it(below, |folder, path| {
+        self.run_blocking(below, |folder, path| {
             let mut seen = Vec::new();
             let now = SystemTime::now();
             for item in WalkDir::new(path) {
@@ -148,7 +150,7 @@ impl Folder {
     }
 
     pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), RemoteCacheError> {
-        self.do_it(name, |_, path| match fs::remove_file(path) {
+        self.run_blocking(name, |_, path| match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         })
@@ -186,7 +188,7 @@ impl FolderUpload {
         let (file, at) = (Arc::clone(&self.file), self.offset);
         self.offset += bytes.len() as u64;
         let written = spawn_blocking(move || file.write_all_at(&bytes, at)).await;
-        flat(written).map_err(|error| trouble(&self.temporary, &error))
+        flatten_join(written).map_err(|error| io_error(&self.temporary, &error))
     }
 
     pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
@@ -196,7 +198,7 @@ impl FolderUpload {
                 let _ = fs::remove_file(&self.temporary);
             })
         });
-        flat(published.await).map_err(|error| trouble(&path, &error))
+        flatten_join(published.await).map_err(|error| io_error(&path, &error))
     }
 
     pub(super) fn abort(self) {
@@ -204,7 +206,7 @@ impl FolderUpload {
     }
 }
 
-fn flat<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::Result<T> {
+fn flatten_join<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::Result<T> {
     done.map_err(io::Error::other)?
 }
 
@@ -262,11 +264,11 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-fn trouble(path: &Path, error: &io::Error) -> RemoteCacheError {
+fn io_error(path: &Path, error: &io::Error) -> RemoteCacheError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => RemoteCacheError::Denied(text),
-        _ => RemoteCacheError::Away(text),
+        _ => RemoteCacheError::Unreachable(text),
     }
 }
 
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_finished_is_seen_by_nobody() {
+    async fn an_unfinished_upload_is_invisible() {
         let (_root, folder) = folder();
         let mut upload = folder.upload("x/y").await.unwrap();
         upload.part(Bytes::from_static(b"half ")).await.unwrap();
@@ -316,7 +318,7 @@ mod tests {
         let path = root.path().to_owned();
         drop(root);
         let error = folder.put("a", Bytes::new()).await.unwrap_err();
-        assert!(matches!(error, RemoteCacheError::Away(_)), "{error}");
+        assert!(matches!(error, RemoteCacheError::Unreachable(_)), "{error}");
         assert!(!path.exists());
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::CacheAddress;
 use super::bucket::{BLOBS, Bucket, RECORDS, blob};
 use super::error::RemoteCacheError;
 use super::listed_object::{ListedObject, TEMPORARY};
@@ -15,7 +15,7 @@ use super::record::SharedOutput;
 
 /// What stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionPolicy {
     /// Records that are younger; `None`: of every age.
     pub younger_than: Option<Duration>,
     /// The youngest, as long as their files fit into so many bytes; `None`: all.
@@ -26,7 +26,7 @@ pub struct Keep {
 
 /// What went, or would go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct CacheGcReport {
     pub records: u64,
     pub blobs: u64,
     pub bytes: u64,
@@ -38,11 +38,15 @@ pub struct Removed {
 }
 
 /// Looks, and with `really` removes. A record that cannot be fetched now ends it before any file goes.
-pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Removed, RemoteCacheError> {
+pub async fn collect(
+    address: &CacheAddress,
+    keep: RetentionPolicy,
+    really: bool,
+) -> Result<CacheGcReport, RemoteCacheError> {
     let bucket = Bucket::open(address)?;
     let mut records = bucket.list(RECORDS).await?;
     records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
-    let mut removed = Removed::default();
+    let mut removed = CacheGcReport::default();
     let mut named: HashMap<String, u64> = HashMap::new();
     let mut held = 0_u64;
     let mut full = false;

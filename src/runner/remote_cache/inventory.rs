@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::bucket::{self, BLOBS, RECORDS, blob};
 use super::cache::RemoteCache;
+use super::cache_state::{Shareability, lock};
 use super::error::RemoteCacheError;
 use super::machine::name;
 use super::pull::read;
-use super::push::{Pushed, examined, push};
-use super::run_state::{Of, lock};
+use super::push::{PushOutcome, examined, push};
 use crate::event::{Digest, TaskId};
 use crate::runner::store::{TaskKey, TaskRecord};
 use crate::runner::{FetchedOutput, OutputRequest, RemoteOutputs as _};
@@ -27,7 +27,7 @@ pub struct Inventory {
 /// One task's output, in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    There {
+    Present {
         /// Of the output.
         digest: Digest,
         bytes: u64,
@@ -41,11 +41,11 @@ pub enum Presence {
 
 /// What putting an output there came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum UploadOutcome {
     /// Bytes that were sent.
     New(u64),
-    There,
-    Stays(String),
+    AlreadyPresent,
+    NotShareable(String),
 }
 
 impl RemoteCache {
@@ -64,8 +64,8 @@ impl RemoteCache {
         let inner = self.inner();
         let machine = match inner.of(task) {
             None => return Ok(Presence::NotShared(None)),
-            Some(Of::Unclear(why)) => return Ok(Presence::NotShared(Some(why.clone()))),
-            Some(Of::Shareable { machine, .. }) => machine,
+            Some(Shareability::Unknown(why)) => return Ok(Presence::NotShared(Some(why.clone()))),
+            Some(Shareability::Shareable { machine, .. }) => machine,
         };
         let shared = match read(inner, &name(key, machine)).await {
             Ok(None) => return Ok(Presence::Missing),
@@ -85,17 +85,17 @@ impl RemoteCache {
             }
         }
         if damaged.is_empty() {
-            return Ok(Presence::There { digest: shared.digest, bytes: shared.bytes() });
+            return Ok(Presence::Present { digest: shared.digest, bytes: shared.bytes() });
         }
         Ok(Presence::Damaged(damaged.into_iter().collect()))
     }
 
     /// Puts an output there now. `again`: where it is already, every file of it is examined, and mended.
-    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<Put, RemoteCacheError> {
+    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<UploadOutcome, RemoteCacheError> {
         Ok(match push(self.inner(), record, again).await? {
-            Pushed::New { sent } => Put::New(sent),
-            Pushed::There => Put::There,
-            Pushed::Stays(why) => Put::Stays(why),
+            PushOutcome::New { sent } => UploadOutcome::New(sent),
+            PushOutcome::AlreadyPresent => UploadOutcome::AlreadyPresent,
+            PushOutcome::NotShareable(why) => UploadOutcome::NotShareable(why),
         })
     }
 
@@ -107,8 +107,8 @@ impl RemoteCache {
     /// The object of a key's record, for inspection by the user.
     pub fn object(&self, task: &TaskId, key: &Digest) -> Option<String> {
         match self.inner().of(task)? {
-            Of::Shareable { machine, .. } => Some(bucket::record(&name(key, machine))),
-            Of::Unclear(_) => None,
+            Shareability::Shareable { machine, .. } => Some(bucket::record(&name(key, machine))),
+            Shareability::Unknown(_) => None,
         }
     }
 }

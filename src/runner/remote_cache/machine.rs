@@ -35,8 +35,8 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(gpus: MachineGpus) -> Self {
-        let told = fs::read_to_string("/etc/os-release").unwrap_or_default();
-        Self { arch: std::env::consts::ARCH.to_owned(), system: system(&told), gpus }
+        let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        Self { arch: std::env::consts::ARCH.to_owned(), system: system(&text), gpus }
     }
 
     /// The machine properties that a task's output depends on, as names and values; `Err`: why they are unknown.

@@ -32,6 +32,7 @@
 mod address;
 mod bucket;
 mod cache;
+mod cache_state;
 mod eligibility;
 mod error;
 mod folder;
@@ -43,13 +44,12 @@ mod objects;
 mod pull;
 mod push;
 mod record;
-mod run_state;
 mod scan;
 
-pub use address::Address;
-pub use cache::{RemoteCache, Unsent};
+pub use address::CacheAddress;
+pub use cache::{RemoteCache, UnsentOutputs};
 pub use eligibility::why_not;
 pub use error::RemoteCacheError;
-pub use gc::{Keep, Removed, collect};
-pub use inventory::{Inventory, Presence, Put};
+pub use gc::{CacheGcReport, RetentionPolicy, collect};
+pub use inventory::{Inventory, Presence, UploadOutcome};
 pub use machine::{Machine, MachineGpus, UnknownGpus};

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
-use super::error::{RemoteCacheError, told};
+use super::error::{RemoteCacheError, error_chain_text};
 use super::listed_object::ListedObject;
 
 /// A connection that is not there by then will not come.
@@ -51,7 +51,7 @@ impl Objects {
             BucketKind::Google => google(name).map(|store| Arc::new(store) as _),
             BucketKind::Azure => azure(name).map(|store| Arc::new(store) as _),
         };
-        let store = store.map_err(|error| RemoteCacheError::Denied(told(&error)))?;
+        let store = store.map_err(|error| RemoteCacheError::Denied(error_chain_text(&error)))?;
         Ok(Self { store, prefix: prefix.to_owned() })
     }
 
@@ -61,22 +61,24 @@ impl Objects {
 
     pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
         let path = self.path(name);
-        if_there(limited(self.store.head(&path)).await?.map(|meta| meta.size))
+        none_if_not_found(limited(self.store.head(&path)).await?.map(|meta| meta.size))
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
         let path = self.path(name);
-        if_there(limited(async { self.store.get_opts(&path, GetOptions::default()).await?.bytes().await }).await?)
+        none_if_not_found(
+            limited(async { self.store.get_opts(&path, GetOptions::default()).await?.bytes().await }).await?,
+        )
     }
 
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, RemoteCacheError> {
         let path = self.path(name);
-        if_there(limited(self.store.get_range(&path, range)).await?)
+        none_if_not_found(limited(self.store.get_range(&path, range)).await?)
     }
 
     pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
         let path = self.path(name);
-        limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| trouble(&error))
+        limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| object_store_error(&error))
     }
 
     pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
@@ -85,13 +87,13 @@ impl Objects {
         match limited(self.store.put_opts(&path, bytes.into(), options)).await? {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
-            Err(error) => Err(trouble(&error)),
+            Err(error) => Err(object_store_error(&error)),
         }
     }
 
     pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, RemoteCacheError> {
         let path = self.path(name);
-        let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| trouble(&error))?;
+        let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| object_store_error(&error))?;
         Ok(ObjectUpload { upload, parts: JoinSet::new() })
     }
 
@@ -101,7 +103,9 @@ impl Objects {
         let now = jiff::Timestamp::now().as_second();
         let mut seen = Vec::new();
         let start = self.path("").to_string();
-        while let Some(meta) = limited(async { listing.next().await.transpose() }).await?.map_err(|e| trouble(&e))? {
+        while let Some(meta) =
+            limited(async { listing.next().await.transpose() }).await?.map_err(|e| object_store_error(&e))?
+        {
             let name = meta.location.as_ref().strip_prefix(&start).unwrap_or(meta.location.as_ref());
             let age = Duration::from_secs((now - meta.last_modified.timestamp()).max(0) as u64);
             seen.push(ListedObject { name: name.trim_start_matches('/').to_owned(), size: meta.size, age });
@@ -111,7 +115,7 @@ impl Objects {
 
     pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
         let path = self.path(name);
-        if_there(limited(self.store.delete(&path)).await?).map(drop)
+        none_if_not_found(limited(self.store.delete(&path)).await?).map(drop)
     }
 }
 
@@ -128,14 +132,14 @@ impl ObjectUpload {
             self.one_arrives().await?;
         }
         let sending = self.upload.put_part(bytes.into());
-        self.parts.spawn(async move { limited(sending).await?.map_err(|error| trouble(&error)) });
+        self.parts.spawn(async move { limited(sending).await?.map_err(|error| object_store_error(&error)) });
         Ok(())
     }
 
     async fn one_arrives(&mut self) -> Result<(), RemoteCacheError> {
         match self.parts.join_next().await {
             None => Ok(()),
-            Some(sent) => sent.map_err(|error| RemoteCacheError::Here(error.to_string()))?,
+            Some(sent) => sent.map_err(|error| RemoteCacheError::Local(error.to_string()))?,
         }
     }
 
@@ -143,7 +147,7 @@ impl ObjectUpload {
         while !self.parts.is_empty() {
             self.one_arrives().await?;
         }
-        limited(self.upload.complete()).await?.map(drop).map_err(|error| trouble(&error))
+        limited(self.upload.complete()).await?.map(drop).map_err(|error| object_store_error(&error))
     }
 
     pub(super) async fn abort(mut self) {
@@ -156,25 +160,25 @@ impl ObjectUpload {
 async fn limited<T>(request: impl Future<Output = T>) -> Result<T, RemoteCacheError> {
     tokio::time::timeout(Duration::from_secs(REQUEST_S), request)
         .await
-        .map_err(|_| RemoteCacheError::Away(format!("no answer within {REQUEST_S} s")))
+        .map_err(|_| RemoteCacheError::Unreachable(format!("no answer within {REQUEST_S} s")))
 }
 
-fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCacheError> {
+fn none_if_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCacheError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(trouble(&error)),
+        Err(error) => Err(object_store_error(&error)),
     }
 }
 
-fn trouble(error: &Error) -> RemoteCacheError {
-    let text = told(error);
+fn object_store_error(error: &Error) -> RemoteCacheError {
+    let text = error_chain_text(error);
     let is_refused = ["401 Unauthorized", "403 Forbidden"].iter().any(|status| text.contains(status));
     match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
         _ if is_refused => RemoteCacheError::Denied(text),
         // A missing bucket, or missing credentials: no other request would fare better.
-        _ => RemoteCacheError::Away(text),
+        _ => RemoteCacheError::Unreachable(text),
     }
 }
 

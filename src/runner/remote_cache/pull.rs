@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
+use super::cache_state::RemoteCacheInner;
 use super::error::RemoteCacheError;
 use super::record::SharedOutput;
-use super::run_state::RemoteCacheInner;
 use crate::event::{Digest, Event};
-use crate::runner::store::{Incoming, ParcelItem, Sealed, free_bytes};
+use crate::runner::store::{HashedFolder, Incoming, ParcelItem, free_bytes};
 use crate::runner::{FetchedOutput, OutputRequest};
 use crate::units::size;
 
@@ -31,7 +31,7 @@ pub(super) async fn pull(
         return Err(damage);
     }
     has_room(inner, &shared)?;
-    let incoming = Arc::new(inner.shelf.incoming(&wanted.digest)?);
+    let incoming = Arc::new(inner.cache.incoming(&wanted.digest)?);
     let items: Arc<[ParcelItem]> = shared.items.clone().into();
     let sealed = match fill(inner, wanted, &shared, &incoming, &items).await {
         Ok(sealed) => sealed,
@@ -68,11 +68,11 @@ pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Opti
 }
 
 fn has_room(inner: &RemoteCacheInner, shared: &SharedOutput) -> Result<(), RemoteCacheError> {
-    let free = free_bytes(inner.shelf.home()).unwrap_or(u64::MAX);
+    let free = free_bytes(inner.cache.home()).unwrap_or(u64::MAX);
     if shared.bytes() < free {
         return Ok(());
     }
-    Err(RemoteCacheError::Here(format!(
+    Err(RemoteCacheError::Local(format!(
         "its output is in the shared store and not fetched: it takes {}, {} are free here",
         size(shared.bytes()),
         size(free)
@@ -86,11 +86,15 @@ async fn fill(
     shared: &SharedOutput,
     incoming: &Arc<Incoming>,
     items: &Arc<[ParcelItem]>,
-) -> Result<Sealed, RemoteCacheError> {
+) -> Result<HashedFolder, RemoteCacheError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
-    let mut missing = here(move || folder.lay_out(&list)).await??;
-    let shelf = Arc::clone(&inner.shelf);
-    let mut twins = if missing.is_empty() { HashMap::new() } else { here(move || shelf.files_by_digest()).await? };
+    let mut missing = spawn_blocking_io(move || folder.lay_out(&list)).await??;
+    let output_cache = Arc::clone(&inner.cache);
+    let mut twins = if missing.is_empty() {
+        HashMap::new()
+    } else {
+        spawn_blocking_io(move || output_cache.files_by_digest()).await?
+    };
     let total: u64 = missing.iter().map(|at| items[*at].size).sum();
     (inner.emit)(Event::TaskFetching { task: wanted.task.clone(), from: inner.address.clone(), bytes: total });
     let progress = Arc::new(Progress {
@@ -98,16 +102,16 @@ async fn fill(
         wanted: wanted.clone(),
         total,
         done: AtomicU64::new(0),
-        told: AtomicU64::new(0),
+        reported_hundredths: AtomicU64::new(0),
     });
     for round in 0..2 {
         fetch_all(inner, incoming, items, &missing, &twins, &progress).await?;
         let folder = Arc::clone(incoming);
-        let sealed = here(move || folder.seal()).await??;
+        let sealed = spawn_blocking_io(move || folder.seal()).await??;
         if sealed.digest == shared.digest {
             return Ok(sealed);
         }
-        missing = wrong(items, &sealed);
+        missing = mismatched_files(items, &sealed);
         for at in &missing {
             incoming.drop_file(&items[*at])?;
         }
@@ -126,12 +130,12 @@ async fn fill(
                 wanted.task
             ),
         },
-        None => RemoteCacheError::Here("what was fetched was changed while it was written".to_owned()),
+        None => RemoteCacheError::Local("what was fetched was changed while it was written".to_owned()),
     })
 }
 
 /// Files with other content than the record lists.
-fn wrong(items: &[ParcelItem], sealed: &Sealed) -> Vec<usize> {
+fn mismatched_files(items: &[ParcelItem], sealed: &HashedFolder) -> Vec<usize> {
     let found: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
     let differs = |item: &ParcelItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
@@ -154,7 +158,7 @@ async fn fetch_all(
         if let Some(twin) = twins.get(&digest).cloned() {
             coming.spawn(async move {
                 let size = item.size;
-                here(move || incoming.copy(&item, &twin)).await??;
+                spawn_blocking_io(move || incoming.copy(&item, &twin)).await??;
                 progress.more(size);
                 Ok(())
             });
@@ -170,11 +174,11 @@ async fn fetch_all(
         }
         // The first thing that goes wrong ends all of it.
         while let Some(one) = coming.try_join_next() {
-            one.map_err(broken)??;
+            one.map_err(join_error)??;
         }
     }
     while let Some(one) = coming.join_next().await {
-        one.map_err(broken)??;
+        one.map_err(join_error)??;
     }
     for at in missing {
         incoming.forget_parts(&items[*at])?;
@@ -198,7 +202,7 @@ async fn small(
     let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
     progress.more(bytes.len() as u64);
     let incoming = Arc::clone(incoming);
-    here(move || incoming.put(&item, &bytes)).await??;
+    spawn_blocking_io(move || incoming.put(&item, &bytes)).await??;
     Ok(())
 }
 
@@ -231,7 +235,7 @@ async fn large(
                 return Err(RemoteCacheError::Damaged { object: object.to_string(), why });
             }
             progress.more(bytes.len() as u64);
-            here(move || parts.put(range.start, &bytes)).await??;
+            spawn_blocking_io(move || parts.put(range.start, &bytes)).await??;
             drop(lane);
             Ok(())
         });
@@ -240,16 +244,21 @@ async fn large(
 }
 
 async fn lane(inner: &RemoteCacheInner) -> Result<tokio::sync::OwnedSemaphorePermit, RemoteCacheError> {
-    Arc::clone(&inner.lanes).acquire_owned().await.map_err(|error| RemoteCacheError::Here(error.to_string()))
+    Arc::clone(&inner.transfer_permits)
+        .acquire_owned()
+        .await
+        .map_err(|error| RemoteCacheError::Local(error.to_string()))
 }
 
-async fn here<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Result<T, RemoteCacheError> {
-    spawn_blocking(what).await.map_err(broken)
+async fn spawn_blocking_io<T: Send + 'static>(
+    what: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RemoteCacheError> {
+    spawn_blocking(what).await.map_err(join_error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
-    RemoteCacheError::Here(format!("fetching did not come to its end: {error}"))
+fn join_error(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Local(format!("fetching did not come to its end: {error}"))
 }
 
 /// How much of an output has come.
@@ -259,14 +268,14 @@ struct Progress {
     total: u64,
     done: AtomicU64,
     /// Hundredths of it that were reported.
-    told: AtomicU64,
+    reported_hundredths: AtomicU64,
 }
 
 impl Progress {
     fn more(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let hundredths = done * 100 / self.total.max(1);
-        if self.told.swap(hundredths, Ordering::Relaxed) == hundredths {
+        if self.reported_hundredths.swap(hundredths, Ordering::Relaxed) == hundredths {
             return;
         }
         (self.inner.emit)(Event::Progress {

@@ -13,34 +13,34 @@ use tokio::task::{JoinSet, spawn_blocking};
 use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
+use super::cache_state::{RemoteCacheInner, Shareability, lock};
 use super::error::RemoteCacheError;
 use super::machine::name;
 use super::record::SharedOutput;
-use super::run_state::{Of, RemoteCacheInner, lock};
-use super::scan::{Needles, ScanResult};
+use super::scan::{ScanPatterns, ScanResult};
 use crate::event::Digest;
-use crate::runner::store::{ParcelItem, TaskRecord, leads_out};
+use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
 /// What became of an output that was to be shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
+pub(super) enum PushOutcome {
     /// Bytes that were sent: those of files that were not there yet.
     New { sent: u64 },
     /// It was there before.
-    There,
+    AlreadyPresent,
     /// It is of no use elsewhere, or must not leave: why.
-    Stays(String),
+    NotShareable(String),
 }
 
 /// Why a file is not sent.
-enum Held {
-    Stays(String),
-    Trouble(RemoteCacheError),
+enum PushBlocker {
+    NotShareable(String),
+    Error(RemoteCacheError),
 }
 
-impl<T: Into<RemoteCacheError>> From<T> for Held {
+impl<T: Into<RemoteCacheError>> From<T> for PushBlocker {
     fn from(trouble: T) -> Self {
-        Self::Trouble(trouble.into())
+        Self::Error(trouble.into())
     }
 }
 
@@ -49,34 +49,34 @@ pub(super) async fn push(
     inner: &Arc<RemoteCacheInner>,
     record: &Arc<TaskRecord>,
     again: bool,
-) -> Result<Pushed, RemoteCacheError> {
-    let Some(Of::Shareable { machine, needles }) = inner.of(&record.task) else {
-        return Ok(Pushed::Stays("its stage is not shared".to_owned()));
+) -> Result<PushOutcome, RemoteCacheError> {
+    let Some(Shareability::Shareable { machine, needles }) = inner.of(&record.task) else {
+        return Ok(PushOutcome::NotShareable("its stage is not shared".to_owned()));
     };
     let object = bucket::record(&name(&record.key, machine));
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
-    let mends = again || names_damage(inner, record);
+    let mends = again || has_damaged_file(inner, record);
     if is_there && !mends {
-        return Ok(Pushed::There);
+        return Ok(PushOutcome::AlreadyPresent);
     }
-    let (shelf, of) = (Arc::clone(&inner.shelf), Arc::clone(record));
-    let items = spawn_blocking(move || shelf.items(&of)).await.map_err(broken)??;
-    let folder = inner.shelf.folder(record);
+    let (shelf, of) = (Arc::clone(&inner.cache), Arc::clone(record));
+    let items = spawn_blocking(move || shelf.items(&of)).await.map_err(join_error)??;
+    let folder = inner.cache.folder(record);
     if let Some(why) = unfit_for_others(&folder, &items) {
-        return Ok(Pushed::Stays(why));
+        return Ok(PushOutcome::NotShareable(why));
     }
     let Some(fields) = record.key_fields() else {
-        return Ok(Pushed::Stays("its record here cannot be read".to_owned()));
+        return Ok(PushOutcome::NotShareable("its record here cannot be read".to_owned()));
     };
     let shared = SharedOutput::new(record, fields, machine.clone(), items);
-    let bytes = shared.seal().map_err(|error| RemoteCacheError::Here(error.to_string()))?;
+    let bytes = shared.seal().map_err(|error| RemoteCacheError::Local(error.to_string()))?;
     let files = unique(&shared.items);
     let mut there: Vec<(String, Digest)> = Vec::new();
     let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
         Ok(sent) => sent,
-        Err(Held::Stays(why)) => return Ok(Pushed::Stays(why)),
-        Err(Held::Trouble(trouble)) => return Err(trouble),
+        Err(PushBlocker::NotShareable(why)) => return Ok(PushOutcome::NotShareable(why)),
+        Err(PushBlocker::Error(trouble)) => return Err(trouble),
     };
     let created = if is_damaged || (is_there && mends) {
         inner.bucket.put(&object, bytes).await?;
@@ -89,19 +89,19 @@ pub(super) async fn push(
     for (object, digest) in there {
         if inner.bucket.size(&object).await?.is_none()
             && let Some((path, size)) = files.get(&digest)
-            && let Err(Held::Trouble(trouble)) = send_file(inner, &folder.join(path), digest, *size, needles).await
+            && let Err(PushBlocker::Error(trouble)) = send_file(inner, &folder.join(path), digest, *size, needles).await
         {
             return Err(trouble);
         }
     }
-    Ok(if created { Pushed::New { sent } } else { Pushed::There })
+    Ok(if created { PushOutcome::New { sent } } else { PushOutcome::AlreadyPresent })
 }
 
 /// One of its files was found to be damaged in the store.
-fn names_damage(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
+fn has_damaged_file(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
     let damaged = lock(&inner.damaged).clone();
     !damaged.is_empty()
-        && inner.shelf.items(record).is_ok_and(|items| {
+        && inner.cache.items(record).is_ok_and(|items| {
             items
                 .iter()
                 .filter(|item| item.is_file())
@@ -110,7 +110,7 @@ fn names_damage(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
 }
 
 fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
-    if let Some(why) = items.iter().find_map(leads_out) {
+    if let Some(why) = items.iter().find_map(link_escape) {
         return Some(why);
     }
     // What is in `.git` is no part of an output's digest, so its completeness could not be checked.
@@ -130,22 +130,25 @@ async fn send_files(
     inner: &Arc<RemoteCacheInner>,
     folder: &Path,
     files: &BTreeMap<Digest, (PathBuf, u64)>,
-    needles: &Arc<Needles>,
+    needles: &Arc<ScanPatterns>,
     again: bool,
     there: &mut Vec<(String, Digest)>,
-) -> Result<u64, Held> {
+) -> Result<u64, PushBlocker> {
     let order: BTreeSet<(u64, Digest)> = files.iter().map(|(digest, (_, size))| (*size, *digest)).collect();
-    let mut sending: JoinSet<Result<(Digest, Option<u64>), Held>> = JoinSet::new();
+    let mut sending: JoinSet<Result<(Digest, Option<u64>), PushBlocker>> = JoinSet::new();
     let mut sent = 0;
-    let mut settle = |done: Result<Result<(Digest, Option<u64>), Held>, tokio::task::JoinError>| {
-        match done.map_err(broken)?? {
+    let mut settle = |done: Result<Result<(Digest, Option<u64>), PushBlocker>, tokio::task::JoinError>| {
+        match done.map_err(join_error)?? {
             (_, Some(bytes)) => sent += bytes,
             (digest, None) => there.push((blob(&digest), digest)),
         }
-        Ok::<(), Held>(())
+        Ok::<(), PushBlocker>(())
     };
     for (size, digest) in order {
-        let lane = Arc::clone(&inner.lanes).acquire_owned().await.map_err(|e| RemoteCacheError::Here(e.to_string()))?;
+        let lane = Arc::clone(&inner.transfer_permits)
+            .acquire_owned()
+            .await
+            .map_err(|e| RemoteCacheError::Local(e.to_string()))?;
         let (inner, needles, path) = (Arc::clone(inner), Arc::clone(needles), folder.join(&files[&digest].0));
         sending.spawn(async move {
             let bytes = if is_good(&inner, digest, size, again).await? {
@@ -202,8 +205,8 @@ async fn send_file(
     path: &Path,
     digest: Digest,
     size: u64,
-    needles: &Arc<Needles>,
-) -> Result<(), Held> {
+    needles: &Arc<ScanPatterns>,
+) -> Result<(), PushBlocker> {
     let object = blob(&digest);
     let mut pieces = read(path.to_owned(), digest, Arc::clone(needles));
     if size <= PART {
@@ -217,7 +220,7 @@ async fn send_file(
         inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         inner.bucket.put(&object, bytes).await?;
     } else {
-        let _turn = inner.large.acquire().await.map_err(|error| RemoteCacheError::Here(error.to_string()))?;
+        let _turn = inner.large.acquire().await.map_err(|error| RemoteCacheError::Local(error.to_string()))?;
         let mut upload = inner.bucket.upload(&object).await?;
         loop {
             let held = match pieces.recv().await {
@@ -228,7 +231,7 @@ async fn send_file(
                             inner.sent_bytes.fetch_add(size, Ordering::Relaxed);
                             continue;
                         }
-                        Err(trouble) => Held::Trouble(trouble),
+                        Err(trouble) => PushBlocker::Error(trouble),
                     }
                 }
                 Some(Piece::End) => break,
@@ -244,25 +247,28 @@ async fn send_file(
     Ok(())
 }
 
-fn changed(path: &Path) -> Held {
-    Held::Trouble(RemoteCacheError::Here(format!("{} was changed after it was made; it is not shared", path.display())))
+fn changed(path: &Path) -> PushBlocker {
+    PushBlocker::Error(RemoteCacheError::Local(format!(
+        "{} was changed after it was made; it is not shared",
+        path.display()
+    )))
 }
 
 enum Piece {
     Bytes(Bytes),
     /// All of it was read, and matches its digest.
     End,
-    Held(Held),
+    Held(PushBlocker),
 }
 
 /// Reads a file on a thread of its own, ahead of the sender; hashes it, and looks for what must not leave.
-fn read(path: PathBuf, digest: Digest, needles: Arc<Needles>) -> mpsc::Receiver<Piece> {
+fn read(path: PathBuf, digest: Digest, needles: Arc<ScanPatterns>) -> mpsc::Receiver<Piece> {
     let (send, receive) = mpsc::channel(2);
     spawn_blocking(move || {
         let ended = match read_through(&path, &digest, &needles, &send) {
             Ok(Some(found)) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                Piece::Held(Held::Stays(format!("{name} {}", found.why())))
+                Piece::Held(PushBlocker::NotShareable(format!("{name} {}", found.why())))
             }
             Ok(None) => Piece::End,
             Err(held) => Piece::Held(held),
@@ -275,10 +281,10 @@ fn read(path: PathBuf, digest: Digest, needles: Arc<Needles>) -> mpsc::Receiver<
 fn read_through(
     path: &Path,
     digest: &Digest,
-    needles: &Needles,
+    needles: &ScanPatterns,
     send: &mpsc::Sender<Piece>,
-) -> Result<Option<ScanResult>, Held> {
-    let unreadable = |error: std::io::Error| RemoteCacheError::Here(format!("{}: {error}", path.display()));
+) -> Result<Option<ScanResult>, PushBlocker> {
+    let unreadable = |error: std::io::Error| RemoteCacheError::Local(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     let room = file.metadata().map_err(unreadable)?.len().min(PART) as usize;
     let (mut hasher, mut scanner) = (blake3::Hasher::new(), needles.scanner());
@@ -300,6 +306,6 @@ fn read_through(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
-    RemoteCacheError::Here(format!("sending did not come to its end: {error}"))
+fn join_error(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Local(format!("sending did not come to its end: {error}"))
 }

@@ -70,17 +70,18 @@ impl SharedOutput {
         if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
             return Err(RecordError::Seal);
         }
-        let told: Self = serde_json::from_str(json).map_err(RecordError::Json)?;
-        if told.version > VERSION {
+        let shared_output: Self = serde_json::from_str(json).map_err(RecordError::Json)?;
+        if shared_output.version > VERSION {
             return Err(RecordError::Newer);
         }
-        if let Some(why) = unfit(&told.items) {
+        if let Some(why) = unfit(&shared_output.items) {
             return Err(RecordError::Unfit(why));
         }
-        if digest_of(&told.items) != told.digest || told.fields.digest() != told.key {
+        if digest_of(&shared_output.items) != shared_output.digest || shared_output.fields.digest() != shared_output.key
+        {
             return Err(RecordError::Contradiction);
         }
-        Ok(told)
+        Ok(shared_output)
     }
 
     pub(super) fn new(

@@ -9,7 +9,7 @@ const LEAST: usize = 6;
 
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Needles {
+pub(super) struct ScanPatterns {
     list: Vec<(Vec<u8>, ScanResult)>,
 }
 
@@ -29,7 +29,7 @@ impl ScanResult {
     }
 }
 
-impl Needles {
+impl ScanPatterns {
     /// `places`: folders with a path that ties a file to this machine.
     pub(super) fn new(places: &[&Path], secrets: &[String]) -> Self {
         use std::os::unix::ffi::OsStrExt as _;
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_needle_is_found_wherever_a_piece_ends() {
-        let needles = Needles::new(&[Path::new("/srv/project")], &["s3cr3t-token".to_owned(), "ab".to_owned()]);
+        let needles = ScanPatterns::new(&[Path::new("/srv/project")], &["s3cr3t-token".to_owned(), "ab".to_owned()]);
         let text = b"prefix /srv/projec /srv/project/out ab";
         for size in 1..text.len() {
             let mut scanner = needles.scanner();

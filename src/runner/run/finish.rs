@@ -7,23 +7,23 @@ use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::event::{Event, Failure};
 use crate::plan::ActionKind;
 use crate::runner::options::SettledTask;
-use crate::runner::schedule::Ix;
+use crate::runner::schedule::TaskIndex;
 use crate::runner::store::{FileStamp, TaskRecord};
-use crate::runner::work::TaskExecutor;
+use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {
         if self.summary.failures.is_empty() && !self.summary.interrupted {
-            self.summary.rest = self.look_at();
+            self.summary.no_op_conditions = self.look_at();
         }
         self.summary.settled = self.settled();
         self.summary
     }
 
     /// Whether the run may go on with an output; reports what the user should know about it.
-    pub(super) fn passes(&self, ix: Ix, record: &TaskRecord) -> Result<(), Failure> {
+    pub(super) fn passes(&self, ix: TaskIndex, record: &TaskRecord) -> Result<(), Failure> {
         let task = self.task(ix);
-        for text in self.options.gate.ask(task, &self.shelf.folder(record), &record.digest)? {
+        for text in self.options.gate.check(task, &self.cache.folder(record), &record.digest)? {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
         }
         Ok(())
@@ -32,8 +32,8 @@ impl<W: TaskExecutor> Runner<W> {
     fn settled(&self) -> Vec<SettledTask> {
         let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
             let key = keyed.as_ref()?.key.clone();
-            let output = match &self.made[ix] {
-                Some(TaskOutput::Output(record)) => Some((record.digest, self.shelf.folder(record))),
+            let output = match &self.outputs[ix] {
+                Some(TaskOutput::Output(record)) => Some((record.digest, self.cache.folder(record))),
                 _ => None,
             };
             Some(SettledTask { task: ix, key, output })
@@ -46,7 +46,7 @@ impl<W: TaskExecutor> Runner<W> {
         // Another manifest's run may show its own outputs in `latest`.
         let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if self.options.parts[ix] == TaskRole::Out || task.skipped.is_some() {
+            if self.options.parts[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
                 continue;
             }
             // No file shows whether an image is still there, or a server still the same.
@@ -61,8 +61,8 @@ impl<W: TaskExecutor> Runner<W> {
                 }
                 look_at.extend(seen.cloned());
             }
-            if let Some(TaskOutput::Output(record)) = &self.made[ix] {
-                look_at.extend(self.shelf.stamps(record).ok()?);
+            if let Some(TaskOutput::Output(record)) = &self.outputs[ix] {
+                look_at.extend(self.cache.stamps(record).ok()?);
                 look_at.push(self.latest.stamp_of(&task.id).ok()?);
             }
         }

@@ -7,18 +7,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keyed, Msg, Runner, Running, ScheduleState, key_of};
-use crate::event::{Event, Failure, FailureKind, Lowered, MemoryKind};
+use super::{Keyed, Runner, RunnerMessage, Running, ScheduleState, key_of};
+use crate::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
 use crate::plan::Lifetime;
-use crate::runner::schedule::Ix;
-use crate::runner::work::TaskExecutor;
+use crate::runner::schedule::TaskIndex;
+use crate::runner::task_executor::TaskExecutor;
 
 /// Frequent saves of a file should not keep a stage running for ever.
 const STALE_TRIES: u32 = 3;
 
 impl<W: TaskExecutor> Runner<W> {
     /// Whether a server that did not come up is started again as it is.
-    pub(super) fn restarts(&self, ix: Ix, attempt: u32, failure: &Failure) -> bool {
+    pub(super) fn restarts(&self, ix: TaskIndex, attempt: u32, failure: &Failure) -> bool {
         let Some(rule) = self.task(ix).retry.as_ref().filter(|rule| rule.lower.is_none()) else { return false };
         self.schedule.state(ix) == ScheduleState::Starting
             && attempt <= rule.times
@@ -29,7 +29,7 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     /// What happens instead, if a failure is not caused by the task itself: an input changed under it, or its machine was lost.
-    pub(super) fn is_no_end(&mut self, ix: Ix, failure: &Failure) -> Option<String> {
+    pub(super) fn is_no_end(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
         if self.schedule.is_halted() {
             return None;
         }
@@ -39,8 +39,8 @@ impl<W: TaskExecutor> Runner<W> {
                 *tries += 1;
                 (*tries < STALE_TRIES).then(|| format!("{}; it is run again", failure.what))
             }
-            FailureKind::Lost if !self.stop.is_asked() => {
-                let times = self.lost.entry(ix).or_default();
+            FailureKind::Lost if !self.stop.is_requested() => {
+                let times = self.lost_machine_attempts.entry(ix).or_default();
                 *times += 1;
                 let again = *times;
                 let rest = "it is submitted again, and what the old attempt still writes counts for nothing";
@@ -52,11 +52,11 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.
     /// Where there is such a rule and it is of no use, the failure contains the reason.
-    pub(super) fn lower(&mut self, ix: Ix, attempt: u32, failure: &mut Failure) -> bool {
+    pub(super) fn lower(&mut self, ix: TaskIndex, attempt: u32, failure: &mut Failure) -> bool {
         let task = Arc::clone(self.task(ix));
         let (Some(rule), Some(keyed)) = (&task.retry, self.keyed[ix as usize].clone()) else { return false };
         let (Some(lowering), Some(memory)) = (&rule.lower, &failure.out_of_memory) else { return false };
-        if self.stop.is_asked() || self.schedule.is_halted() {
+        if self.stop.is_requested() || self.schedule.is_halted() {
             return false;
         }
         let knob = &lowering.knob;
@@ -71,22 +71,22 @@ impl<W: TaskExecutor> Runner<W> {
             _ if self.schedule.carries_a_service(ix) => "another server depends on this one".to_owned(),
             (Some(now), None) => format!("`{knob}` is {now}, and may not go lower"),
             (Some(now), Some(to)) => {
-                let lowered = Lowered { knob: knob.clone(), from: first.unwrap_or(now), to };
-                match self.shelf.remember_lowered(&keyed.base, &task.id, &lowered) {
+                let lowered = ReducedSetting { knob: knob.clone(), from: first.unwrap_or(now), to };
+                match self.cache.record_reduced_setting(&keyed.base, &task.id, &lowered) {
                     Ok(()) => return true,
                     Err(error) => error.to_string(),
                 }
             }
         };
         // The next run begins with the manifest's value.
-        self.shelf.forget_lowered(&keyed.base);
+        self.cache.forget_lowered(&keyed.base);
         let why = format!("not tried again with a lower {knob}: {why}");
         failure.hint = Some(failure.hint.take().map_or_else(|| why.clone(), |hint| format!("{hint}\n{why}")));
         false
     }
 
     /// Reports a try that failed, and begins the next one, with another key.
-    pub(super) fn try_anew(&mut self, ix: Ix, running: Running, failure: Failure, seconds: f64) {
+    pub(super) fn retry_with_new_key(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.task(ix).id.clone(),
             attempt: running.attempt,
@@ -99,16 +99,16 @@ impl<W: TaskExecutor> Runner<W> {
             Lifetime::Step => drop(self.running.insert(ix, running)),
             Lifetime::Service => self.schedule.down(ix),
         }
-        self.after_pause(ix, Msg::Anew(ix));
+        self.after_pause(ix, RunnerMessage::RetryDueWithNewKey(ix));
     }
 
-    pub(super) fn anew(&mut self, ix: Ix) {
+    pub(super) fn restart_with_new_key(&mut self, ix: TaskIndex) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);
         if matches!(self.schedule.state(ix), ScheduleState::Finished(_)) {
             return;
         }
-        if self.stop.is_asked() {
+        if self.stop.is_requested() {
             let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
             let attempt = running.map_or(1, |running| running.attempt);
             return self.fail(ix, attempt, failure, 0.0);
@@ -116,9 +116,9 @@ impl<W: TaskExecutor> Runner<W> {
         if !service {
             return self.schedule.rekey(ix);
         }
-        match self.key_again(ix) {
+        match self.recompute_key(ix) {
             Ok(keyed) => {
-                self.know(ix, Arc::new(keyed));
+                self.set_key(ix, Arc::new(keyed));
                 self.schedule.relaunch(ix);
             }
             Err(failure) => self.fail(ix, 1, failure, 0.0),
@@ -126,21 +126,21 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     /// The key of a service with settled needs.
-    fn key_again(&self, ix: Ix) -> Result<Keyed, Failure> {
+    fn recompute_key(&self, ix: TaskIndex) -> Result<Keyed, Failure> {
         let task = Arc::clone(self.task(ix));
         let facts = self.work.facts(&task);
-        let upstream = |need: u32| self.made[need as usize].as_ref()?.digest();
-        key_of(&self.plan, &task, facts, upstream, &self.shelf, &self.digests)
+        let upstream = |need: u32| self.outputs[need as usize].as_ref()?.digest();
+        key_of(&self.plan, &task, facts, upstream, &self.cache, &self.digests)
     }
 
     /// Sends a message when the pause before the next try has ended.
-    pub(super) fn after_pause(&self, ix: Ix, msg: Msg) {
+    pub(super) fn after_pause(&self, ix: TaskIndex, msg: RunnerMessage) {
         let delay = self.task(ix).retry.as_ref().map_or(Duration::ZERO, |rule| rule.delay);
         let (send, stop) = (self.send.clone(), self.stop.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
-                () = stop.asked() => {}
+                () = stop.requested() => {}
             }
             let _ = send.send(msg);
         });

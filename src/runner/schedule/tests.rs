@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn step(needs: &[Ix]) -> ScheduledTask {
+fn step(needs: &[TaskIndex]) -> ScheduledTask {
     ScheduledTask {
         needs: needs.to_vec(),
         service: false,
@@ -16,7 +16,7 @@ fn step(needs: &[Ix]) -> ScheduledTask {
     }
 }
 
-fn service(needs: &[Ix]) -> ScheduledTask {
+fn service(needs: &[TaskIndex]) -> ScheduledTask {
     ScheduledTask { service: true, cpus: None, ..step(needs) }
 }
 
@@ -24,60 +24,60 @@ fn service(needs: &[Ix]) -> ScheduledTask {
 fn a_service_whose_dependents_are_cached_is_never_started() {
     let mut s = TaskSchedule::new(vec![service(&[]), step(&[0])], 2, []);
     assert_eq!(s.next_to_key(), Some(0));
-    s.known(0);
+    s.set_keyed(0);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, TaskEnd::Cached);
+    s.finish_task(1, TaskEnd::Cached);
     assert_eq!(s.state(0), ScheduleState::Finished(TaskEnd::NotNeeded));
-    assert!(s.is_over());
+    assert!(s.is_finished());
 }
 
 #[test]
-fn who_waits_for_another_to_make_the_same_is_looked_up_again_afterwards() {
+fn a_task_waiting_for_an_equal_key_is_looked_up_again() {
     let mut s = TaskSchedule::new(vec![step(&[]), step(&[]), step(&[1])], 2, []);
     assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
-    s.missed(0);
+    s.set_cache_miss(0);
     s.waits_for(1, 0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
     assert_eq!((s.next_to_start(), s.next_to_key()), (None, None), "there is nothing to do meanwhile");
-    s.over(0, TaskEnd::Done);
+    s.finish_task(0, TaskEnd::Done);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, TaskEnd::Cached);
+    s.finish_task(1, TaskEnd::Cached);
     assert_eq!(s.next_to_key(), Some(2));
-    s.over(2, TaskEnd::Cached);
-    assert!(s.is_over());
+    s.finish_task(2, TaskEnd::Cached);
+    assert!(s.is_finished());
 }
 
 #[test]
-fn who_waits_for_another_fails_with_it() {
+fn a_task_waiting_for_an_equal_key_fails_with_it() {
     let mut s = TaskSchedule::new(vec![step(&[]), step(&[])], 2, []);
     assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
-    s.missed(0);
+    s.set_cache_miss(0);
     s.waits_for(1, 0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
-    s.over(0, TaskEnd::Failed);
+    s.finish_task(0, TaskEnd::Failed);
     assert_eq!(s.take_cancelled(), [(1, 0)]);
-    assert!(s.is_over());
+    assert!(s.is_finished());
 }
 
 #[test]
 fn a_server_stays_up_until_its_last_dependent_ends() {
     let mut s = TaskSchedule::new(vec![service(&[]), step(&[0]), step(&[0])], 2, []);
     s.next_to_key();
-    s.known(0);
+    s.set_keyed(0);
     while let Some(ix) = s.next_to_key() {
-        s.missed(ix);
+        s.set_cache_miss(ix);
     }
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
     assert_eq!(s.next_to_start(), None, "nobody starts before the server is up");
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
-    s.over(1, TaskEnd::Done);
+    s.finish_task(1, TaskEnd::Done);
     assert!(s.take_to_stop().is_empty());
-    s.over(2, TaskEnd::Failed);
+    s.finish_task(2, TaskEnd::Failed);
     assert_eq!(s.take_to_stop(), [0]);
-    s.over(0, TaskEnd::Done);
-    assert!(s.is_over());
+    s.finish_task(0, TaskEnd::Done);
+    assert!(s.is_finished());
 }
 
 #[test]
@@ -86,43 +86,43 @@ fn two_servers_that_need_all_gpus_take_turns() {
     let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];
     let mut s = TaskSchedule::new(items, 4, 0..8);
     while let Some(ix) = s.next_to_key() {
-        if ix < 2 { s.known(ix) } else { s.missed(ix) }
+        if ix < 2 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
     }
     assert_eq!(s.next_to_start().map(|x| x.gpus.len()), Some(8));
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
     assert_eq!(s.next_to_start(), None);
-    s.over(2, TaskEnd::Done);
+    s.finish_task(2, TaskEnd::Done);
     assert_eq!(s.take_to_stop(), [0]);
     assert_eq!(s.next_to_start(), None, "its GPUs are free only when it has ended");
-    s.over(0, TaskEnd::Done);
+    s.finish_task(0, TaskEnd::Done);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
 /// The runs of two variants, each on a server of its own with one GPU, planned in turn: the order in which they are made.
-fn turns(gpus: u32) -> Vec<Ix> {
+fn turns(gpus: u32) -> Vec<TaskIndex> {
     let server = || ScheduledTask { gpus: 1, ..service(&[]) };
     let run = |server| ScheduledTask { cpus: None, ..step(&[server]) };
     let mut s = TaskSchedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, 0..gpus);
     let mut made = Vec::new();
     for _ in 0..100 {
         while let Some(ix) = s.next_to_key() {
-            if ix < 2 { s.known(ix) } else { s.missed(ix) }
+            if ix < 2 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
         }
         for ix in s.take_to_stop() {
-            s.over(ix, TaskEnd::Done);
+            s.finish_task(ix, TaskEnd::Done);
         }
-        let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
+        let started: Vec<TaskIndex> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
         for ix in started {
             if ix < 2 {
                 s.up(ix);
             } else {
                 made.push(ix);
-                s.over(ix, TaskEnd::Done);
+                s.finish_task(ix, TaskEnd::Done);
             }
         }
     }
-    assert!(s.is_over());
+    assert!(s.is_finished());
     made
 }
 
@@ -138,16 +138,16 @@ fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
     let alone = ScheduledTask { cpus: None, ..step(&[]) };
     let mut s = TaskSchedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
     while let Some(ix) = s.next_to_key() {
-        s.missed(ix);
+        s.set_cache_miss(ix);
     }
     let mut started = Vec::new();
     while let Some(start) = s.next_to_start() {
         started.push(start.task);
     }
     assert_eq!(started, [0, 2, 3], "all but the one that needs the slot");
-    s.over(2, TaskEnd::Done);
+    s.finish_task(2, TaskEnd::Done);
     assert_eq!(s.next_to_start(), None, "its end gives no slot back that it never had");
-    s.over(0, TaskEnd::Done);
+    s.finish_task(0, TaskEnd::Done);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
@@ -156,11 +156,11 @@ fn a_group_is_started_in_one_moment() {
     let many = ScheduledTask { elsewhere: true, group: Some(7), ..step(&[]) };
     let mut s = TaskSchedule::new(vec![many.clone(), many.clone(), many], 1, []);
     assert_eq!((s.next_to_key(), s.next_to_key(), s.next_to_key()), (Some(0), Some(1), Some(2)));
-    s.missed(1);
-    s.over(0, TaskEnd::Cached);
+    s.set_cache_miss(1);
+    s.finish_task(0, TaskEnd::Cached);
     assert_eq!(s.next_to_start(), None, "the last one is still looked up");
-    s.missed(2);
-    let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
+    s.set_cache_miss(2);
+    let started: Vec<TaskIndex> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
     assert_eq!(started, [1, 2]);
 }
 
@@ -168,7 +168,7 @@ fn a_group_is_started_in_one_moment() {
 fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
     while let Some(ix) = s.next_to_key() {
-        if ix == 0 { s.known(ix) } else { s.missed(ix) }
+        if ix == 0 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
     }
     assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }));
     s.up(0);
@@ -181,13 +181,13 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     // One that ran is looked up again by the loop, when its try has ended.
     s.rekey(1);
     assert_eq!(s.next_to_key(), Some(1));
-    s.missed(1);
+    s.set_cache_miss(1);
     assert_eq!(s.next_to_key(), Some(2));
-    s.over(2, TaskEnd::Cached);
+    s.finish_task(2, TaskEnd::Cached);
     assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }), "its GPU was given back");
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
-    s.over(1, TaskEnd::Done);
+    s.finish_task(1, TaskEnd::Done);
     assert_eq!(s.take_to_stop(), [0]);
 }
 
@@ -195,32 +195,32 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
 fn a_server_whose_dependents_turn_out_to_be_cached_is_not_started_again() {
     let mut s = TaskSchedule::new(vec![service(&[]), step(&[0])], 1, []);
     while let Some(ix) = s.next_to_key() {
-        if ix == 0 { s.known(ix) } else { s.missed(ix) }
+        if ix == 0 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
     }
     s.next_to_start();
     s.relaunch(0);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, TaskEnd::Cached);
-    assert_eq!((s.state(0), s.is_over()), (ScheduleState::Finished(TaskEnd::NotNeeded), true));
+    s.finish_task(1, TaskEnd::Cached);
+    assert_eq!((s.state(0), s.is_finished()), (ScheduleState::Finished(TaskEnd::NotNeeded), true));
 }
 
 #[test]
 fn what_can_never_have_its_gpus_is_found() {
     let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 2, ..step(&[]) }], 1, [0]);
     let ix = s.next_to_key().unwrap();
-    s.missed(ix);
+    s.set_cache_miss(ix);
     assert_eq!(s.next_to_start(), None);
-    assert_eq!(s.stuck(), Some(0));
+    assert_eq!(s.deadlocked_task(), Some(0));
 }
 
 #[test]
 fn a_failure_cancels_all_that_stand_on_it_and_nothing_else() {
     let mut s = TaskSchedule::new(vec![step(&[]), step(&[]), step(&[0]), step(&[2]), step(&[1])], 1, []);
     s.next_to_key();
-    s.over(0, TaskEnd::Failed);
+    s.finish_task(0, TaskEnd::Failed);
     assert_eq!(s.take_cancelled(), [(2, 0), (3, 2)]);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, TaskEnd::Cached);
+    s.finish_task(1, TaskEnd::Cached);
     assert_eq!(s.next_to_key(), Some(4));
 }
 
@@ -229,8 +229,8 @@ fn ten_thousand_deep_fails_without_deep_recursion() {
     let items = (0..10_000u32).map(|i| step(&i.checked_sub(1).map_or(vec![], |n| vec![n]))).collect();
     let mut s = TaskSchedule::new(items, 1, []);
     s.next_to_key();
-    s.over(0, TaskEnd::Failed);
-    assert!(s.is_over());
+    s.finish_task(0, TaskEnd::Failed);
+    assert!(s.is_finished());
 }
 
 proptest! {
@@ -242,23 +242,23 @@ proptest! {
         choices in prop::collection::vec(0u8..10, 400),
     ) {
         let items: Vec<ScheduledTask> = shape.iter().enumerate().map(|(i, (needs, service, cpus, gpus))| {
-            let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
+            let mut needs: Vec<TaskIndex> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
             needs.sort_unstable();
             needs.dedup();
             let elsewhere = *cpus == 2 && *gpus == 0;
             ScheduledTask { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false }
         }).collect();
         let mut s = TaskSchedule::new(items.clone(), 2, 0..4);
-        let mut busy: Vec<Ix> = Vec::new();
-        let mut stopping: Vec<Ix> = Vec::new();
+        let mut busy: Vec<TaskIndex> = Vec::new();
+        let mut stopping: Vec<TaskIndex> = Vec::new();
         let mut choice = choices.into_iter().cycle();
         let mut relaunches = 0;
         for _ in 0..2000 {
-            if s.is_over() { break }
+            if s.is_finished() { break }
             while let Some(ix) = s.next_to_key() {
-                if items[ix as usize].service { s.known(ix) }
-                else if choice.next().unwrap() < 3 { s.over(ix, TaskEnd::Cached) }
-                else { s.missed(ix) }
+                if items[ix as usize].service { s.set_keyed(ix) }
+                else if choice.next().unwrap() < 3 { s.finish_task(ix, TaskEnd::Cached) }
+                else { s.set_cache_miss(ix) }
             }
             while let Some(start) = s.next_to_start() {
                 let item = &items[start.task as usize];
@@ -277,7 +277,7 @@ proptest! {
             stopping.extend(s.take_to_stop());
             s.take_cancelled();
             if let Some(ix) = stopping.pop() {
-                s.over(ix, TaskEnd::Done);
+                s.finish_task(ix, TaskEnd::Done);
             } else if !busy.is_empty() {
                 let at = choice.next().unwrap() as usize % busy.len();
                 let ix = busy.swap_remove(at);
@@ -287,13 +287,13 @@ proptest! {
                         s.relaunch(ix);
                     }
                     ScheduleState::Starting => { s.up(ix); }
-                    ScheduleState::Running => s.over(ix, if choice.next().unwrap() == 0 { TaskEnd::Failed } else { TaskEnd::Done }),
+                    ScheduleState::Running => s.finish_task(ix, if choice.next().unwrap() == 0 { TaskEnd::Failed } else { TaskEnd::Done }),
                     _ => {}
                 }
-            } else if let Some(ix) = s.stuck() {
-                s.over(ix, TaskEnd::Failed);
+            } else if let Some(ix) = s.deadlocked_task() {
+                s.finish_task(ix, TaskEnd::Failed);
             }
         }
-        prop_assert!(s.is_over());
+        prop_assert!(s.is_finished());
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::durable::{At as _, PathError, create_folder, replace};
+use super::durable::{PathError, WithPath as _, create_folder, replace};
 
 /// Files of the arrays of a project. Making this touches nothing on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

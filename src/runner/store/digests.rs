@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobSetBuilder};
 use walkdir::WalkDir;
 
-use super::Home;
+use super::StateFolder;
 use super::durable::{PathError, replace_cache};
+use super::file_stamp::FileStamp;
 use super::outputs::hash_file;
-use super::stamp::FileStamp;
 use crate::event::{Digest, Hasher};
 
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
@@ -46,13 +46,13 @@ pub enum InputError {
 
 impl Digests {
     /// What earlier runs remembered; empty if that cannot be read.
-    pub fn load(home: &Home) -> Self {
+    pub fn load(home: &StateFolder) -> Self {
         let known = fs::read(home.stats()).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
         Self { known: Mutex::new(known), fresh: Mutex::new(false) }
     }
 
     /// Writes what is remembered, if anything is new.
-    pub fn save(&self, home: &Home) -> Result<(), PathError> {
+    pub fn save(&self, home: &StateFolder) -> Result<(), PathError> {
         if !*self.fresh.lock() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Digests {
 
     /// The digest of one file's content; follows links.
     pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
-        use super::durable::At as _;
+        use super::durable::WithPath as _;
         let stamp = FileStamp::through_links(path).at("look at", path)?;
         if let Some((known, digest)) = self.known.lock().get(path)
             && *known == stamp

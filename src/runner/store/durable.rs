@@ -14,11 +14,11 @@ pub struct PathError {
     pub source: io::Error,
 }
 
-pub(super) trait At<T> {
+pub(super) trait WithPath<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError> {
         self.map_err(|e| PathError { doing, path: path.to_owned(), source: e.into() })
     }

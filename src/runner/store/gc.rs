@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, discard, half_written_by};
-use super::{Home, OutputCache, runs};
+use super::{OutputCache, StateFolder, runs};
 use crate::event::TaskId;
 
 /// Something under the state folder that no longer has a use.
@@ -21,9 +21,9 @@ pub struct Garbage {
 
 /// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
 /// `keep_runs`. Reads only.
-pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
-    let kept = kept_folders(shelf, keep);
-    let named = shelf.named_folders();
+pub fn garbage(home: &StateFolder, output_cache: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
+    let kept = kept_folders(output_cache, keep);
+    let named = output_cache.named_folders();
     let mut found = Vec::new();
     for item in fs::read_dir(home.outputs()).into_iter().flatten().flatten() {
         let name = item.file_name().to_string_lossy().into_owned();
@@ -46,8 +46,8 @@ pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) 
 
 /// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
 /// names them, they were never shown, nothing continues in them).
-pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
-    let named = shelf.named_folders();
+pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf> {
+    let named = output_cache.named_folders();
     let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
         .into_iter()
         .flatten()
@@ -79,7 +79,7 @@ pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
 
 /// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
 /// shows such a crash.
-pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
+pub fn unfinished_plans(home: &StateFolder) -> Vec<PathBuf> {
     let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
     items
         .map(|item| item.path())
@@ -88,13 +88,13 @@ pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
 }
 
 /// The folders of each task's newest `keep` outputs, for each manifest.
-fn kept_folders(shelf: &OutputCache, keep: usize) -> HashSet<String> {
+fn kept_folders(output_cache: &OutputCache, keep: usize) -> HashSet<String> {
     let mut by_task: BTreeMap<(String, TaskId), Vec<(String, String)>> = BTreeMap::new();
-    for record in shelf.records() {
+    for record in output_cache.records() {
         let owner = (record.manifest.clone(), record.task.clone());
         by_task.entry(owner).or_default().push((record.run.clone(), record.folder.clone()));
     }
-    let mut kept = shelf.last_folders();
+    let mut kept = output_cache.last_folders();
     for mut folders in by_task.into_values() {
         folders.sort();
         let mut seen = HashSet::new();
@@ -105,14 +105,14 @@ fn kept_folders(shelf: &OutputCache, keep: usize) -> HashSet<String> {
 }
 
 /// Removes garbage; records of removed outputs are forgotten first, so that a crash in between leaves only unnamed folders.
-pub fn remove(home: &Home, shelf: &OutputCache, garbage: &[Garbage]) -> Result<(), PathError> {
+pub fn remove(home: &StateFolder, output_cache: &OutputCache, garbage: &[Garbage]) -> Result<(), PathError> {
     let gone: HashSet<String> = garbage
         .iter()
         .filter(|g| g.path.parent() == Some(&home.outputs()))
         .filter_map(|g| g.path.file_name().map(|n| n.to_string_lossy().into_owned()))
         .collect();
-    let keep = shelf.named_folders().into_iter().filter(|f| !gone.contains(f)).collect();
-    shelf.forget(&keep)?;
+    let keep = output_cache.named_folders().into_iter().filter(|f| !gone.contains(f)).collect();
+    output_cache.drop_records_except(&keep)?;
     for item in garbage {
         discard(&item.path)?;
     }

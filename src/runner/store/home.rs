@@ -6,12 +6,12 @@ use crate::event::{RunId, TaskId};
 
 /// The state folder of one project. Making a `Home` touches nothing on disk.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct StateFolder {
     state: PathBuf,
     project: PathBuf,
 }
 
-impl Home {
+impl StateFolder {
     /// `project`: the folder that relative paths in manifests are relative to. `state`: usually `<project>/.regatta`.
     pub fn new(project: PathBuf, state: PathBuf) -> Self {
         Self { state, project }

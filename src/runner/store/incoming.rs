@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::durable::{At as _, PathError, discard};
-use super::outputs::{Sealed, hash_file, list_folder};
-use super::parcel::ParcelItem;
-use super::stamp::{EntryKind, FileStamp};
-use super::{Home, OutputCache};
+use super::durable::{PathError, WithPath as _, discard};
+use super::file_stamp::{EntryKind, FileStamp};
+use super::outputs::{HashedFolder, hash_file, list_folder};
+use super::portable_output::ParcelItem;
+use super::{OutputCache, StateFolder};
 use crate::event::Digest;
 
 /// Records which parts of a large file are there. Removed before the folder is sealed.
@@ -30,12 +30,12 @@ pub struct Incoming {
 
 /// A large file that is written in parts, in any order.
 #[derive(Debug)]
-pub struct Parts {
+pub struct PartialFile {
     file: File,
     path: PathBuf,
     /// One line for each part that is there: its offset.
     list: Mutex<File>,
-    there: HashSet<u64>,
+    present: HashSet<u64>,
 }
 
 impl OutputCache {
@@ -137,12 +137,12 @@ impl Incoming {
     }
 
     /// A large file, as far as it is there.
-    pub fn parts(&self, item: &ParcelItem) -> Result<Parts, PathError> {
+    pub fn parts(&self, item: &ParcelItem) -> Result<PartialFile, PathError> {
         let path = self.folder.join(&item.path);
         let list = self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b""))));
-        let told = if path.exists() { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
+        let text = if path.exists() { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
         // A line without its end may be half a number.
-        let there = told.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse().ok()).collect();
+        let there = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse().ok()).collect();
         let file = if path.exists() {
             OpenOptions::new().write(true).open(&path).at("open", &path)?
         } else {
@@ -150,10 +150,10 @@ impl Incoming {
         };
         file.set_len(item.size).at("write", &path)?;
         let list_file = OpenOptions::new().create(true).append(true).open(&list).at("open", &list)?;
-        if told.is_empty() {
+        if text.is_empty() {
             list_file.set_len(0).at("write", &list)?;
         }
-        Ok(Parts { file, path, list: Mutex::new(list_file), there })
+        Ok(PartialFile { file, path, list: Mutex::new(list_file), present: there })
     }
 
     /// The list of parts of a file that is whole, or that has to come again from its beginning, goes.
@@ -168,7 +168,7 @@ impl Incoming {
     }
 
     /// Reads all of it, once every file is there.
-    pub fn seal(&self) -> Result<Sealed, PathError> {
+    pub fn seal(&self) -> Result<HashedFolder, PathError> {
         list_folder(&self.folder)?.seal()
     }
 
@@ -177,9 +177,9 @@ impl Incoming {
     }
 }
 
-impl Parts {
+impl PartialFile {
     pub fn has(&self, offset: u64) -> bool {
-        self.there.contains(&offset)
+        self.present.contains(&offset)
     }
 
     /// Writes one part, and then records it. After a power cut the record may list too much: sealing the folder detects that
@@ -202,7 +202,7 @@ fn create(path: &Path, kind: EntryKind) -> Result<File, PathError> {
 }
 
 /// Free bytes of the disk that outputs are on.
-pub fn free_bytes(home: &Home) -> Option<u64> {
+pub fn free_bytes(home: &StateFolder) -> Option<u64> {
     let disk = rustix::fs::statvfs(home.state()).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

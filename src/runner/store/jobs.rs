@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{At as _, PathError, create_folder, discard, discard_aside, replace};
-use super::{ArrayFiles, Home};
+use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, replace};
+use super::{ArrayFiles, StateFolder};
 use crate::event::{Digest, TaskId};
 
 /// One attempt's folder. Making this touches nothing on disk.
@@ -37,7 +37,7 @@ pub struct JobFolder {
 
 /// The fields that every `job.json` has, beside those that only its reader knows.
 #[derive(Deserialize)]
-struct Head {
+struct JobHeader {
     task: HeadTask,
 }
 
@@ -120,14 +120,14 @@ impl JobFolder {
     }
 
     /// Opens the file of events for writing.
-    pub fn teller(&self) -> Result<File, PathError> {
+    pub fn open_events_file(&self) -> Result<File, PathError> {
         let path = self.path.join("events");
         OpenOptions::new().create(true).append(true).open(&path).at("open", &path)
     }
 
     /// Whole lines from `from` on, and where the next ones will begin.
-    pub fn told(&self, from: u64) -> (Vec<String>, u64) {
-        self.look();
+    pub fn read_event_lines(&self, from: u64) -> (Vec<String>, u64) {
+        self.refresh_directory();
         let read = || -> io::Result<Vec<u8>> {
             let mut file = File::open(self.path.join("events"))?;
             file.seek(SeekFrom::Start(from))?;
@@ -142,7 +142,7 @@ impl JobFolder {
     }
 
     /// On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
-    fn look(&self) {
+    fn refresh_directory(&self) {
         let _ = fs::read_dir(&self.path).map(Iterator::count);
     }
 
@@ -151,7 +151,7 @@ impl JobFolder {
     }
 
     pub fn ended<T: DeserializeOwned>(&self) -> Option<T> {
-        self.look();
+        self.refresh_directory();
         self.get("ended.json")
     }
 
@@ -161,17 +161,17 @@ impl JobFolder {
     }
 
     pub fn beats(&self) -> Option<String> {
-        self.look();
+        self.refresh_directory();
         fs::read_to_string(self.path.join("beat")).ok()
     }
 
     /// The job's own sign of life.
-    pub fn live(&self, count: u64) -> Result<(), PathError> {
+    pub fn write_heartbeat(&self, count: u64) -> Result<(), PathError> {
         let path = self.path.join("alive");
         fs::write(&path, count.to_string()).at("write", &path)
     }
 
-    pub fn life(&self) -> Option<String> {
+    pub fn heartbeat(&self) -> Option<String> {
         fs::read_to_string(self.path.join("alive")).ok().filter(|count| !count.is_empty())
     }
 
@@ -182,13 +182,13 @@ impl JobFolder {
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.look();
+        self.refresh_directory();
         self.path.join("cancel").exists()
     }
 
     /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or what it
     /// writes meanwhile would keep it from being removed.
-    pub fn forget(&self) -> Result<(), PathError> {
+    pub fn remove(&self) -> Result<(), PathError> {
         // If we are killed in between: a process that finds a folder without it finishes this.
         discard(&self.path.join("job.json"))?;
         discard_aside(&self.path)
@@ -205,12 +205,12 @@ impl JobFolder {
     }
 
     fn head(&self) -> Option<HeadTask> {
-        self.read::<Head>().map(|head| head.task)
+        self.read::<JobHeader>().map(|head| head.task)
     }
 }
 
 /// The output folder of an attempt at this task that an earlier run submitted and did not see end.
-pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf> {
+pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Option<PathBuf> {
     let prefix = format!("{}-", key.short());
     all(&home.jobs()).into_iter().find_map(|job| {
         let name = job.path.file_name()?.to_str()?.to_owned();
@@ -221,7 +221,7 @@ pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf>
 }
 
 /// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended.
-pub fn abandoned(home: &Home) -> Vec<JobFolder> {
+pub fn abandoned(home: &StateFolder) -> Vec<JobFolder> {
     let mut found = all(&home.jobs());
     found.retain(|job| job.is_cancelled() || job.head().is_none_or(|head| head.lifetime != "Step"));
     found
@@ -262,9 +262,9 @@ mod tests {
                 job.write(&json!({}), None).unwrap();
                 let writer = scope.spawn({
                     let job = job.clone();
-                    move || (0..100_000).find(|count| job.live(*count).is_err())
+                    move || (0..100_000).find(|count| job.write_heartbeat(*count).is_err())
                 });
-                job.forget().unwrap();
+                job.remove().unwrap();
                 assert!(writer.join().is_ok());
             }
         });
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn an_attempt_is_found_by_its_task_and_key_until_it_is_judged() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
         let key = Digest::of(b"key");
         let out = home.output(&format!("{}-3", key.short()));
         fs::create_dir_all(&out).unwrap();
@@ -293,7 +293,7 @@ mod tests {
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key), None, "that one is to end");
         assert_eq!(abandoned(&home), std::slice::from_ref(&folder));
-        folder.forget().unwrap();
+        folder.remove().unwrap();
         assert_eq!(abandoned(&home), []);
     }
 
@@ -308,15 +308,15 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_lines_are_heard_and_each_once() {
+    fn only_complete_lines_are_read_and_each_once() {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::at(folder.path());
-        assert_eq!(job.told(0), (vec![], 0));
-        let mut teller = job.teller().unwrap();
+        assert_eq!(job.read_event_lines(0), (vec![], 0));
+        let mut teller = job.open_events_file().unwrap();
         teller.write_all(b"one\ntw").unwrap();
-        let (lines, at) = job.told(0);
+        let (lines, at) = job.read_event_lines(0);
         assert_eq!((lines, at), (vec!["one".to_owned()], 4));
         teller.write_all(b"o\n").unwrap();
-        assert_eq!(job.told(at), (vec!["two".to_owned()], 8));
+        assert_eq!(job.read_event_lines(at), (vec!["two".to_owned()], 8));
     }
 }

@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::Home;
-use super::durable::{At as _, PathError, create_folder};
+use super::StateFolder;
+use super::durable::{PathError, WithPath as _, create_folder};
 use crate::event::{Event, RunId};
 
 pub(super) fn seal(json: &[u8]) -> Vec<u8> {
@@ -36,7 +36,7 @@ pub struct Journal {
 
 impl Journal {
     /// Creates the run's folder and an empty journal in it.
-    pub fn create(home: &Home, run: &RunId) -> Result<Self, PathError> {
+    pub fn create(home: &StateFolder, run: &RunId) -> Result<Self, PathError> {
         let folder = home.run(run);
         create_folder(&folder)?;
         let path = folder.join("journal.jsonl");
@@ -84,7 +84,7 @@ pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
 }
 
 /// All runs of a project, oldest first.
-pub fn runs(home: &Home) -> Vec<RunId> {
+pub fn runs(home: &StateFolder) -> Vec<RunId> {
     let mut names: Vec<String> = fs::read_dir(home.runs())
         .map(|items| items.flatten().filter_map(|item| item.file_name().into_string().ok()).collect())
         .unwrap_or_default();
@@ -94,7 +94,7 @@ pub fn runs(home: &Home) -> Vec<RunId> {
 
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
 /// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
-pub fn name_run(home: &Home) -> RunId {
+pub fn name_run(home: &StateFolder) -> RunId {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
     name_after(last_run(home), &now)
 }
@@ -111,12 +111,12 @@ fn name_after(last: Option<RunId>, now: &str) -> RunId {
     }
 }
 
-pub fn last_run(home: &Home) -> Option<RunId> {
+pub fn last_run(home: &StateFolder) -> Option<RunId> {
     runs(home).pop()
 }
 
 /// Whether the last run came to its own end, whatever end that was. `false` after a crash or a `kill -9`.
-pub fn ended_well(home: &Home) -> bool {
+pub fn ended_well(home: &StateFolder) -> bool {
     let Some(run) = last_run(home) else { return true };
     let Ok(bytes) = fs::read(home.run(&run).join("journal.jsonl")) else { return false };
     let last = bytes.strip_suffix(b"\n").and_then(|b| b.rsplit(|b| *b == b'\n').next()).and_then(unseal);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn cut_at_every_byte_a_journal_replays_to_a_prefix() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::new(folder.path().into(), folder.path().join(".regatta"));
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
         let run = RunId::new("r");
         let mut journal = Journal::create(&home, &run).unwrap();
         for event in three() {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
-use super::{FileStamp, Home};
+use super::{FileStamp, StateFolder};
 use crate::event::{Digest, TaskId};
 
 /// The links of one manifest.
@@ -20,7 +20,7 @@ pub struct Latest {
 }
 
 impl Latest {
-    pub fn new(home: &Home, manifest: &str) -> Self {
+    pub fn new(home: &StateFolder, manifest: &str) -> Self {
         let below = Path::new("latest").join(folder_name(manifest));
         Self { state: home.state().to_owned(), shown: home.latest(), below }
     }
@@ -46,7 +46,7 @@ impl Latest {
                 target
             },
         );
-        make_way(&folder, &link)?;
+        remove_conflicting(&folder, &link)?;
         point(&link, &target)
     }
 
@@ -84,7 +84,7 @@ impl Latest {
 }
 
 fn stamp_of(link: PathBuf) -> Result<(PathBuf, FileStamp), PathError> {
-    use super::durable::At as _;
+    use super::durable::WithPath as _;
     let stamp = FileStamp::of(&link).at("look at", &link)?;
     Ok((link, stamp))
 }
@@ -102,7 +102,7 @@ fn folder_name(manifest: &str) -> String {
 
 /// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
 /// such a folder is where a link must be. A link on the way would lead into an output.
-fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
+fn remove_conflicting(latest: &Path, link: &Path) -> Result<(), PathError> {
     let between = link.ancestors().skip(1).take_while(|above| *above != latest);
     for above in between {
         if above.is_symlink() {
@@ -129,11 +129,11 @@ mod tests {
 
     use super::*;
 
-    fn home(project: &Path) -> Home {
+    fn home(project: &Path) -> StateFolder {
         let state = project.join(".regatta");
         fs::create_dir_all(state.join("out/k-0")).unwrap();
         fs::create_dir_all(state.join("out/k-1")).unwrap();
-        Home::new(project.to_owned(), state)
+        StateFolder::new(project.to_owned(), state)
     }
 
     #[test]

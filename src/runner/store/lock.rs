@@ -9,8 +9,8 @@ use std::io::{Read as _, Seek as _, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use super::Home;
-use super::durable::{At as _, PathError, create_folder};
+use super::StateFolder;
+use super::durable::{PathError, WithPath as _, create_folder};
 use crate::event::RunId;
 
 /// The holder of the lock.
@@ -33,14 +33,14 @@ pub struct ProjectLock {
 /// What became of a try.
 #[derive(Debug)]
 pub enum LockAttempt {
-    Yes(ProjectLock),
+    Acquired(ProjectLock),
     /// Another process has it; which one, if it could be read.
     No(Option<LockHolder>),
 }
 
 impl ProjectLock {
     /// Never waits. `name` is called only when the lock has been taken, so that names of runs follow the order of runs.
-    pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
+    pub fn try_take(home: &StateFolder, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
         let mut file =
@@ -60,11 +60,11 @@ impl ProjectLock {
         file.set_len(0).at("write", &path)?;
         file.rewind().at("write", &path)?;
         file.write_all(&serde_json::to_vec(&held).unwrap_or_default()).at("write", &path)?;
-        Ok(LockAttempt::Yes(Self { file, unprotected, run }))
+        Ok(LockAttempt::Acquired(Self { file, unprotected, run }))
     }
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
-    pub fn holder(home: &Home) -> Option<LockHolder> {
+    pub fn holder(home: &StateFolder) -> Option<LockHolder> {
         let mut file = File::open(home.lock()).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => {

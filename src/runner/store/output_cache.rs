@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::durable::{At as _, PathError, create_folder, point};
-use super::outputs::{Sealed, Since, compare};
+use super::durable::{PathError, WithPath as _, create_folder, point};
+use super::outputs::{FolderChange, HashedFolder, compare};
 use super::record::{self, RecordLine, TaskRecord};
-use super::{FileStamp, Home, TaskKey};
+use super::{FileStamp, StateFolder, TaskKey};
 use crate::event::{Digest, Done, RunId, TaskId};
 
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]
 pub struct OutputCache {
-    home: Home,
+    home: StateFolder,
     inner: Mutex<Inner>,
     /// Makes the folder of every try new.
     nonce: AtomicU64,
@@ -30,7 +30,7 @@ struct Inner {
     /// By manifest and task: what a task was made from last, also where another task or manifest made it.
     by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
     /// Folders that were compared with their record in this process and are whole.
-    whole: HashSet<String>,
+    verified: HashSet<String>,
     lines: usize,
     torn: u64,
     file: Option<File>,
@@ -43,21 +43,21 @@ pub enum Lookup {
     /// Done, and its output still is what it was.
     Hit(Arc<TaskRecord>),
     /// Done once, but its output has changed since: the reason as text.
-    Spoiled(String),
+    Corrupt(String),
     Absent,
 }
 
 impl OutputCache {
-    pub fn open(home: &Home) -> Result<Self, PathError> {
+    pub fn open(home: &StateFolder) -> Result<Self, PathError> {
         let (records, torn) = record::read(&home.records())?;
         let mut inner = Inner { lines: records.len(), torn, ..Inner::default() };
         for record in records {
-            inner.remember(Arc::new(record));
+            inner.index_record(Arc::new(record));
         }
         Ok(Self { home: home.clone(), inner: Mutex::new(inner), nonce: AtomicU64::new(0) })
     }
 
-    pub fn home(&self) -> &Home {
+    pub fn home(&self) -> &StateFolder {
         &self.home
     }
 
@@ -66,11 +66,11 @@ impl OutputCache {
     }
 
     /// Looks a key up and compares what is there with its record.
-    pub fn look(&self, key: &Digest) -> Lookup {
+    pub fn look_up(&self, key: &Digest) -> Lookup {
         let Some(record) = self.inner().by_key.get(key).cloned() else { return Lookup::Absent };
         match self.verify(&record) {
             None => Lookup::Hit(record),
-            Some(what) => Lookup::Spoiled(what),
+            Some(what) => Lookup::Corrupt(what),
         }
     }
 
@@ -99,7 +99,7 @@ impl OutputCache {
 
     /// `None` if the output is what it was when it was recorded. Looked at once in a process.
     fn verify(&self, record: &Arc<TaskRecord>) -> Option<String> {
-        if self.inner().whole.contains(&record.folder) {
+        if self.inner().verified.contains(&record.folder) {
             return None;
         }
         self.compare(record)
@@ -113,18 +113,15 @@ impl OutputCache {
             Err(e) => return Some(e.to_string()),
         };
         match compare(&folder, &entries, record.boot != record::boot()) {
-            Since::Same => {}
-            Since::Changed(what) => {
-                self.inner().whole.remove(&record.folder);
+            FolderChange::Same => {}
+            FolderChange::Changed(what) => {
+                self.inner().verified.remove(&record.folder);
                 return Some(what);
             }
-            Since::Touched(entries) => {
+            FolderChange::TimesChanged(entries) => {
                 // Same content with other times: remember the new times, so that it is not read again next time.
-                let refreshed = TaskRecord::shelve(&self.home, &record.folder, entries).map(|entries| TaskRecord {
-                    entries,
-                    boot: record::boot(),
-                    ..TaskRecord::clone(record)
-                });
+                let refreshed = TaskRecord::externalize_entries(&self.home, &record.folder, entries)
+                    .map(|entries| TaskRecord { entries, boot: record::boot(), ..TaskRecord::clone(record) });
                 if let Ok(refreshed) = refreshed {
                     let mut inner = self.inner();
                     if inner.file.is_some() {
@@ -133,7 +130,7 @@ impl OutputCache {
                 }
             }
         }
-        self.inner().whole.insert(record.folder.clone());
+        self.inner().verified.insert(record.folder.clone());
         None
     }
 
@@ -180,7 +177,7 @@ impl OutputCache {
         task: &TaskId,
         key: &TaskKey,
         folder: &Path,
-        sealed: Sealed,
+        sealed: HashedFolder,
         done: Done,
         seconds: f64,
         from: Option<String>,
@@ -197,7 +194,7 @@ impl OutputCache {
             (before.folder.clone(), before.entries.clone())
         } else {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let entries = TaskRecord::shelve(&self.home, &name, sealed.entries)?;
+            let entries = TaskRecord::externalize_entries(&self.home, &name, sealed.entries)?;
             (name, entries)
         };
         let record = Arc::new(TaskRecord {
@@ -217,7 +214,7 @@ impl OutputCache {
         });
         let mut inner = self.inner();
         inner.append(&self.home, Arc::clone(&record))?;
-        inner.whole.insert(record.folder.clone());
+        inner.verified.insert(record.folder.clone());
         Ok((record, unchanged))
     }
 
@@ -301,7 +298,7 @@ impl OutputCache {
     }
 
     /// Forgets all records with a folder that is not in `keep`.
-    pub fn forget(&self, keep: &HashSet<String>) -> Result<(), PathError> {
+    pub fn drop_records_except(&self, keep: &HashSet<String>) -> Result<(), PathError> {
         let mut inner = self.inner();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));
         inner.by_task.retain(|_, r| keep.contains(&r.folder));
@@ -310,7 +307,7 @@ impl OutputCache {
 }
 
 impl Inner {
-    fn remember(&mut self, record: Arc<TaskRecord>) {
+    fn index_record(&mut self, record: Arc<TaskRecord>) {
         self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
         // Adopting an output is not making it.
         let record = match self.by_key.get(&record.key) {
@@ -324,7 +321,7 @@ impl Inner {
         self.by_key.insert(record.key, record);
     }
 
-    fn append(&mut self, home: &Home, record: Arc<TaskRecord>) -> Result<(), PathError> {
+    fn append(&mut self, home: &StateFolder, record: Arc<TaskRecord>) -> Result<(), PathError> {
         let path = home.records();
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
@@ -332,13 +329,13 @@ impl Inner {
         record::append(file, &RecordLine::Record(Box::new(TaskRecord::clone(&record))), &path)?;
         self.unsynced = true;
         self.lines += 1;
-        self.remember(record);
+        self.index_record(record);
         Ok(())
     }
 
     /// Rewrites `records` without the lines that newer ones replaced. A task's last record stays last.
     #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
-    fn compact(&mut self, home: &Home) -> Result<(), PathError> {
+    fn compact(&mut self, home: &StateFolder) -> Result<(), PathError> {
         // What was made again under the same key replaces what other tasks adopted before.
         for last in self.by_task.values_mut() {
             if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::durable::{At as _, PathError};
-use super::stamp::{EntryKind, FileStamp};
+use super::durable::{PathError, WithPath as _};
+use super::file_stamp::{EntryKind, FileStamp};
 use crate::event::{Digest, Hasher};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
@@ -75,7 +75,7 @@ pub(super) mod any_bytes {
 
 /// A folder as it was when it was hashed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sealed {
+pub struct HashedFolder {
     /// Over names, kinds and contents in sorted order; not over times.
     pub digest: Digest,
     pub entries: Vec<OutputEntry>,
@@ -104,7 +104,7 @@ impl ListedFolder {
     }
 
     /// Hashes names, kinds and contents.
-    pub fn seal(self) -> Result<Sealed, PathError> {
+    pub fn seal(self) -> Result<HashedFolder, PathError> {
         let Self { folder, mut entries } = self;
         let mut h = Hasher::new();
         for entry in &mut entries {
@@ -121,7 +121,7 @@ impl ListedFolder {
             h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
             h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
         }
-        Ok(Sealed { digest: h.finish(), entries })
+        Ok(HashedFolder { digest: h.finish(), entries })
     }
 }
 
@@ -173,16 +173,16 @@ pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
 
 /// What happened to a folder since it was sealed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Since {
+pub(super) enum FolderChange {
     Same,
     /// Same content, other times: the entries as they are now.
-    Touched(Vec<OutputEntry>),
+    TimesChanged(Vec<OutputEntry>),
     /// As text, with the file.
     Changed(String),
 }
 
 /// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
-pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> Since {
+pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> FolderChange {
     let mut suspicious = distrust;
     for entry in entries {
         match FileStamp::of(&folder.join(&entry.path)) {
@@ -191,31 +191,36 @@ pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) ->
                 suspicious = true;
                 break;
             }
-            Err(_) if entry.path.as_os_str().is_empty() => return Since::Changed("its output is missing".to_owned()),
-            Err(_) => return Since::Changed(format!("{} is missing in its output", entry.path.display())),
+            Err(_) if entry.path.as_os_str().is_empty() => {
+                return FolderChange::Changed("its output is missing".to_owned());
+            }
+            Err(_) => return FolderChange::Changed(format!("{} is missing in its output", entry.path.display())),
         }
     }
     if !suspicious {
-        return Since::Same;
+        return FolderChange::Same;
     }
     let now = match list_folder(folder).and_then(ListedFolder::seal) {
         Ok(now) => now.entries,
-        Err(e) => return Since::Changed(format!("its output cannot be read: {e}")),
+        Err(e) => return FolderChange::Changed(format!("its output cannot be read: {e}")),
     };
     for (old, new) in entries.iter().zip(&now) {
         if old.path != new.path {
             let (name, what) =
                 if old.path < new.path { (&old.path, "is gone from") } else { (&new.path, "was added to") };
-            return Since::Changed(format!("{} {what} its output", name.display()));
+            return FolderChange::Changed(format!("{} {what} its output", name.display()));
         }
         if old.digest != new.digest || old.stamp.kind != new.stamp.kind {
-            return Since::Changed(format!("{} in its output was changed after it was made", old.path.display()));
+            return FolderChange::Changed(format!(
+                "{} in its output was changed after it was made",
+                old.path.display()
+            ));
         }
     }
     match (entries.get(now.len()), now.get(entries.len())) {
-        (Some(old), _) => Since::Changed(format!("{} is missing in its output", old.path.display())),
-        (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
-        (None, None) => Since::Touched(now),
+        (Some(old), _) => FolderChange::Changed(format!("{} is missing in its output", old.path.display())),
+        (_, Some(new)) => FolderChange::Changed(format!("{} was added to its output", new.path.display())),
+        (None, None) => FolderChange::TimesChanged(now),
     }
 }
 

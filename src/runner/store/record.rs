@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::durable::{At as _, PathError};
+use super::durable::{PathError, WithPath as _};
 use super::outputs::OutputEntry;
-use super::{Home, TaskKey};
+use super::{StateFolder, TaskKey};
 use crate::event::{Digest, Done, TaskId};
 
 /// A finished task: what it was made from, and where its output is.
@@ -50,7 +50,7 @@ impl TaskRecord {
         serde_json::from_str(self.fields.get()).ok()
     }
 
-    pub(super) fn entries(&self, home: &Home) -> Result<std::borrow::Cow<'_, [OutputEntry]>, PathError> {
+    pub(super) fn entries(&self, home: &StateFolder) -> Result<std::borrow::Cow<'_, [OutputEntry]>, PathError> {
         if !self.entries.is_empty() {
             return Ok(std::borrow::Cow::Borrowed(&self.entries));
         }
@@ -61,7 +61,11 @@ impl TaskRecord {
     }
 
     /// Puts long lists beside the folder; returns what goes into the line.
-    pub(super) fn shelve(home: &Home, folder: &str, entries: Vec<OutputEntry>) -> Result<Vec<OutputEntry>, PathError> {
+    pub(super) fn externalize_entries(
+        home: &StateFolder,
+        folder: &str,
+        entries: Vec<OutputEntry>,
+    ) -> Result<Vec<OutputEntry>, PathError> {
         if entries.len() <= INLINE {
             return Ok(entries);
         }

@@ -1,16 +1,16 @@
 //! The capacity scheduler: which requests may hold KV blocks during the next step.
 
-use super::{Active, EngineLimits, Policy};
+use super::{Active, EngineLimits, SchedulerPolicy};
 
 /// Indices of the requests that may run, in the order of the micro-batch scheduler, and how many were paused.
 pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>, usize) {
     match limits.policy {
-        Policy::GuaranteedNoEvict => (no_evict(limits, active, true), 0),
-        Policy::StaticBatch => {
+        SchedulerPolicy::GuaranteedNoEvict => (no_evict(limits, active, true), 0),
+        SchedulerPolicy::StaticBatch => {
             let admits = !active.iter().any(|request| request.started);
             (no_evict(limits, active, admits), 0)
         }
-        Policy::MaxUtilization => max_utilization(limits, active),
+        SchedulerPolicy::MaxUtilization => max_utilization(limits, active),
     }
 }
 

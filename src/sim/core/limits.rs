@@ -4,7 +4,7 @@ use crate::sim::timing::Coefficients;
 
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum SchedulerPolicy {
     /// Admit only requests that can finish without releasing a block. In order; the first that does not fit ends the loop.
     GuaranteedNoEvict,
     /// Admit requests that fit for one more step; pause the youngest when short. A paused request computes its context again.
@@ -27,7 +27,7 @@ pub enum Chunking {
 /// The limits of one engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineLimits {
-    pub policy: Policy,
+    pub policy: SchedulerPolicy,
     pub chunking: Chunking,
     /// Requests in one step.
     pub max_batch_size: usize,

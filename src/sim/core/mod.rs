@@ -12,12 +12,12 @@ mod limits;
 mod virtual_time;
 
 use active::{Active, InFlight};
-pub use limits::{Chunking, EngineLimits, Policy};
+pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
 
 /// Why a request can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum NeverFits {
     #[error("it needs {needed} KV cache blocks and the pool has {pool}")]
     Blocks { needed: u64, pool: u64 },
     #[error("its context of {context} tokens is more than max_num_tokens {limit} and context chunking is off")]
@@ -96,17 +96,17 @@ impl Core {
     }
 
     /// A request enters, behind all others. `isl` prompt tokens, `osl` ≥ 1 tokens to make.
-    pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), Unfit> {
+    pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), NeverFits> {
         let needed = self.blocks_of(isl + osl);
         if needed > self.limits.blocks {
-            return Err(Unfit::Blocks { needed, pool: self.limits.blocks });
+            return Err(NeverFits::Blocks { needed, pool: self.limits.blocks });
         }
         // A paused request's context is its prompt and what it made.
-        let context = if self.limits.policy == Policy::MaxUtilization { isl + osl - 1 } else { isl };
+        let context = if self.limits.policy == SchedulerPolicy::MaxUtilization { isl + osl - 1 } else { isl };
         let limit = self.limits.max_num_tokens;
         let is_cut = self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
         if context > limit && !is_cut {
-            return Err(Unfit::Context { context, limit });
+            return Err(NeverFits::Context { context, limit });
         }
         self.active.push(Active {
             id,

@@ -22,7 +22,7 @@ const GOLDEN: Coefficients = Coefficients {
 
 fn golden() -> EngineLimits {
     EngineLimits {
-        policy: Policy::GuaranteedNoEvict,
+        policy: SchedulerPolicy::GuaranteedNoEvict,
         chunking: Chunking::FirstComeFirstServed,
         max_batch_size: 256,
         max_num_tokens: 8192,
@@ -104,7 +104,7 @@ fn the_golden_rows_come_out_to_the_last_bit() {
         ("GNE, not chunked", EngineLimits { chunking: Chunking::Off, ..golden() }),
         ("GNE, max_num_tokens 2,048", EngineLimits { max_num_tokens: 2048, ..golden() }),
         ("GNE, KV 3,000 blocks", EngineLimits { blocks: 3000, ..golden() }),
-        ("MU, KV 3,000 blocks", EngineLimits { policy: Policy::MaxUtilization, blocks: 3000, ..golden() }),
+        ("MU, KV 3,000 blocks", EngineLimits { policy: SchedulerPolicy::MaxUtilization, blocks: 3000, ..golden() }),
         ("GNE, max_batch_size 32", EngineLimits { max_batch_size: 32, ..golden() }),
     ];
     let rows: Vec<String> = rows.iter().map(|(name, limits)| format!("{name} | {}", row(limits))).collect();
@@ -119,8 +119,8 @@ fn the_golden_rows_come_out_to_the_last_bit() {
 }
 
 #[test]
-fn a_static_batch_admits_nobody_until_it_is_empty() {
-    let limits = EngineLimits { policy: Policy::StaticBatch, ..golden() };
+fn a_static_batch_admits_no_request_until_empty() {
+    let limits = EngineLimits { policy: SchedulerPolicy::StaticBatch, ..golden() };
     let load = [SimulatedRequest { at: 0, isl: 10, osl: 5 }, SimulatedRequest { at: 1, isl: 10, osl: 5 }];
     let ran = simulate(&limits, &load).unwrap();
     assert!(ran.requests[1].first > ran.requests[0].last);
@@ -153,13 +153,17 @@ fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
 #[test]
 fn what_can_never_run_is_refused_at_the_door() {
     let mut core = Core::new(EngineLimits { blocks: 10, ..golden() });
-    assert_eq!(core.arrive(0, 300, 21), Err(Unfit::Blocks { needed: 11, pool: 10 }));
+    assert_eq!(core.arrive(0, 300, 21), Err(NeverFits::Blocks { needed: 11, pool: 10 }));
     let mut core = Core::new(EngineLimits { chunking: Chunking::Off, max_num_tokens: 64, ..golden() });
-    assert_eq!(core.arrive(0, 65, 1), Err(Unfit::Context { context: 65, limit: 64 }));
+    assert_eq!(core.arrive(0, 65, 1), Err(NeverFits::Context { context: 65, limit: 64 }));
 }
 
 fn limits() -> impl Strategy<Value = EngineLimits> {
-    let policy = prop_oneof![Just(Policy::GuaranteedNoEvict), Just(Policy::MaxUtilization), Just(Policy::StaticBatch)];
+    let policy = prop_oneof![
+        Just(SchedulerPolicy::GuaranteedNoEvict),
+        Just(SchedulerPolicy::MaxUtilization),
+        Just(SchedulerPolicy::StaticBatch)
+    ];
     let chunking =
         prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
     (policy, chunking, 1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]).prop_map(
@@ -200,13 +204,13 @@ proptest! {
     fn only_max_utilization_pauses(limits in limits(), load in loads()) {
         let ran = simulate(&limits, &load).unwrap();
         let pauses: u32 = ran.requests.iter().map(|r| r.pauses).sum();
-        prop_assert!(limits.policy == Policy::MaxUtilization || pauses == 0);
+        prop_assert!(limits.policy == SchedulerPolicy::MaxUtilization || pauses == 0);
     }
 
     /// No request waits while there is room, except behind one that does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
-        let limits = EngineLimits { policy: Policy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
+        let limits = EngineLimits { policy: SchedulerPolicy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
         let mut core = Core::new(limits.clone());
         for (id, arrival) in load.iter().enumerate() {
             core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();

@@ -1,6 +1,6 @@
 //! The core on a virtual clock: a whole load in milliseconds of real time.
 
-use super::{Core, EngineLimits, Unfit};
+use super::{Core, EngineLimits, NeverFits};
 
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct VirtualRun {
 }
 
 /// Runs a load to its end. Requests enter in the order of time, then of their place in the load.
-pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<VirtualRun, Unfit> {
+pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<VirtualRun, NeverFits> {
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&at| (load[at].at, at));
     let mut core = Core::new(limits.clone());

@@ -22,7 +22,7 @@ pub(super) struct TruthAnswers {
     live: Bytes,
     model_ready: Bytes,
     config: Bytes,
-    untold: Bytes,
+    silent_message: Bytes,
 }
 
 impl TruthAnswers {
@@ -39,7 +39,7 @@ impl TruthAnswers {
             live: framed(&ServerLiveResponse { live: true }),
             model_ready: framed(&ModelReadyResponse { ready: true }),
             config: framed(&ModelConfigResponse { config: Some(config) }),
-            untold: Bytes::from_static(&[0; PREFIX]),
+            silent_message: Bytes::from_static(&[0; PREFIX]),
         }
     }
 
@@ -50,14 +50,14 @@ impl TruthAnswers {
             "ServerLive" => &self.live,
             "ModelReady" => &self.model_ready,
             // An empty message: it describes no tensors.
-            "ModelMetadata" => &self.untold,
+            "ModelMetadata" => &self.silent_message,
             _ => &self.config,
         }
         .clone()
     }
 
     /// The id and the number of tokens that the first message of a stream requests.
-    pub async fn asked(mut body: Incoming) -> Option<(u64, u32)> {
+    pub async fn read_request(mut body: Incoming) -> Option<(u64, u32)> {
         let mut bytes = BytesMut::new();
         loop {
             if let Some(prefix) = bytes.first_chunk::<PREFIX>() {

@@ -57,16 +57,16 @@ pub struct GroundTruthServer {
 const STREAMS: u32 = 200;
 
 impl GroundTruthServer {
-    pub fn start(manner: ResponsePattern) -> std::io::Result<Self> {
-        Self::with_streams(manner, STREAMS)
+    pub fn start(response_pattern: ResponsePattern) -> std::io::Result<Self> {
+        Self::with_streams(response_pattern, STREAMS)
     }
 
     /// A connection may carry any number of requests at once.
-    pub fn without_limit(manner: ResponsePattern) -> std::io::Result<Self> {
-        Self::with_streams(manner, u32::MAX)
+    pub fn without_limit(response_pattern: ResponsePattern) -> std::io::Result<Self> {
+        Self::with_streams(response_pattern, u32::MAX)
     }
 
-    fn with_streams(manner: ResponsePattern, streams: u32) -> std::io::Result<Self> {
+    fn with_streams(response_pattern: ResponsePattern, streams: u32) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -76,7 +76,8 @@ impl GroundTruthServer {
             TcpListener::from_std(listener)?
         };
         let truths: Arc<Mutex<Vec<GroundTruth>>> = Arc::default();
-        let service = Arc::new(Service { manner, answers: TruthAnswers::new(), truths: Arc::clone(&truths) });
+        let service =
+            Arc::new(Service { pattern: response_pattern, answers: TruthAnswers::new(), truths: Arc::clone(&truths) });
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let _ = socket.set_nodelay(true);
@@ -92,14 +93,14 @@ impl GroundTruthServer {
     }
 
     /// What it did so far, by id. Scripted requests only.
-    pub fn truths(&self) -> Vec<GroundTruth> {
+    pub fn ground_truths(&self) -> Vec<GroundTruth> {
         let mut truths = self.truths.lock().clone();
         truths.sort_by_key(|truth| truth.id);
         truths
     }
 
     /// Clears the recorded actions.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         self.truths.lock().clear();
     }
 }
@@ -115,7 +116,7 @@ impl Drop for GroundTruthServer {
 type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
 
 struct Service {
-    manner: ResponsePattern,
+    pattern: ResponsePattern,
     answers: TruthAnswers,
     truths: Arc<Mutex<Vec<GroundTruth>>>,
 }
@@ -124,32 +125,32 @@ impl Service {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let body = if method == "ModelStreamInfer" {
-            match self.manner.clone() {
+            match self.pattern.clone() {
                 ResponsePattern::AtOnce { tokens } => {
                     // An answer before the end of the request would make the rest of it a protocol error that h2 counts.
-                    let mut asked = request.into_body();
-                    while let Some(Ok(_)) = asked.frame().await {}
-                    self.at_once(tokens)
+                    let mut incoming = request.into_body();
+                    while let Some(Ok(_)) = incoming.frame().await {}
+                    self.immediate_body(tokens)
                 }
                 ResponsePattern::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
             }
         } else {
-            whole([self.answers.to(&method)].into_iter())
+            grpc_body([self.answers.to(&method)].into_iter())
         };
         let response = Response::builder().header("content-type", "application/grpc").body(body);
         // Static parts only: it cannot fail.
-        Ok(response.unwrap_or_else(|_| Response::new(whole(std::iter::empty()))))
+        Ok(response.unwrap_or_else(|_| Response::new(grpc_body(std::iter::empty()))))
     }
 
-    fn at_once(&self, tokens: u32) -> Body {
+    fn immediate_body(&self, tokens: u32) -> Body {
         let (middle, last) = (self.answers.token.clone(), self.answers.last_token.clone());
-        whole((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
+        grpc_body((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
     }
 
     async fn scripted(self: Arc<Self>, script: ResponseScript, request: Request<Incoming>) -> Body {
-        let asked = TruthAnswers::asked(request.into_body()).await;
+        let asked = TruthAnswers::read_request(request.into_body()).await;
         let came = Instant::now();
-        let Some((id, tokens)) = asked else { return whole(std::iter::empty()) };
+        let Some((id, tokens)) = asked else { return grpc_body(std::iter::empty()) };
         let (send, frames) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
             let mut truth = GroundTruth { id, came, wrote: Vec::with_capacity(tokens as usize) };
@@ -176,7 +177,7 @@ async fn sleep_until(due: Instant) {
     }
 }
 
-fn whole(messages: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Body {
+fn grpc_body(messages: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Body {
     let frames = messages.map(Frame::data).chain(std::iter::once_with(|| Frame::trailers(ok())));
     StreamBody::new(tokio_stream::iter(frames.map(Ok))).boxed()
 }

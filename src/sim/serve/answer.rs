@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decode::TokenSpeaker;
-use super::extra_outputs::{RequestTimes, Returns};
+use super::extra_outputs::{RequestTimes, SelectedOutputs};
 use super::tokens::word;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
@@ -38,7 +38,7 @@ pub(super) struct ServedAnswer {
     pub wants_empty_final: bool,
     /// Output names that were requested; empty is all.
     pub outputs: Vec<String>,
-    pub returns: Returns,
+    pub returns: SelectedOutputs,
     /// Parts of the message that have not ended.
     pub left: Arc<AtomicUsize>,
 }
@@ -60,7 +60,7 @@ impl ServedAnswer {
         // Beams change their earlier tokens, so every response of them has all tokens.
         let from = if self.beams.len() > 1 { 0 } else { from };
         let beams: Vec<Vec<i32>> = (0..self.beams.len()).map(|beam| self.tokens(beam, from, to)).collect();
-        let mut response = bare(&self.model_name, &self.model_version, &self.id);
+        let mut response = empty_response(&self.model_name, &self.model_version, &self.id);
         let width = beams.len() as i64;
         match &self.prompt {
             ServedPrompt::Tokens(prompt) => {
@@ -130,18 +130,18 @@ impl ServedAnswer {
 
     /// A response with only the final flag.
     pub(super) fn empty_final(&self) -> ModelStreamInferResponse {
-        Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true)
+        Self::streamed(empty_response(&self.model_name, &self.model_version, &self.id), true)
     }
 
     /// An error of the backend: the last response of its part of the message.
     pub(super) fn failed(&self, message: String) -> ModelStreamInferResponse {
-        let response = Self::streamed(bare(&self.model_name, &self.model_version, &self.id), self.ends());
+        let response = Self::streamed(empty_response(&self.model_name, &self.model_version, &self.id), self.ends());
         ModelStreamInferResponse { error_message: message, ..response }
     }
 }
 
 /// A response with only the id of its request.
-pub(super) fn bare(model_name: &str, model_version: &str, id: &str) -> ModelInferResponse {
+pub(super) fn empty_response(model_name: &str, model_version: &str, id: &str) -> ModelInferResponse {
     ModelInferResponse {
         model_name: model_name.to_owned(),
         model_version: model_version.to_owned(),

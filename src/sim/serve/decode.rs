@@ -76,17 +76,17 @@ impl StopWords {
     }
 
     /// The output would end with one of them after this token.
-    fn would_be_said(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
+    fn would_end_with(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
         tokens.push(token);
         text.extend_from_slice(&word(token));
-        let is_said = self.just_said(tokens, text);
+        let is_said = self.ends_with_word(tokens, text);
         tokens.pop();
         text.truncate(text.len() - 4);
         is_said
     }
 
     /// The output so far ends with one of them.
-    fn just_said(&self, tokens: &[i32], text: &[u8]) -> bool {
+    fn ends_with_word(&self, tokens: &[i32], text: &[u8]) -> bool {
         let tail = |len: usize| &text[text.len().saturating_sub(len + 3)..];
         self.ids.iter().any(|word| tokens.ends_with(word))
             || self.texts.iter().any(|word| tail(word.len()).windows(word.len().max(1)).any(|part| part == word))
@@ -104,14 +104,14 @@ pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &St
         let mut said = voice.token(index);
         // Where every token is bad, the original one is used after all.
         for _ in 0..voice.vocab_size {
-            if !bad.would_be_said(&mut tokens, &mut text, said) {
+            if !bad.would_end_with(&mut tokens, &mut text, said) {
                 break;
             }
             said = voice.instead_of(said);
         }
         tokens.push(said);
         text.extend_from_slice(&word(said));
-        if stop.just_said(&tokens, &text) {
+        if stop.ends_with_word(&tokens, &text) {
             break;
         }
     }

@@ -18,7 +18,7 @@ use tonic::Status;
 use super::answer::ServedAnswer;
 use super::extra_outputs::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits, Unfit};
+use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits, NeverFits};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -57,7 +57,7 @@ pub(super) enum ResponseSink {
 /// The request can never run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Executor failed to enqueue the request: {0}")]
-pub(super) struct EnqueueError(Unfit);
+pub(super) struct EnqueueError(NeverFits);
 
 /// One request on its way into the core.
 pub(super) struct DriverJob {
@@ -72,7 +72,7 @@ pub(super) struct DriverJob {
     /// The models that count it.
     pub route: Route,
     /// Tokens so far, and when the first came.
-    pub made: u64,
+    pub token_count: u64,
     pub first_token: u64,
 }
 
@@ -103,8 +103,8 @@ pub(super) struct ServerCounters {
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     commands: Sender<Command>,
-    inside: Arc<AtomicUsize>,
-    holding: Arc<Mutex<CoreLoad>>,
+    request_count: Arc<AtomicUsize>,
+    load: Arc<Mutex<CoreLoad>>,
 }
 
 impl Driver {
@@ -129,26 +129,26 @@ impl Driver {
             next_id: 0,
         };
         thread::Builder::new().name(format!("sim {name}")).spawn(move || driver.run())?;
-        Ok(Self { commands, inside, holding })
+        Ok(Self { commands, request_count: inside, load: holding })
     }
 
     /// Requests that it has and that have not ended.
     pub(super) fn load(&self) -> usize {
-        self.inside.load(Ordering::Relaxed)
+        self.request_count.load(Ordering::Relaxed)
     }
 
     /// The core's contents, as of the step in flight.
     pub(super) fn holding(&self) -> CoreLoad {
-        *self.holding.lock()
+        *self.load.lock()
     }
 
     pub(super) fn submit(&self, job: DriverJob) {
-        self.inside.fetch_add(1, Ordering::Relaxed);
+        self.request_count.fetch_add(1, Ordering::Relaxed);
         // A driver only ends when no sender is left.
         let _ = self.commands.send(Command::Submit(Box::new(job)));
     }
 
-    pub(super) fn gone(&self, owner: u64) {
+    pub(super) fn owner_disconnected(&self, owner: u64) {
         let _ = self.commands.send(Command::Gone { owner });
     }
 
@@ -283,7 +283,7 @@ impl Running {
             shared.tokens.fetch_add(1, Ordering::Relaxed);
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let Some(job) = jobs.get_mut(&token.id) else { return };
-            job.made = token.index + 1;
+            job.token_count = token.index + 1;
             if token.index == 0 {
                 job.first_token = now;
             }
@@ -296,10 +296,10 @@ impl Running {
             let is_message_done = token.is_last && job.answer.ends();
             // Counted before it is sent: a client that has the last token finds it in the statistics.
             if let Some(times) = &times {
-                let responses = if job.answer.is_streaming { job.made } else { 1 };
+                let responses = if job.answer.is_streaming { job.token_count } else { 1 };
                 job.route.answered(times, responses, is_message_done);
             }
-            let is_heard = speak(job, token, is_message_done, times);
+            let is_heard = send_token(job, token, is_message_done, times);
             if token.is_last {
                 if let Some(job) = jobs.remove(&token.id) {
                     inside.fetch_sub(1, Ordering::Relaxed);
@@ -322,7 +322,7 @@ impl Running {
 }
 
 /// Sends the output that a token makes visible. False when the receiver is gone.
-fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
+fn send_token(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &job.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
         ResponseSink::Stream(sender) if job.answer.is_streaming => {
@@ -355,7 +355,7 @@ fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
 
 /// Ends a request that was stopped: one that streams sends no more, the others send their tokens so far.
 fn cut_short(job: DriverJob) {
-    let DriverJob { answer, made, reply, .. } = job;
+    let DriverJob { answer, token_count: made, reply, .. } = job;
     let is_message_done = answer.ends();
     match reply {
         ResponseSink::Once(sender) => {

@@ -13,7 +13,7 @@ use crate::triton::proto::inference::DataType;
 
 /// The outputs that a request selects besides its tokens.
 #[derive(Clone, Debug)]
-pub(super) struct Returns {
+pub(super) struct SelectedOutputs {
     pub log_probs: bool,
     pub context_logits: bool,
     pub generation_logits: bool,
@@ -24,7 +24,7 @@ pub(super) struct Returns {
     pub logits: DataType,
 }
 
-impl Default for Returns {
+impl Default for SelectedOutputs {
     fn default() -> Self {
         Self {
             log_probs: false,
@@ -51,7 +51,7 @@ pub(super) struct RequestTimes {
 /// Name, type, shape, raw bytes.
 pub(super) type RawTensor = (&'static str, &'static str, Vec<i64>, Bytes);
 
-impl Returns {
+impl SelectedOutputs {
     pub(super) fn read(inputs: &Inputs<'_>, row: usize, engine: &LoadedEngine, isl: u64) -> Self {
         let wants = |name: &str| inputs.switch(name, row).unwrap_or(false);
         Self {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::load_error::{InstanceError, LoadError, LoadFailure};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
-use crate::sim::core::{Chunking, EngineLimits, Policy};
+use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
 use crate::sim::timing::GpuMemory;
 use crate::triton::EngineConfig;
@@ -150,11 +150,11 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
-            Some("max_utilization") => Policy::MaxUtilization,
+            Some("max_utilization") => SchedulerPolicy::MaxUtilization,
             // The backend only warns about a value that it does not know.
-            _ => Policy::GuaranteedNoEvict,
+            _ => SchedulerPolicy::GuaranteedNoEvict,
         },
-        Some("V1" | "v1") => Policy::StaticBatch,
+        Some("V1" | "v1") => SchedulerPolicy::StaticBatch,
         other => return Err(InstanceError::ModelType(other.unwrap_or_default().to_owned())),
     };
     let Some(path) = text(config, "gpt_model_path").filter(|path| !path.is_empty() && Path::new(path).is_dir()) else {
@@ -179,7 +179,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
     let max_batch_size =
         parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
-    room(&engine, &rank.memory, blocks, max_batch_size, max_num_tokens, fraction)?;
+    check_memory(&engine, &rank.memory, blocks, max_batch_size, max_num_tokens, fraction)?;
     let chunking = match (chunked, text(config, "context_chunking_policy")) {
         (false, _) => Chunking::Off,
         (true, Some("equal_progress")) => Chunking::EqualProgress,
@@ -215,7 +215,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
 
 /// The memory left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them
 /// after the cache, and ends here with CUDA's message.
-fn room(
+fn check_memory(
     engine: &EngineConfig,
     memory: &GpuMemory,
     blocks: u64,

@@ -35,7 +35,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Driver, ServerCounters, SimClock};
-use self::http::{Open, PortFace};
+use self::http::{Open, PortRole};
 use self::loaded_model::LoadedModel;
 use self::prompt::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
@@ -157,8 +157,8 @@ pub async fn serve(
     let mut faces = Vec::new();
     let mut addresses = Addresses { grpc, http: None, metrics: None };
     for (wanted, face, found) in [
-        (options.http, PortFace::Service, &mut addresses.http),
-        (options.metrics, PortFace::Metrics, &mut addresses.metrics),
+        (options.http, PortRole::Service, &mut addresses.http),
+        (options.metrics, PortRole::Metrics, &mut addresses.metrics),
     ] {
         let Some(wanted) = wanted else { continue };
         let told = |error: std::io::Error| unavailable(wanted, error.to_string());
@@ -172,7 +172,7 @@ pub async fn serve(
     on_ready(addresses);
 
     let stopped = CancellationToken::new();
-    let asked = stopped.clone();
+    let cancellation_token = stopped.clone();
     let inner = Arc::new(inner);
     let faces: Vec<_> =
         faces.into_iter().map(|open| tokio::spawn(open.serve(Arc::clone(&inner), stopped.clone()))).collect();
@@ -188,7 +188,7 @@ pub async fn serve(
         .add_service(HealthServer::new(service))
         .serve_with_incoming_shutdown(incoming.with_nodelay(Some(true)), async move {
             stop.await;
-            asked.cancel();
+            cancellation_token.cancel();
         });
     // Idle connections do not keep the server running, open calls do.
     let emptied = async {

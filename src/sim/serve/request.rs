@@ -7,7 +7,7 @@ use tonic::Code;
 
 use super::answer::{ServedAnswer, ServedPrompt};
 use super::decode::{StopWords, TokenSpeaker, decode, word_list};
-use super::extra_outputs::Returns;
+use super::extra_outputs::SelectedOutputs;
 use super::inputs::Inputs;
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
@@ -63,7 +63,7 @@ pub(super) fn accept(
         is_final_apart,
         wants_empty_final,
         outputs: request.outputs.iter().map(|output| output.name.clone()).collect(),
-        returns: Returns::default(),
+        returns: SelectedOutputs::default(),
         left: Arc::default(),
     };
     if inputs.switch("stop", 0) == Some(true) {
@@ -75,18 +75,18 @@ pub(super) fn accept(
     }
     let mut parts = Vec::new();
     for row in 0..inputs.rows {
-        let asked = Asked::read(model, engine, &inputs, prompts, row)?;
-        if asked.is_streaming && !model.is_decoupled {
+        let row_request = RowRequest::read(model, engine, &inputs, prompts, row)?;
+        if row_request.is_streaming && !model.is_decoupled {
             return Err(RequestRefusal::backend(
                 "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
             ));
         }
-        if !model.is_decoupled && asked.sequences > 1 {
+        if !model.is_decoupled && row_request.sequences > 1 {
             let message =
                 "num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
             return Err(RequestRefusal::backend(message.to_owned()));
         }
-        parts.extend((0..asked.sequences).map(|sequence| asked.part(&plain, engine, row, sequence)));
+        parts.extend((0..row_request.sequences).map(|sequence| row_request.part(&plain, engine, row, sequence)));
     }
     let left = Arc::new(AtomicUsize::new(parts.len()));
     for part in &mut parts {
@@ -100,7 +100,7 @@ pub(super) fn version(model: &LoadedModel) -> String {
 }
 
 /// One row of a message.
-struct Asked {
+struct RowRequest {
     isl: u64,
     osl: u64,
     is_streaming: bool,
@@ -111,10 +111,10 @@ struct Asked {
     seed: Option<u64>,
     stop: StopWords,
     bad: StopWords,
-    returns: Returns,
+    returns: SelectedOutputs,
 }
 
-impl Asked {
+impl RowRequest {
     fn read(
         model: &LoadedModel,
         engine: &LoadedEngine,
@@ -143,7 +143,7 @@ impl Asked {
                 "LoRA task {task} not found in cache. Please send LoRA weights with request"
             )));
         }
-        let returns = Returns::read(inputs, row, engine, isl);
+        let returns = SelectedOutputs::read(inputs, row, engine, isl);
         if returns.context_logits && !engine.has_context_logits {
             return Err(RequestRefusal::backend(
                 "Return context logit need to build engine with gather_context_logits".to_owned(),

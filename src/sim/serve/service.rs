@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::answer::{ServedAnswer, bare};
+use super::answer::{ServedAnswer, empty_response};
 use super::describe::{index, metadata, server, statistics};
 use super::driver::{Driver, DriverJob, ResponseSink, ServerCounters, SimClock};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
@@ -63,7 +63,7 @@ impl Drop for CallGuard {
     fn drop(&mut self) {
         for (drivers, _) in self.inner.drivers.values() {
             for driver in drivers {
-                driver.gone(self.owner);
+                driver.owner_disconnected(self.owner);
             }
         }
     }
@@ -140,7 +140,7 @@ impl ServiceInner {
         // Only a decoupled model has several parts.
         let mut sender = Some(sender);
         if let Some(answer) = self.submit(accepted, call.owner, || sender.take().map(ResponseSink::Once)) {
-            return Ok(bare(&answer.model_name, &answer.model_version, &answer.id));
+            return Ok(empty_response(&answer.model_name, &answer.model_version, &answer.id));
         }
         match receiver.await {
             Ok(Ok(response)) => Ok(response),
@@ -180,7 +180,7 @@ impl ServiceInner {
                             answer,
                             reply,
                             route,
-                            made: 0,
+                            token_count: 0,
                             first_token: 0,
                         });
                     }
@@ -200,18 +200,18 @@ impl From<RequestRefusal> for Status {
 type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 /// Responses of one call; keeps the call alive until the stream is dropped.
-pub(super) struct Speaking {
+pub(super) struct GuardedResponseStream {
     answers: Answers,
     _call: CallGuard,
 }
 
-impl Speaking {
+impl GuardedResponseStream {
     pub fn new(answers: Answers, call: CallGuard) -> Self {
         Self { answers, _call: call }
     }
 }
 
-impl Stream for Speaking {
+impl Stream for GuardedResponseStream {
     type Item = Result<ModelStreamInferResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Self::Item>> {
@@ -299,7 +299,7 @@ impl GrpcInferenceService for InferenceService {
         let mut answers = UnboundedReceiverStream::new(receiver);
         let first = answers.next().await;
         let answers: Answers = Box::pin(tokio_stream::iter(first).chain(answers));
-        Ok(Response::new(Box::pin(Speaking::new(answers, call))))
+        Ok(Response::new(Box::pin(GuardedResponseStream::new(answers, call))))
     }
 
     async fn model_statistics(
@@ -329,7 +329,7 @@ impl Health for InferenceService {
 /// An error inside the stream, with its request id; only the backend's errors are marked as the request's last response.
 fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
-    let response = bare(&request.model_name, &version, &request.id);
+    let response = empty_response(&request.model_name, &version, &request.id);
     if refusal.by_backend {
         let marked = ServedAnswer::streamed(response, true);
         return ModelStreamInferResponse { error_message: refusal.message, ..marked };

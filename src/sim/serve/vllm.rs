@@ -15,7 +15,7 @@ use super::load_error::{LoadError, VllmLoadError};
 use super::loaded_model::LoadedEngine;
 use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
-use crate::sim::core::{Chunking, EngineLimits, Policy};
+use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     let limits = EngineLimits {
-        policy: Policy::MaxUtilization,
+        policy: SchedulerPolicy::MaxUtilization,
         chunking: Chunking::FirstComeFirstServed,
         max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
         max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),

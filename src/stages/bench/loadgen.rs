@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::measurement::{judged, silence};
-use super::{identity, scrape, search, telemetry};
+use super::measurement::{task_outcome, wait_for_unresponsive_server};
+use super::{identity, search, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, BenchSpec, RunResult, Slo, UnjudgedRun};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
-use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, Moment};
+use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, MonotonicTime};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
-use crate::plan::loadgen::ask;
+use crate::plan::loadgen::test_request;
 use crate::stages::mlperf::{LIBRARY, run_loadgen};
 use crate::stages::task_context::TaskContext;
 
@@ -30,8 +30,8 @@ pub async fn perform(
         return Box::pin(search::loadgen::perform(context, bench, bounds, &spec, program)).await;
     }
     let out = &context.lease.out;
-    let result = Box::pin(once(context, bench, loadgen, spec, program, out)).await?;
-    judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict() == Verdict::InvalidLoad) {
+    let result = Box::pin(run_test(context, bench, loadgen, spec, program, out)).await?;
+    task_outcome(&result).map_err(|failure| match hint(out).filter(|_| result.verdict() == Verdict::InvalidLoad) {
         Some(hint) => failure.hint(hint),
         None => failure,
     })
@@ -39,13 +39,17 @@ pub async fn perform(
 
 /// What to do about a run that LoadGen calls INVALID.
 fn hint(out: &Path) -> Option<String> {
-    let told = explain(&Detail::of(out).ok()?);
-    let advice = told.reasons.first().map(|reason| reason.advice.clone())?;
-    Some(told.next_qps.map_or_else(|| advice.clone(), |qps| format!("{advice}: `target_qps: {qps}` is a first guess")))
+    let explanation = explain(&Detail::of(out).ok()?);
+    let advice = explanation.reasons.first().map(|reason| reason.advice.clone())?;
+    Some(
+        explanation
+            .next_qps
+            .map_or_else(|| advice.clone(), |qps| format!("{advice}: `target_qps: {qps}` is a first guess")),
+    )
 }
 
 /// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
-pub async fn once(
+pub async fn run_test(
     context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
@@ -58,8 +62,9 @@ pub async fn once(
     let job = ChildJob::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-    let scraper = scrape::start(&spec.endpoints)?;
-    let Raced { ran, lost, zero } = Box::pin(race(context, program, &job, &spec)).await?;
+    let scraper = server_metrics::start(&spec.endpoints)?;
+    let ChildRunOutcome { ran, server_failure: lost, zero } =
+        Box::pin(run_child(context, program, &job, &spec)).await?;
     let path = out.join("result.json");
     let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
     let result = match (ran, &lost) {
@@ -70,10 +75,10 @@ pub async fn once(
         }
         (Err(failure), None) => return Err(failure),
     };
-    let zero = zero.and_then(Moment::instant).unwrap_or_else(Instant::now);
+    let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
     let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
     if let Some(scraper) = scraper {
-        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
+        server_metrics::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(context, &mut measured).await;
@@ -90,31 +95,31 @@ pub async fn once(
 }
 
 /// How the child's run went.
-struct Raced {
+struct ChildRunOutcome {
     ran: Result<(), Failure>,
     /// Why the servers answer no more.
-    lost: Option<String>,
-    zero: Option<Moment>,
+    server_failure: Option<String>,
+    zero: Option<MonotonicTime>,
 }
 
 /// Runs the test. Err: it took longer than its task may.
-async fn race(
+async fn run_child(
     context: &TaskContext,
     program: Option<&Path>,
     job: &ChildJob,
     spec: &BenchSpec,
-) -> Result<Raced, Failure> {
+) -> Result<ChildRunOutcome, Failure> {
     let begun = Instant::now();
     let stop = context.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
         let mut running = std::pin::pin!(run_loadgen(context, program, job, &stop, |line| match line {
-            ChildMessage::Phase(phase) => context.lease.say(phase, 0, None),
+            ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
                 let minutes = begun.elapsed().as_secs_f64() / 60.0;
-                context.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
+                context.lease.report_progress(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
             }
             ChildMessage::Zero(at) => zero = Some(at),
             ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
@@ -123,9 +128,9 @@ async fn race(
         tokio::select! {
             ran = &mut running => ran,
             // A server of ours that is lost stops this task by itself; of others we see it here.
-            silent = silence(spec) => {
+            silent = wait_for_unresponsive_server(spec) => {
                 lost = Some(silent.to_string());
-                stop.gently();
+                stop.request();
                 running.await
             }
             () = tokio::time::sleep(limit) => {
@@ -135,8 +140,8 @@ async fn race(
         }
     };
     let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
-    let lost = lost.or_else(|| context.lease.stop.why().map(str::to_owned)).map(|why| format!("{why}{when}"));
-    Ok(Raced { ran, lost, zero })
+    let lost = lost.or_else(|| context.lease.stop.reason().map(str::to_owned)).map(|why| format!("{why}{when}"));
+    Ok(ChildRunOutcome { ran, server_failure: lost, zero })
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
@@ -150,16 +155,17 @@ fn test(
     let folder = context.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
-    let asked = ask(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
+    let asked =
+        test_request(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
     let asked = TestRequest { dataset_samples: Some(dataset.samples), ..asked };
-    let conf = conf(&asked).map_err(|wrong| forbidden(&wrong))?;
-    let found = asked.find().map_err(|wrong| forbidden(&wrong))?;
+    let conf = conf(&asked).map_err(|wrong| rule_failure(&wrong))?;
+    let found = asked.find().map_err(|wrong| rule_failure(&wrong))?;
     if asked.rehearsal {
         let (ms, samples) = (conf.settings.min_duration_ms, conf.settings.performance_samples);
         context.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
     }
     context.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
-    settle(&mut spec, &bench, &found.benchmark, asked.scenario);
+    apply_rules(&mut spec, &bench, &found.benchmark, asked.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
         let told = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
@@ -188,10 +194,10 @@ fn test(
 }
 
 /// What the rules forbid, all of it.
-fn forbidden(wrong: &[RuleError]) -> Failure {
-    let told: Vec<String> =
+fn rule_failure(wrong: &[RuleError]) -> Failure {
+    let lines: Vec<String> =
         wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
-    let failure = Failure::new(FailureKind::Refused, told.join("; "));
+    let failure = Failure::new(FailureKind::Refused, lines.join("; "));
     match wrong.iter().find_map(|one| one.hint.clone()) {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -199,7 +205,7 @@ fn forbidden(wrong: &[RuleError]) -> Failure {
 }
 
 /// What the rules require of requests.
-fn settle(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scenario: MlperfScenario) {
+fn apply_rules(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scenario: MlperfScenario) {
     if let Some(min) = benchmark.min_output_tokens.filter(|_| spec.request.min_length.is_none()) {
         spec.request.min_length = Some(min as i32);
     }
@@ -215,9 +221,12 @@ fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
         failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
     };
     let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
-    let told: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
-    if told.benchmark != benchmark {
-        return Err(refuse(format!("it is the data set of {}, and the benchmark is {benchmark}", told.benchmark)));
+    let dataset_record: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+    if dataset_record.benchmark != benchmark {
+        return Err(refuse(format!(
+            "it is the data set of {}, and the benchmark is {benchmark}",
+            dataset_record.benchmark
+        )));
     }
-    Ok(told)
+    Ok(dataset_record)
 }

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-use super::{identity, scrape, telemetry};
+use super::{identity, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
 use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
@@ -12,10 +12,10 @@ use crate::stages::serve::health::{self, HealthProbe, SILENCE};
 use crate::stages::task_context::TaskContext;
 
 /// What a result means for its task.
-pub fn judged(result: &RunResult) -> Result<Done, Failure> {
+pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
     if result.verdict().is_valid() {
-        let (headline, below) = (Some(result.headline()), below(result));
+        let (headline, below) = (Some(result.headline()), headline_details(result));
         return Ok(Done { headline, below, warnings: reasons });
     }
     let failure = Failure::new(FailureKind::Invalid(result.verdict()), result.headline());
@@ -26,7 +26,7 @@ pub fn judged(result: &RunResult) -> Result<Done, Failure> {
 }
 
 /// What stands below a headline: what was measured, and what each host did.
-pub fn below(result: &RunResult) -> Vec<(String, String)> {
+pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
     measured.into_iter().chain(result.hosts_in_short()).collect()
 }
@@ -43,7 +43,7 @@ pub async fn measure(
     let stop = context.lease.stop.child();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
-    let scraper = scrape::start(&spec.endpoints)?;
+    let scraper = server_metrics::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
@@ -54,7 +54,7 @@ pub async fn measure(
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
-        context.lease.say(text, progress.ended, Some(progress.scheduled));
+        context.lease.report_progress(text, progress.ended, Some(progress.scheduled));
     }));
     let late = async {
         match context.lease.task.timeout {
@@ -73,24 +73,24 @@ pub async fn measure(
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = silence(spec) => {
+        silent = wait_for_unresponsive_server(spec) => {
             lost = Some(format!("{silent}; {}", when(&far)));
-            stop.gently();
+            stop.request();
             measuring.await
         }
-        () = context.lease.stop.asked() => {
-            lost = context.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
+        () = context.lease.stop.requested() => {
+            lost = context.lease.stop.reason().map(|why| format!("{why}; {}", when(&far)));
             measuring.await
         }
     };
     // The measurement may have received the stop before we did.
-    let lost = lost.or_else(|| context.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
+    let lost = lost.or_else(|| context.lease.stop.reason().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
     if let Some(scraper) = scraper {
-        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
+        server_metrics::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(context, &mut measured).await;
@@ -108,7 +108,7 @@ pub async fn measure(
 }
 
 /// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.
-pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
+pub async fn wait_for_unresponsive_server(spec: &BenchSpec) -> health::UnresponsiveServer {
     match spec.protocol {
         harness::Transport::Kserve => {
             let question = HealthProbe::Kserve(vec![spec.model.clone()]);

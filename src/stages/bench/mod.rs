@@ -1,46 +1,46 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
-mod finished_run;
 pub mod identity;
 mod load;
 mod loadgen;
 mod measurement;
 mod preflight;
 mod repeat;
-mod scrape;
+mod resume;
+mod saved_run;
 mod search;
+mod server_metrics;
 mod setting_error;
 mod sidecar;
 mod spec;
 mod telemetry;
-mod unfinished;
 
 use std::path::Path;
 
-use super::serve::attach;
+use super::serve::attach_check;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::{self, BenchSpec};
-use crate::manifest::model::{Bench, Turn};
+use crate::manifest::model::{Bench, RepeatRole};
 use crate::plan::REPEATED_RUNS;
-use measurement::{failure, judged, measure};
-use spec::{know_all_ports, spec};
+use measurement::{failure, measure, task_outcome};
+use spec::{fill_in_known_ports, spec};
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
-    if bench.turn == Some(Turn::Sum) {
+    if bench.turn == Some(RepeatRole::Sum) {
         let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-        return repeat::sum_up(context, runs.map_or(&[], Vec::as_slice));
+        return repeat::summarize(context, runs.map_or(&[], Vec::as_slice));
     }
     let mut spec =
         spec(bench, &context.lease.project).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
-    know_all_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
+    fill_in_known_ports(&mut spec.endpoints, &context.lease.assignment.endpoints);
     for lowered in &context.lease.assignment.lowered {
         context.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
     }
     match spec.protocol {
-        harness::Transport::Kserve => greet(context, bench, &spec).await?,
-        harness::Transport::Http(_) => have_http(context, &spec)?,
+        harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
+        harness::Transport::Http(_) => require_http_port(context, &spec)?,
     }
     if let Some(loadgen) = &bench.loadgen {
         return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
@@ -54,14 +54,18 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     }
     let measured = Box::pin(measure(context, &spec, bench.telemetry, "", before)).await?;
     harness::write(&context.lease.out, &measured).map_err(|error| failure(&error))?;
-    if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
+    if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
-    if bench.turn == Some(Turn::Run) { repeat::kept(&measured.result) } else { judged(&measured.result) }
+    if bench.turn == Some(RepeatRole::Run) {
+        repeat::repeat_outcome(&measured.result)
+    } else {
+        task_outcome(&measured.result)
+    }
 }
 
 /// A service of ours without an HTTP port cannot be queried over HTTP.
-fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
+fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
     let ours = &context.lease.assignment.endpoints;
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
         None => Ok(()),
@@ -73,11 +77,11 @@ fn have_http(context: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
 }
 
 /// Queries the servers whether they are what the benchmark needs, before anything is sent.
-async fn greet(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
-    let expected = attach::ExpectedServer::of_bench(bench);
+async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
+    let expected = attach_check::ExpectedServer::of_bench(bench);
     let notices = tokio::select! {
-        checked = attach::check(&spec.endpoints, &expected) => checked?,
-        () = context.lease.stop.asked() => {
+        checked = attach_check::check(&spec.endpoints, &expected) => checked?,
+        () = context.lease.stop.requested() => {
             return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were queried"));
         }
     };

@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
 use crate::event::Endpoint;
-use crate::exec::process::{How, SpawnError};
-use crate::harness::preflight::{NoPreflightResult, PreflightResult, Trial, WORTH_IT, expected};
+use crate::exec::process::{ExitKind, SpawnError};
+use crate::harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
 use crate::harness::{self, BenchSpec, HarnessError};
 use crate::manifest::model::Preflight as Wanted;
 use crate::stages::task_context::TaskContext;
@@ -37,7 +37,7 @@ pub async fn preflight(
             told
         }
         Err(why) => {
-            if !context.lease.stop.is_asked() {
+            if !context.lease.stop.is_requested() {
                 context.lease.notice(format!("no preflight: {why}"));
             }
             None
@@ -58,7 +58,7 @@ enum NoPreflight {
     NoPort(Duration),
     /// With what it printed.
     #[error("the null server ended at once ({how:?}): {written}")]
-    Ended { how: How, written: String },
+    Ended { how: ExitKind, written: String },
     #[error("it did not finish within {0:?}")]
     Unfinished(Duration),
     #[error(transparent)]
@@ -78,11 +78,15 @@ async fn attempt(
     let Some(trial) = trial(spec, is_asked).await else {
         return if is_asked { Err(NoPreflight::Offline) } else { Ok(None) };
     };
-    context.lease.say("trying the load against a server that does no work", 0, None);
+    context.lease.report_progress("trying the load against a server that does no work", 0, None);
     let mut server = start(context, &trial, program)?;
     let endpoint = endpoint(context, &mut server).await?;
-    let told = run(context, &trial, &endpoint).await?;
-    let told = if told.reasons().is_empty() { told } else { told.better(run(context, &trial, &endpoint).await?) };
+    let preflight_result = run(context, &trial, &endpoint).await?;
+    let told = if preflight_result.reasons().is_empty() {
+        preflight_result
+    } else {
+        preflight_result.better(run(context, &trial, &endpoint).await?)
+    };
     // Gone before the measurement begins.
     server.stop(context, GRACE).await;
     Ok(Some(told))
@@ -90,7 +94,7 @@ async fn attempt(
 
 /// What is tried; nothing where the measurement is short, or has no schedule. If no plan can be made, the
 /// measurement reports it.
-async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
+async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<PreflightTrial> {
     let is_trace = matches!(spec.scenario, harness::LoadPattern::Trace { .. });
     let is_long = expected(spec).is_some_and(|time| time >= WORTH_IT);
     // How long a trace is, and any load from data, is in the files.
@@ -103,21 +107,25 @@ async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
         let schedule = harness::plan(&spec).ok()?;
         let last = schedule.requests.iter().map(|request| request.at_ns).max().unwrap_or(0);
         let is_long = is_long || u128::from(last) >= WORTH_IT.as_nanos();
-        Trial::of(&spec, &schedule).filter(|_| is_asked || is_long)
+        PreflightTrial::of(&spec, &schedule).filter(|_| is_asked || is_long)
     });
     planned.await.ok().flatten()
 }
 
-async fn run(context: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, NoPreflight> {
+async fn run(
+    context: &TaskContext,
+    trial: &PreflightTrial,
+    endpoint: &Endpoint,
+) -> Result<PreflightResult, NoPreflight> {
     let spec = trial.at(endpoint.clone());
     let stop = context.lease.stop.child();
     let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
     let measured = measured.await.map_err(|_| NoPreflight::Unfinished(PATIENCE))?;
-    Ok(trial.told(&measured?)?)
+    Ok(trial.evaluate(&measured?)?)
 }
 
 /// The server, as a process of its own.
-fn start(context: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, NoPreflight> {
+fn start(context: &TaskContext, trial: &PreflightTrial, program: Option<&Path>) -> Result<Sidecar, NoPreflight> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
     let program = program.map_err(NoPreflight::Program)?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
@@ -143,7 +151,7 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
         endpoint = says => return Ok(endpoint),
         how = server.ended() => how,
         () = sleep(PATIENCE) => return Err(NoPreflight::NoPort(PATIENCE)),
-        () = context.lease.stop.asked() => return Err(NoPreflight::Stopped),
+        () = context.lease.stop.requested() => return Err(NoPreflight::Stopped),
     };
     Err(NoPreflight::Ended { how, written: server.written().trim().to_owned() })
 }

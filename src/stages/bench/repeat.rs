@@ -6,9 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::finished_run::{before, keep};
-use super::measurement::{below, failure, judged, measure};
-use super::unfinished::{Servers, start_anew};
+use super::measurement::{failure, headline_details, measure, task_outcome};
+use super::resume::{Servers, discard_parts_if_finished};
+use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
 use crate::harness::{self, BenchSpec, RunResult, repeat_folder, result_of_repeats};
@@ -25,7 +25,7 @@ pub async fn perform(
     watched: Telemetry,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
-    start_anew(&context.lease.out, &context.lease.out.join("result.json"), harness::REPEATS)?;
+    discard_parts_if_finished(&context.lease.out, &context.lease.out.join("result.json"), harness::REPEATS)?;
     let servers = Servers::now(context, spec).await;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
@@ -36,7 +36,7 @@ pub async fn perform(
         } else {
             let name = format!("run {number} of {times}");
             let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
-            if context.lease.stop.is_asked() && context.lease.stop.why().is_none() {
+            if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
             keep(&folder, &measured)?;
@@ -49,11 +49,11 @@ pub async fn perform(
             break;
         }
     }
-    summed_up(context, &results)
+    summarize_results(context, &results)
 }
 
 /// The result of runs that are in these folders, in order.
-pub fn sum_up(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
         let folder = context.lease.out.join(repeat_folder(number));
@@ -64,14 +64,14 @@ pub fn sum_up(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> 
         }
         results.push(harness::read_result(&run.join("result.json")).map_err(|error| failure(&error))?);
     }
-    summed_up(context, &results).map_err(|failure| {
+    summarize_results(context, &results).map_err(|failure| {
         let stage = &context.lease.task.stage;
         let hint = format!("the runs are kept as they are, so that no good ones are picked; `--force {stage}` measures all of them again");
         failure.hint(hint)
     })
 }
 
-fn summed_up(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
+fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };
@@ -81,18 +81,18 @@ fn summed_up(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failu
         fs::copy(first.join(name), &to).map_err(|error| unwritten(&to, &error))?;
     }
     harness::write_result(&context.lease.out, &result).map_err(|error| failure(&error))?;
-    judged(&result)
+    task_outcome(&result)
 }
 
 /// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
-pub fn kept(result: &RunResult) -> Result<Done, Failure> {
-    let judged = judged(result);
+pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
+    let judged = task_outcome(result);
     let is_lost = result.server_lost().is_some();
     match judged {
         Err(failure) if is_lost => Err(failure),
         Err(failure) => {
             let warnings = result.reasons().iter().map(harness::Reason::line).collect();
-            Ok(Done { headline: Some(failure.what), below: below(result), warnings })
+            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings })
         }
         done => done,
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::exec::process::{How, Running, SpawnError};
+use crate::exec::process::{ExitKind, Running, SpawnError};
 use crate::stages::task_context::TaskContext;
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
@@ -60,18 +60,18 @@ impl Sidecar {
     }
 
     /// Resolves when the process ends by itself. Can be dropped and awaited again.
-    pub async fn ended(&mut self) -> How {
+    pub async fn ended(&mut self) -> ExitKind {
         match &mut self.running {
             Some(running) => running.ended().await,
-            None => How::Stopped,
+            None => ExitKind::Stopped,
         }
     }
 
     /// Ends it; what it wrote can still be read. Its own end, if it came first.
-    pub async fn stop(&mut self, context: &TaskContext, grace: Duration) -> How {
+    pub async fn stop(&mut self, context: &TaskContext, grace: Duration) -> ExitKind {
         match self.running.take() {
             Some(running) => running.stop(grace, &context.lease.stop).await.how,
-            None => How::Stopped,
+            None => ExitKind::Stopped,
         }
     }
 }

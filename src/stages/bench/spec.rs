@@ -68,7 +68,7 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
 }
 
 /// A target names gRPC ports only; of services that were started for it the others are known too.
-pub(super) fn know_all_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
+pub(super) fn fill_in_known_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
     for endpoint in endpoints {
         if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
             endpoint.clone_from(known);

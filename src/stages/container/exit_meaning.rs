@@ -1,6 +1,6 @@
 //! What the exit code of a container program means: whether it belongs to the command inside, or to the program itself.
 
-use crate::exec::process::How;
+use crate::exec::process::ExitKind;
 
 /// Signals as a shell counts them.
 const SIGNALLED: i32 = 128;
@@ -14,30 +14,30 @@ pub struct ExitMeaning {
 }
 
 /// docker-run(1), podman-run(1): 125 is its own failure, 126 and 127 the program inside that cannot be started.
-pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
+pub fn meaning(how: ExitKind, tail: &[String]) -> Option<ExitMeaning> {
     let cause = || tail.last().cloned();
     Some(match how {
-        How::Code(125) if tail.iter().any(|line| no_gpu_hook(line)) => ExitMeaning {
+        ExitKind::Code(125) if tail.iter().any(|line| no_gpu_hook(line)) => ExitMeaning {
             what: "the container could not be given its GPUs",
             cause: Some("the container program has no hook for NVIDIA's GPUs".to_owned()),
             hint: "install nvidia-container-toolkit; then docker: `sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker`; podman: `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
         },
-        How::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => ExitMeaning {
+        ExitKind::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => ExitMeaning {
             what: "the container could not be given its limits",
             cause: Some("this user may not raise its limits to those of `container.ulimits`".to_owned()),
             hint: "`ulimits: {}` leaves them unchanged, `ulimits: { memlock: 8388608 }` requests less; or raise the limit in /etc/security/limits.conf",
         },
-        How::Code(125) => ExitMeaning {
+        ExitKind::Code(125) => ExitMeaning {
             what: "the container could not be started",
             cause: cause(),
             hint: "`regatta doctor` checks the container program; try the command above by hand",
         },
-        How::Code(126) => ExitMeaning {
+        ExitKind::Code(126) => ExitMeaning {
             what: "the program cannot be run in the container",
             cause: cause(),
             hint: "is it executable, and made for this processor?",
         },
-        How::Code(127) => ExitMeaning {
+        ExitKind::Code(127) => ExitMeaning {
             what: "the program is not in the container",
             cause: cause(),
             hint: "is it in the image? A file of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
@@ -47,9 +47,11 @@ pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
 }
 
 /// The end of the command inside: 137 is a KILL, which most often comes from the kernel when memory runs out.
-pub fn inside(how: How) -> How {
+pub fn inner_exit(how: ExitKind) -> ExitKind {
     match how {
-        How::Code(code) if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => How::Signal(code - SIGNALLED),
+        ExitKind::Code(code) if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => {
+            ExitKind::Signal(code - SIGNALLED)
+        }
         how => how,
     }
 }
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     fn what(code: i32, line: &str) -> Option<&'static str> {
-        meaning(How::Code(code), &[line.to_owned()]).map(|meaning| meaning.what)
+        meaning(ExitKind::Code(code), &[line.to_owned()]).map(|meaning| meaning.what)
     }
 
     #[test]
@@ -83,7 +85,7 @@ mod tests {
         assert_eq!(what(126, limit), Some("the container could not be given its limits"));
         assert_eq!(what(127, "sh: trtllm-build: not found"), Some("the program is not in the container"));
         assert_eq!(what(1, docker), None, "the command's own");
-        assert_eq!(inside(How::Code(137)), How::Signal(9));
-        assert_eq!(inside(How::Code(3)), How::Code(3));
+        assert_eq!(inner_exit(ExitKind::Code(137)), ExitKind::Signal(9));
+        assert_eq!(inner_exit(ExitKind::Code(3)), ExitKind::Code(3));
     }
 }

@@ -28,12 +28,12 @@ impl Images {
         if let Some(known) = self.known().get(&asked) {
             return known.clone();
         }
-        let id = look(program, image).ok().map(|seen| seen.id);
+        let id = inspect_image(program, image).ok().map(|seen| seen.id);
         self.known().entry(asked).or_insert(id).clone()
     }
 
     /// What it means from now on.
-    pub fn now_seen(&self, program: &str, image: &str, id: &str) {
+    pub fn set_image_id(&self, program: &str, image: &str, id: &str) {
         self.known().insert((program.to_owned(), image.to_owned()), Some(id.to_owned()));
     }
 
@@ -55,7 +55,7 @@ pub struct FoundImage {
 ///
 /// # Errors
 /// The program, its daemon or the image is not there: which of them, and what to do about it.
-pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
+pub fn inspect_image(program: &str, image: &str) -> Result<FoundImage, Failure> {
     let argv = [program, "image", "inspect", "--format", "{{.Id}} {{json .RepoDigests}}", image];
     match probe(argv, LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => read(&out).ok_or_else(|| {
@@ -64,9 +64,9 @@ pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
                 format!("`{program} image inspect {image}` printed no usable answer: {out}"),
             )
         }),
-        ProbeResult::Answered(ProbeOutput { err, .. }) => Err(absent(program, image, &err)),
+        ProbeResult::Answered(ProbeOutput { err, .. }) => Err(image_absent(program, image, &err)),
         ProbeResult::Missing => Err(no_program(program)),
-        ProbeResult::Late => {
+        ProbeResult::TimedOut => {
             let what = format!("{program} has not answered for {} s", LIMIT.as_secs());
             Err(Failure::new(FailureKind::System, what).hint(format!("does `{program} info` answer?")))
         }
@@ -86,16 +86,16 @@ fn read(out: &str) -> Option<FoundImage> {
 }
 
 /// The id of an image, if it is on this machine. Blocks.
-pub fn look_for_image(program: &str, image: &str) -> Option<String> {
-    look(program, image).ok().map(|seen| seen.id)
+pub fn image_id(program: &str, image: &str) -> Option<String> {
+    inspect_image(program, image).ok().map(|seen| seen.id)
 }
 
 /// What keeps docker or podman from answering, from their messages: the problem, and what to do about it.
-pub fn engine_trouble(program: &str, said: &str) -> Option<(String, &'static str)> {
-    if said.contains("permission denied") {
+pub fn engine_problem(program: &str, text: &str) -> Option<(String, &'static str)> {
+    if text.contains("permission denied") {
         let hint = "`sudo usermod -aG docker $USER` and a new login; or `engine: podman`, which needs no daemon";
         Some((format!("{program} may not be used by this user"), hint))
-    } else if said.contains("Cannot connect to the Docker daemon") || said.contains("Is the docker daemon running") {
+    } else if text.contains("Cannot connect to the Docker daemon") || text.contains("Is the docker daemon running") {
         let hint = "`sudo systemctl start docker`; or `engine: podman`, which needs no daemon";
         Some((format!("the daemon of {program} does not answer"), hint))
     } else {
@@ -103,10 +103,10 @@ pub fn engine_trouble(program: &str, said: &str) -> Option<(String, &'static str
     }
 }
 
-fn absent(program: &str, image: &str, said: &str) -> Failure {
-    let said = said.trim();
+fn image_absent(program: &str, image: &str, text: &str) -> Failure {
+    let said = text.trim();
     let last = said.lines().last().unwrap_or_default();
-    if let Some((what, hint)) = engine_trouble(program, said) {
+    if let Some((what, hint)) = engine_problem(program, said) {
         Failure::new(FailureKind::System, what).cause(last).hint(hint)
     } else if image.starts_with("sha256:") {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))
@@ -129,9 +129,9 @@ pub fn no_program(program: &str) -> Failure {
 }
 
 /// The engine of a container: the configured one, the one that its image's ending implies, or the one that is installed.
-pub fn engine(said: Option<crate::spec::ContainerEngine>, image: &str) -> crate::spec::ContainerEngine {
+pub fn engine(container_engine: Option<crate::spec::ContainerEngine>, image: &str) -> crate::spec::ContainerEngine {
     let is_here = |program: &str| crate::exec::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
-    said.or_else(|| crate::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {
+    container_engine.or_else(|| crate::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {
         let only_podman = !is_here("docker") && is_here("podman");
         if only_podman { crate::spec::ContainerEngine::Podman } else { crate::spec::ContainerEngine::Docker }
     })
@@ -154,19 +154,19 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_what_to_do() {
-        let daemon = absent(
+        let daemon = image_absent(
             "docker",
             "i",
             "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n",
         );
         assert_eq!(daemon.what, "the daemon of docker does not answer");
-        let denied = absent(
+        let denied = image_absent(
             "docker",
             "i",
             "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
         );
         assert!(denied.hint.unwrap().contains("usermod -aG docker"));
-        let image = absent("podman", "x:1", "Error: x:1: image not known\n");
+        let image = image_absent("podman", "x:1", "Error: x:1: image not known\n");
         assert_eq!(image.what, "the image x:1 is not on this machine");
         assert!(image.hint.unwrap().starts_with("`podman pull x:1` fetches it"));
     }

@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{getgid, getuid};
 
 use crate::event::{ExternalResource, Failure, FailureKind};
-use crate::exec::container::{self, ContainerSpec, Sees};
+use crate::exec::container::{self, ContainerAccess, ContainerSpec};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
 use crate::plan::Task;
 use crate::runner::Lease;
 use crate::spec::ContainerEngine;
-pub use exit_meaning::{inside, meaning};
-pub use images::{FoundImage, Images, engine, engine_trouble, look, look_for_image, no_program};
-pub use run::{NotRun, obey, run};
+pub use exit_meaning::{inner_exit, meaning};
+pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
+pub use run::{ContainerRunError, run, run_engine_ignoring_output};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
 const STOP_AFTER: u32 = 5;
@@ -58,10 +58,10 @@ pub struct TaskContainer {
 }
 
 /// A command as a container program takes it.
-pub struct WrappedCommand {
+pub struct ContainerCommand {
     pub command: ProcessCommand,
     /// Docker and podman: what must be removed by its name.
-    pub outliving: Option<ExternalResource>,
+    pub external_resource: Option<ExternalResource>,
 }
 
 impl TaskContainer {
@@ -97,7 +97,7 @@ impl TaskContainer {
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<WrappedCommand, Failure> {
+    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<ContainerCommand, Failure> {
         self.wrap_with(lease, command, &lease.gpus)
     }
 
@@ -105,7 +105,12 @@ impl TaskContainer {
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap_with(&self, lease: &Lease, command: &ProcessCommand, gpus: &[u32]) -> Result<WrappedCommand, Failure> {
+    pub fn wrap_with(
+        &self,
+        lease: &Lease,
+        command: &ProcessCommand,
+        gpus: &[u32],
+    ) -> Result<ContainerCommand, Failure> {
         let wrong = container::contradictions(&self.container);
         if !wrong.is_empty() {
             let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
@@ -119,17 +124,17 @@ impl TaskContainer {
         if container.user.is_none() {
             container.user = user(container.engine);
         }
-        let mut sees = Sees {
+        let mut sees = ContainerAccess {
             mounts: mounts(lease, &self.state)?,
             gpus: gpus.to_vec(),
             dir: Some(command.dir.display().to_string()),
             stop_after: STOP_AFTER,
-            ..Sees::default()
+            ..ContainerAccess::default()
         };
         let mut own: Vec<(String, Option<OsString>)> = Vec::new();
         for (name, value) in last_of_each(&command.env) {
             let Some(value) = value.as_ref().filter(|_| name != DEVICES) else { continue };
-            if steers(name) {
+            if is_runtime_variable(name) {
                 sees.set.push((name.clone(), value.to_string_lossy().into_owned()));
             } else {
                 sees.pass.push(name.clone());
@@ -143,7 +148,7 @@ impl TaskContainer {
             // That user id is unknown inside, and it does not own `/`.
             sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
         }
-        let words = container::words(&container, &sees);
+        let words = container::engine_command(&container, &sees);
         own.extend(
             words
                 .env
@@ -157,7 +162,10 @@ impl TaskContainer {
             name: container.safe_name(),
         });
         let argv = words.argv.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
-        Ok(WrappedCommand { command: ProcessCommand { argv, env: own, ..command.clone() }, outliving })
+        Ok(ContainerCommand {
+            command: ProcessCommand { argv, env: own, ..command.clone() },
+            external_resource: outliving,
+        })
     }
 }
 
@@ -191,7 +199,7 @@ pub fn place_of(task: &Task) -> Option<ContainerSpec> {
 }
 
 /// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
-pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
+pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
     // What a node has under that name is not known here.
     if task.host.is_some() {
         return None;
@@ -214,9 +222,9 @@ fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
 
 /// The id of an image, which must be the one that the task's key was made with.
 fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result<String, Failure> {
-    let seen = look(program, image)?;
+    let seen = inspect_image(program, image)?;
     if is_literal && images.first_seen(program, image).as_ref() != Some(&seen.id) {
-        images.now_seen(program, image, &seen.id);
+        images.set_image_id(program, image, &seen.id);
         let what = format!("the image {image} is another one than when this run looked at it first");
         return Err(Failure::new(FailureKind::InputChanged, what));
     }
@@ -260,14 +268,14 @@ fn mounts(lease: &Lease, state: &Path) -> Result<Vec<String>, Failure> {
     Ok(mounts)
 }
 
-fn steers(name: &str) -> bool {
+fn is_runtime_variable(name: &str) -> bool {
     STEERS.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == *pattern,
     })
 }
 
-fn is_unset(name: &str, sees: &Sees, container: &ContainerSpec) -> bool {
+fn is_unset(name: &str, sees: &ContainerAccess, container: &ContainerSpec) -> bool {
     !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
 }
 

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{STOP_AFTER, TaskContainer, WrappedCommand};
+use super::{ContainerCommand, STOP_AFTER, TaskContainer};
 use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop};
-use crate::exec::process::{self, How, ProcessCommand, ProcessExit, Running, SpawnError};
+use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, Running, SpawnError};
 use crate::runner::Lease;
 
 /// How long a container program may take for one command beyond the wait that it was given.
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Why it could not be run.
-pub enum NotRun {
+pub enum ContainerRunError {
     Spawn(SpawnError),
     Refused(Failure),
 }
@@ -27,15 +27,16 @@ pub async fn run(
     place: &TaskContainer,
     command: &ProcessCommand,
     argv: &mut Vec<OsString>,
-) -> Result<ProcessExit, NotRun> {
-    let WrappedCommand { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
+) -> Result<ProcessExit, ContainerRunError> {
+    let ContainerCommand { command, external_resource: outliving } =
+        place.wrap(lease, command).map_err(ContainerRunError::Refused)?;
     argv.clone_from(&command.argv);
     let stop = &lease.stop;
-    if stop.is_asked() {
-        return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+    if stop.is_requested() {
+        return Ok(ProcessExit { how: ExitKind::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
     if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &outliving) {
-        refuse_taken(program, name, &command).await.map_err(NotRun::Refused)?;
+        refuse_taken(program, name, &command).await.map_err(ContainerRunError::Refused)?;
     }
     let task = &lease.task.id;
     if let Some(outliving) = outliving.clone() {
@@ -45,7 +46,7 @@ pub async fn run(
     if let Some(outliving) = outliving {
         (lease.emit)(Event::OutlivingRemoved { task: task.clone(), outliving });
     }
-    ran.map_err(NotRun::Spawn)
+    ran.map_err(ContainerRunError::Spawn)
 }
 
 async fn to_its_end(
@@ -60,20 +61,20 @@ async fn to_its_end(
     let asked = tokio::select! {
         biased;
         _ = running.ended() => false,
-        () = stop.asked() => true,
+        () = stop.requested() => true,
     };
     let exit = if asked {
-        if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_now()) {
+        if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_hard_requested()) {
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
-                () = obey(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
-                () = stop.asked_now() => {}
+                () = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
+                () = stop.hard_requested() => {}
             }
         }
         remove(command, outliving).await;
         let grace = if outliving.is_some() { SHORT } else { command.grace };
-        ProcessExit { how: How::Stopped, ..running.stop(grace, stop).await }
+        ProcessExit { how: ExitKind::Stopped, ..running.stop(grace, stop).await }
     } else {
         let exit = running.wait().await;
         // A program that ended well has seen its container go.
@@ -88,17 +89,17 @@ async fn to_its_end(
 
 async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
     for words in outliving.into_iter().flat_map(process::orders) {
-        obey(order, &words, PATIENCE).await;
+        run_engine_ignoring_output(order, &words, PATIENCE).await;
     }
 }
 
 /// Runs a container program with the surroundings of `order`. Its output is ignored: an error that there is nothing to stop is
 /// usually expected.
-pub async fn obey(order: &ProcessCommand, words: &[String], limit: Duration) {
-    let _ = tokio::time::timeout(limit, said(order, words)).await;
+pub async fn run_engine_ignoring_output(order: &ProcessCommand, words: &[String], limit: Duration) {
+    let _ = tokio::time::timeout(limit, run_engine(order, words)).await;
 }
 
-async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, SpawnError> {
+async fn run_engine(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, SpawnError> {
     let mut command = order.clone();
     command.argv = words.iter().map(OsString::from).collect();
     command.answer = None;
@@ -109,7 +110,7 @@ async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, S
 /// A container with a taken name would not start, and the existing one would be removed in its place.
 async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
     let words = [program, "container", "inspect", name].map(str::to_owned);
-    match said(order, &words).await {
+    match run_engine(order, &words).await {
         Ok(exit) if exit.how.is_success() => {
             let what = format!("there is already a container {name} that this run did not start");
             Err(Failure::new(FailureKind::System, what)

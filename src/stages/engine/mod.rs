@@ -92,7 +92,7 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
             argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
         let name = Path::new(named.unwrap_or(&argv[0])).file_name();
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
-        context.lease.say(name, index as u64, Some(total));
+        context.lease.report_progress(name, index as u64, Some(total));
         outcome = context.run(context.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
         outcome = outcome.map_err(|failure| memory::explain(failure, context, &engine, is_first(&engine, index)));
         if outcome.is_err() {
@@ -142,7 +142,7 @@ pub enum EngineCommandError {
 /// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
 pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, EngineCommandError> {
-    forbid("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
+    check_conflicts("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
     let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
     Ok(match (engine.only, &engine.trtllm_checkpoint) {
         (Some(EngineOnly::Checkpoint), _) => vec![checkpoint_command(engine, &out)?],
@@ -155,7 +155,7 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineC
     let need = |key, value: &Option<String>| value.clone().ok_or(EngineCommandError::Missing { key });
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
-    forbid("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
+    check_conflicts("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
     let (script, words) = match engine.precision.as_str() {
         "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
         "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
@@ -215,7 +215,7 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, EngineCommandErro
     Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
 }
 
-fn forbid(
+fn check_conflicts(
     key: &'static str,
     flags: &IndexMap<String, Value>,
     decided: &[(&'static str, &'static str)],

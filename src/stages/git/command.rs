@@ -48,8 +48,8 @@ impl GitCommand<'_> {
     }
 
     /// What git answers on its standard output.
-    pub async fn ask(&self, words: &[&str]) -> Result<String, Failure> {
-        self.context.ask(self.command(words)).await
+    pub async fn stdout_of(&self, words: &[&str]) -> Result<String, Failure> {
+        self.context.run_for_stdout(self.command(words)).await
     }
 
     fn command(&self, words: &[&str]) -> ProcessCommand {

@@ -34,7 +34,7 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     }
     ask.run(&["init", "--quiet", "--template=", "."]).await?;
     let commit = find(&ask, &url, &git.rev).await?;
-    context.lease.say(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+    context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
     ask.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
     // Force twice: also what an earlier try left of submodules.
     ask.run(&["clean", "--quiet", "-ffdx"]).await?;
@@ -42,7 +42,7 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
         cherry_pick(&ask, &url, pick).await?;
     }
     if git.submodules {
-        context.lease.say("fetching submodules", 0, None);
+        context.lease.report_progress("fetching submodules", 0, None);
         // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
         ask.run(&["config", "remote.origin.url", &url]).await?;
         let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
@@ -51,15 +51,15 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     fetch_lfs(&ask, git, &url).await?;
 
     ask.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
-    scrub(&context.lease.out.join(".git"), &git.url)?;
-    let head = ask.ask(&["rev-parse", "HEAD"]).await?;
+    remove_credentials(&context.lease.out.join(".git"), &git.url)?;
+    let head = ask.stdout_of(&["rev-parse", "HEAD"]).await?;
     write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
     write(&context.lease.out, REVISION, &format!("{head}\n"))?;
     Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
 }
 
 /// Takes credentials out of what is published: submodules with relative URLs got them from their parent.
-fn scrub(dot_git: &Path, url: &str) -> Result<(), Failure> {
+fn remove_credentials(dot_git: &Path, url: &str) -> Result<(), Failure> {
     let Some(userinfo) = userinfo(url).filter(|_| credentials(url).is_some()) else { return Ok(()) };
     let shown = format!("{userinfo}@");
     for entry in walkdir::WalkDir::new(dot_git).into_iter().flatten().filter(|entry| entry.file_name() == "config") {
@@ -100,8 +100,9 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
     if is_hex(rev, 40) {
         return fetch_commit(ask, url, rev, "1").await;
     }
-    ask.context.lease.say(format!("looking for {rev}"), 0, None);
-    let listed = ask.ask(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
+    ask.context.lease.report_progress(format!("looking for {rev}"), 0, None);
+    let listed =
+        ask.stdout_of(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
     let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
     let name = if has(&tag) {
@@ -115,7 +116,7 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
         rev.to_owned()
     } else if is_hex(rev, 4) {
         fetch_all(ask, url).await?;
-        return ask.ask(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
+        return ask.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
     } else {
         return Err(Failure::new(
             FailureKind::Refused,
@@ -123,27 +124,27 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
         )
         .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
     };
-    ask.context.lease.say(format!("fetching {rev}"), 0, None);
+    ask.context.lease.report_progress(format!("fetching {rev}"), 0, None);
     ask.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
-    ask.ask(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
+    ask.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
 }
 
 /// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.
 async fn fetch_commit(ask: &GitCommand<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
     let exact = format!("{commit}^{{commit}}");
     if depth == "1"
-        && let Ok(found) = ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await
+        && let Ok(found) = ask.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await
     {
         return Ok(found);
     }
-    ask.context.lease.say(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    ask.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
     let alone =
         is_hex(commit, 40) && ask.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
     if !alone {
         fetch_all(ask, url).await?;
     }
-    ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
-        if ask.context.lease.stop.is_asked() {
+    ask.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
+        if ask.context.lease.stop.is_requested() {
             return failure;
         }
         Failure::new(FailureKind::Refused, format!("there is no commit `{commit}` in {}", without_credentials(url)))
@@ -151,7 +152,7 @@ async fn fetch_commit(ask: &GitCommand<'_>, url: &str, commit: &str, depth: &str
 }
 
 async fn fetch_all(ask: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
-    let shallow = ask.ask(&["rev-parse", "--is-shallow-repository"]).await? == "true";
+    let shallow = ask.stdout_of(&["rev-parse", "--is-shallow-repository"]).await? == "true";
     let mut words = vec!["fetch", "--quiet", "--tags", "--force"];
     if shallow {
         words.push("--unshallow");
@@ -171,10 +172,10 @@ async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Resu
         Ok(()) => return Ok(()),
         Err(failure) => failure,
     };
-    if ask.context.lease.stop.is_asked() {
+    if ask.context.lease.stop.is_requested() {
         return Err(failure);
     }
-    let conflicts = ask.ask(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
+    let conflicts = ask.stdout_of(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
     let _ = ask.run(&["cherry-pick", "--abort"]).await;
     if conflicts.is_empty() {
         return Err(failure);
@@ -190,15 +191,15 @@ async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Fai
         return Ok(());
     }
     let required = git.lfs == Some(true);
-    let attributes = ask.ask(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
+    let attributes = ask.stdout_of(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
     let used = attributes.lines().any(|file| {
         std::fs::read_to_string(ask.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
     });
     if !used && !required {
         return Ok(());
     }
-    if let Err(failure) = ask.ask(&["lfs", "version"]).await {
-        if ask.context.lease.stop.is_asked() {
+    if let Err(failure) = ask.stdout_of(&["lfs", "version"]).await {
+        if ask.context.lease.stop.is_requested() {
             return Err(failure);
         }
         if required {
@@ -208,7 +209,7 @@ async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Fai
         ask.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
         return Ok(());
     }
-    ask.context.lease.say("fetching large files", 0, None);
+    ask.context.lease.report_progress("fetching large files", 0, None);
     ask.run(&["config", "remote.origin.url", url]).await?;
     ask.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
     ask.run(&["lfs", "pull", "origin"]).await

@@ -12,7 +12,7 @@ use crate::stages::task_context::TaskContext;
 /// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
 const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
 /// Runs the official checker on what was packed. Its exit code shows whether it found errors; that is not a failure here.
-pub(super) async fn ask(
+pub(super) async fn run_official_checker(
     context: &TaskContext,
     step: &MlperfPackage,
     clone: &Path,
@@ -22,7 +22,7 @@ pub(super) async fn ask(
         let what = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
         return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));
     };
-    context.lease.say("asking the official checker", 0, None);
+    context.lease.report_progress("asking the official checker", 0, None);
     let told = context.lease.out.join("official.log");
     let line = "exec \"$1\" \"$2\" --input . --version \"$3\" --csv official.csv >official.log 2>&1";
     let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();

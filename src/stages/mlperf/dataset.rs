@@ -33,19 +33,19 @@ pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Fail
             _ => failure,
         }
     })?;
-    let told = &file.told;
-    if file.references < told.samples {
-        let without = told.samples - file.references;
+    let dataset_record = &file.told;
+    if file.references < dataset_record.samples {
+        let without = dataset_record.samples - file.references;
         context.lease.notice(format!(
             "{without} of {} samples have no reference: no answer to them can be scored",
-            told.samples
+            dataset_record.samples
         ));
     }
-    let kind = if told.synthetic { "synthetic samples, not submittable" } else { "samples" };
+    let kind = if dataset_record.synthetic { "synthetic samples, not submittable" } else { "samples" };
     let tokens = file.input_tokens;
     let headline = format!(
         "{} {kind}, {:.0} input tokens on average, {} to {}",
-        told.samples, tokens.mean, tokens.min, tokens.max
+        dataset_record.samples, tokens.mean, tokens.min, tokens.max
     );
     Ok(Done { headline: Some(headline), ..Done::default() })
 }

@@ -33,7 +33,7 @@ const SOURCES: [&str; 9] = [
 
 /// `loadgen.json`
 #[derive(Debug, Serialize, Deserialize)]
-struct LibraryTold {
+struct LoadgenLibraryInfo {
     round: String,
     version: String,
     revision: String,
@@ -53,7 +53,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         Failure::new(FailureKind::Refused, format!("there is no round `{}`; known are {known}", step.round))
     })?;
     let out = &context.lease.out;
-    context.lease.say("getting LoadGen's sources", 0, None);
+    context.lease.report_progress("getting LoadGen's sources", 0, None);
     let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
     let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
     if !missing.is_empty() {
@@ -61,9 +61,9 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         return Err(Failure::new(FailureKind::Refused, what));
     }
     let compiler = compiler(context, &step.cxx).await?;
-    context.lease.say(format!("compiling with {compiler}"), 0, None);
+    context.lease.report_progress(format!("compiling with {compiler}"), 0, None);
     compile(context, &step.cxx, &sources).await?;
-    context.lease.say("asking the library for its version and seeds", 0, None);
+    context.lease.report_progress("asking the library for its version and seeds", 0, None);
     let probed = probe(context, program).await?;
     let mismatches = probed.mismatches(&round);
     if !mismatches.is_empty() {
@@ -75,7 +75,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     for (_, text) in loadgen::SHIM {
         shim.update(text);
     }
-    let told = LibraryTold {
+    let loadgen_library_info = LoadgenLibraryInfo {
         round: round.name,
         version: probed.version.clone(),
         revision: probed.revision.clone(),
@@ -85,7 +85,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         compiler,
         shim_sha256: shim.finish(),
     };
-    let text = serde_json::to_vec_pretty(&told).unwrap_or_default();
+    let text = serde_json::to_vec_pretty(&loadgen_library_info).unwrap_or_default();
     fs::write(out.join(TOLD), text).map_err(|error| system(&out.join(TOLD), &error))?;
     Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)), ..Done::default() })
 }
@@ -165,12 +165,12 @@ fn explained(failure: Failure, python: &str) -> Failure {
 /// Its first line about itself.
 async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
     let argv: Vec<OsString> = vec![cxx.into(), "--version".into()];
-    let told = context.ask(context.command(argv)).await.map_err(|failure| {
+    let text = context.run_for_stdout(context.command(argv)).await.map_err(|failure| {
         let is_missing = failure.kind == FailureKind::Spawn;
         let failure = failure.hint("install a C++ compiler (g++), or name another with `cxx:`");
         if is_missing { failure.cause(format!("there is no C++ compiler called `{cxx}`")) } else { failure }
     })?;
-    Ok(told.lines().next().unwrap_or_default().to_owned())
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 /// All of LoadGen and the shim, half of it at a time, and then the library. Objects do not stay.

@@ -10,10 +10,10 @@ use super::checker;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
-    self, Examined, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, Packed,
-    ProvenanceStage, Unpacked,
+    self, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, ProvenanceStage,
+    SubmissionReport, Unpacked, WrittenPackage,
 };
-use crate::runner::{Upstream, UpstreamTask};
+use crate::runner::{UpstreamProvenance, UpstreamTask};
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 
@@ -36,16 +36,18 @@ const OF_A_REHEARSAL: [&str; 12] = [
 pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
     let order = order(context, step)?;
     let out = &context.lease.out;
-    context.lease.say("packing", 0, None);
+    context.lease.report_progress("packing", 0, None);
     let packed = mlperf::pack(&order, out).map_err(|error| unpacked(out, error))?;
-    context.lease.say("examining", 0, None);
+    context.lease.report_progress("examining", 0, None);
     let examined = mlperf::examine(out, &order.round);
     let official = match &step.checker {
-        Some(clone) => Some(checker::ask(context, step, &context.path(clone), &order.round.name).await?),
+        Some(clone) => {
+            Some(checker::run_official_checker(context, step, &context.path(clone), &order.round.name).await?)
+        }
         None => None,
     };
     write(out, &packed, &examined, official.as_ref())?;
-    judged(step, &packed, &examined, official.as_ref())
+    package_outcome(step, &packed, &examined, official.as_ref())
 }
 
 fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
@@ -81,7 +83,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         rehearse: step.rehearse,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: command(&origins),
-        made: origins.tasks.iter().map(made).collect::<Result<_, _>>()?,
+        upstream_tasks: origins.tasks.iter().map(made).collect::<Result<_, _>>()?,
     })
 }
 
@@ -119,7 +121,7 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
 }
 
 /// What makes it all again.
-fn command(origins: &Upstream) -> String {
+fn command(origins: &UpstreamProvenance) -> String {
     let quoted = |text: &str| {
         let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
         if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -185,10 +187,15 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
     }
 }
 
-fn write(out: &Path, packed: &Packed, examined: &Examined, official: Option<&Official>) -> Result<(), Failure> {
+fn write(
+    out: &Path,
+    packed: &WrittenPackage,
+    examined: &SubmissionReport,
+    official: Option<&Official>,
+) -> Result<(), Failure> {
     let package = json!({
         "submitter": packed.submitter,
-        "submittable": !packed.lock.rehearsal && examined.refused() == 0,
+        "submittable": !packed.lock.rehearsal && examined.refusal_count() == 0,
         "rehearsal": packed.lock.rehearsal,
         "examined": examined,
         "official": official,
@@ -199,10 +206,10 @@ fn write(out: &Path, packed: &Packed, examined: &Examined, official: Option<&Off
 }
 
 /// Whether it stands.
-fn judged(
+fn package_outcome(
     step: &MlperfPackage,
-    packed: &Packed,
-    examined: &Examined,
+    packed: &WrittenPackage,
+    examined: &SubmissionReport,
     official: Option<&Official>,
 ) -> Result<Done, Failure> {
     let stops = |finding: &&GateFinding| {
@@ -234,7 +241,7 @@ fn judged(
     }
     let kept = packed.submitter.display();
     let headline = if step.rehearse {
-        let told = examined.refused();
+        let told = examined.refusal_count();
         format!("REHEARSAL, not for submission: {results} results in {kept}, {told} findings because of it{checker}")
     } else {
         format!("{results} results in {kept}, the gate passes it{checker}")

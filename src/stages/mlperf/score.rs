@@ -17,7 +17,7 @@ const LOG: &str = "mlperf_log_accuracy.json";
 pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
     let round = round(&step.round)?;
     let dataset = context.path(&step.dataset);
-    let told = dataset_told(&dataset.join(DATASET_FILE))?;
+    let dataset_record = dataset_told(&dataset.join(DATASET_FILE))?;
     let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
     let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
     let scoring = Scoring {
@@ -25,21 +25,23 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         benchmark: &step.benchmark,
         log: &context.path(&step.accuracy).join(LOG),
         dataset: &dataset.join(SAMPLES_FILE),
-        dataset_told: &told,
+        dataset_told: &dataset_record,
         tokenizer: tokenizer.as_deref(),
         sentences: sentences.as_deref(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let scored = score(&scoring, &mut |done| context.lease.say("answers scored", done, Some(told.samples)));
+    let scored = score(&scoring, &mut |done| {
+        context.lease.report_progress("answers scored", done, Some(dataset_record.samples))
+    });
     let scored = scored.map_err(|error| failure(&error))?;
-    for missing in &scored.told.unscored {
+    for missing in &scored.report.unscored {
         context.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
     }
     let out = context.lease.out();
     write(&out.join(ACCURACY_TEXT), &scored.text)?;
-    let json = serde_json::to_string_pretty(&scored.told).expect("it has only text keys");
+    let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
-    Ok(Done { headline: Some(scored.told.headline()), ..Done::default() })
+    Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
 }
 
 fn dataset_told(file: &Path) -> Result<DatasetRecord, Failure> {

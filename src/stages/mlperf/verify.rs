@@ -29,8 +29,8 @@ pub fn perform(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failu
         dataset_samples: None,
     };
     let found = named.find().map_err(|wrong| {
-        let told: Vec<String> = wrong.iter().map(|one| format!("`{}` {}", one.at.join("."), one.what)).collect();
-        Failure::new(FailureKind::Refused, told.join("; "))
+        let lines: Vec<String> = wrong.iter().map(|one| format!("`{}` {}", one.at.join("."), one.what)).collect();
+        Failure::new(FailureKind::Refused, lines.join("; "))
     })?;
     let end_ids = if step.end_ids.is_empty() { &found.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
@@ -71,8 +71,8 @@ fn exact_match(score: &Path) -> Result<f64, Failure> {
     let path = score.join(ACCURACY_FILE);
     let refuse = |what: String| Failure::new(FailureKind::Refused, format!("`{}` {what}", path.display()));
     let text = fs::read(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    let told: Value = serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
-    let metrics = told["metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let json: Value = serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
+    let metrics = json["metrics"].as_array().map_or(&[][..], Vec::as_slice);
     let value =
         metrics.iter().find(|metric| metric["name"] == "exact_match").and_then(|metric| metric["value"].as_f64());
     value.ok_or_else(|| refuse("has no `exact_match`".to_owned()))

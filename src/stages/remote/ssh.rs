@@ -29,7 +29,7 @@ const OPTIONS: [&str; 9] = [
 
 impl Ssh {
     /// What runs `remote` in a shell there, without a terminal.
-    pub fn words(&self, remote: &str) -> Vec<OsString> {
+    pub fn argv(&self, remote: &str) -> Vec<OsString> {
         let mut words = vec!["ssh".to_owned()];
         words.extend(self.args.iter().cloned());
         words.push("-T".to_owned());
@@ -75,7 +75,7 @@ pub const NO_FOLDER_TEXT: &str = "there is no folder";
 pub const NO_PROGRAM: i32 = 127;
 
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
-pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
+pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
     let told = [
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),
         ("Host key verification failed", "its host key is not known here"),
@@ -92,7 +92,7 @@ pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
         ("Connection closed", "the connection was cut"),
         ("Broken pipe", "the connection was cut"),
     ];
-    let (sign, what) = told.iter().find(|(sign, _)| said.contains(sign))?;
+    let (sign, what) = told.iter().find(|(sign, _)| text.contains(sign))?;
     let to = &ssh.destination;
     let port = ssh.port.map(|port| format!(" -p {port}")).unwrap_or_default();
     let hint = match *sign {
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_and_a_person_has_the_first_word() {
-        insta::assert_snapshot!(line(&ssh().words("true")), @"ssh -i keys/a b -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 2222 -- bench@10.0.0.2 true");
+    fn ssh_never_prompts_and_user_options_come_first() {
+        insta::assert_snapshot!(line(&ssh().argv("true")), @"ssh -i keys/a b -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 2222 -- bench@10.0.0.2 true");
         assert_eq!(line(&ssh().configuration()), "ssh -G -i keys/a b -p 2222 -- bench@10.0.0.2");
         assert_eq!(host_name("user bench\nhostname 10.0.0.2\nport 22\n").as_deref(), Some("10.0.0.2"));
     }
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_complains_of_is_told_with_what_to_do() {
-        let said = |text: &str| complaint(&ssh(), text).map(|(what, hint)| format!("{what}: {hint}"));
+    fn ssh_errors_are_reported_with_a_hint() {
+        let said = |text: &str| explain_error(&ssh(), text).map(|(what, hint)| format!("{what}: {hint}"));
         assert_eq!(
             said("No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost key verification failed.\r\n").unwrap(),
             "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::attach::{self, ExpectedServer};
+use super::attach_check::{self, ExpectedServer};
 use super::health::{self, HealthProbe, SILENCE};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::AttachServer;
@@ -11,17 +11,17 @@ use crate::triton::{AwaitError, await_ready};
 use crate::units::duration;
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
-pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {
+pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
-    let endpoints = asked.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
-    let limit = duration(&asked.ready.timeout).map_err(|error| refused(error.to_string()))?;
+    let endpoints = attach_server.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
+    let limit = duration(&attach_server.ready.timeout).map_err(|error| refused(error.to_string()))?;
     let begun = Instant::now();
     for (index, endpoint) in endpoints.iter().enumerate() {
-        context.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
+        context.lease.report_progress(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
         await_one(context, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
     }
-    let expected = ExpectedServer { models: asked.models.clone(), ..ExpectedServer::default() };
-    for notice in attach::check(&endpoints, &expected).await? {
+    let expected = ExpectedServer { models: attach_server.models.clone(), ..ExpectedServer::default() };
+    for notice in attach_check::check(&endpoints, &expected).await? {
         context.lease.notice(notice);
     }
     if let Some(sender) = context.lease.ready.take() {
@@ -30,8 +30,8 @@ pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<
     }
     tokio::select! {
         biased;
-        () = context.lease.stop.asked() => Ok(Done::default()),
-        silent = health::any_silent(endpoints, HealthProbe::Kserve(asked.models.clone()), SILENCE) => {
+        () = context.lease.stop.requested() => Ok(Done::default()),
+        silent = health::any_silent(endpoints, HealthProbe::Kserve(attach_server.models.clone()), SILENCE) => {
             let failure = Failure::new(FailureKind::Service, silent.to_string());
             Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its process live?"))
         }
@@ -39,10 +39,10 @@ pub async fn perform(context: &mut TaskContext, asked: &AttachServer) -> Result<
 }
 
 async fn await_one(context: &TaskContext, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
-    let progress = |waited: Duration, said: &str| {
-        context.lease.say(format!("{endpoint}: waiting, {} s ({said})", waited.as_secs()), 0, None);
+    let progress = |waited: Duration, text: &str| {
+        context.lease.report_progress(format!("{endpoint}: waiting, {} s ({text})", waited.as_secs()), 0, None);
     };
-    match await_ready(endpoint, left, progress, context.lease.stop.asked()).await {
+    match await_ready(endpoint, left, progress, context.lease.stop.requested()).await {
         Ok(()) => Ok(()),
         Err(AwaitError::Timeout { last, .. }) => Err(Failure::new(
             FailureKind::Service,

@@ -3,7 +3,7 @@
 use super::planned_server::{PlannedServer, StopTarget};
 use super::shortage;
 use crate::event::{Failure, FailureKind};
-use crate::exec::process::{self, How, Splitter};
+use crate::exec::process::{self, ExitKind, Splitter};
 use crate::stages::task_context::{TaskContext, signal_name};
 
 /// How many of the last lines a failure shows.
@@ -12,35 +12,41 @@ const TAIL: usize = 20;
 const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
-pub fn died(context: &TaskContext, server: &PlannedServer, what: String, how: How) -> Failure {
-    died_of(context, server, what, how, None)
+pub fn exit_failure(context: &TaskContext, server: &PlannedServer, what: String, how: ExitKind) -> Failure {
+    rank_failure(context, server, what, how, None)
 }
 
 /// The same when the first rank to end is known: mpirun reports it, but not always.
-pub fn died_of(context: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
+pub fn rank_failure(
+    context: &TaskContext,
+    server: &PlannedServer,
+    what: String,
+    how: ExitKind,
+    gone: Option<u32>,
+) -> Failure {
     let mut failure = context.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.clone();
     let mut far = process::tail(&log, FAR);
-    if matches!(server.world, StopTarget::Mpi { .. })
+    if matches!(server.stop_target, StopTarget::Mpi { .. })
         && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
         let own = Splitter::path(&server.log, rank);
         if own.exists() {
-            let said = process::tail(&own, FAR);
-            failure.tail = last(context, &said);
+            let lines = process::tail(&own, FAR);
+            failure.tail = last(context, &lines);
             log = own;
-            far.extend(said);
+            far.extend(lines);
         }
     } else {
-        if matches!(server.world, StopTarget::Mpi { .. }) {
+        if matches!(server.stop_target, StopTarget::Mpi { .. }) {
             failure.what = format!("{}; each rank has its own log next to the complete one", failure.what);
         }
         failure.tail = last(context, &far);
     }
     failure.log = Some(log);
     // A server that leaves with code 0 while it is needed has failed all the same.
-    let how = if how == How::Code(0) { How::Code(1) } else { how };
+    let how = if how == ExitKind::Code(0) { ExitKind::Code(1) } else { how };
     let far: Vec<String> = far.iter().map(|line| process::untagged(&context.redacted(line)).1.to_owned()).collect();
     let diagnosis = process::diagnose_server(&far).or_else(|| process::diagnose(&failure.tail, how));
     if let Some(diagnosis) = diagnosis {
@@ -60,10 +66,10 @@ fn last(context: &TaskContext, lines: &[String]) -> Vec<String> {
 }
 
 /// `with exit code 3`
-pub fn ended(how: How) -> String {
+pub fn ended(how: ExitKind) -> String {
     match how {
-        How::Code(code) => format!("with exit code {code}"),
-        How::Signal(signal) => format!("by {}", signal_name(signal)),
-        How::Stopped => "stopped".to_owned(),
+        ExitKind::Code(code) => format!("with exit code {code}"),
+        ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+        ExitKind::Stopped => "stopped".to_owned(),
     }
 }

@@ -58,7 +58,7 @@ pub async fn silent(
     let mut since = Instant::now();
     loop {
         tick.tick().await;
-        let said = match timeout(PATIENCE, ask(endpoint, &question, &mut client)).await {
+        let said = match timeout(PATIENCE, probe_once(endpoint, &question, &mut client)).await {
             Ok(said) => said,
             Err(_) => Err(NotHealthy::Late(PATIENCE)),
         };
@@ -110,7 +110,11 @@ enum NotHealthy {
     ModelNotReady(String),
 }
 
-async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<TritonClient>) -> Result<(), NotHealthy> {
+async fn probe_once(
+    endpoint: &Endpoint,
+    question: &HealthProbe,
+    client: &mut Option<TritonClient>,
+) -> Result<(), NotHealthy> {
     let models = match question {
         HealthProbe::Kserve(models) => models,
         HealthProbe::Port => {

@@ -6,7 +6,7 @@ use crate::manifest::model;
 use crate::manifest::model::TritonServer;
 use crate::stages::container;
 use crate::triton::SpecProblem;
-use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
+use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -43,7 +43,7 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContex
 
 /// The ports of so many servers, free ones not chosen yet.
 pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
-    place(Bases { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
+    place(BasePorts { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
 }
 
 fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning {

@@ -44,7 +44,7 @@ impl LoadingProgress {
     }
 
     /// Reads what came since. A log that does not exist yet is no evidence.
-    pub fn look(&mut self) {
+    pub fn read_new_lines(&mut self) {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = File::open(&self.log)?;
             file.seek(SeekFrom::Start(self.read))?;
@@ -97,7 +97,7 @@ impl LoadingProgress {
     }
 
     /// `loading tensorrt_llm (2 of 3 models loaded)`, or nothing before the log names a model.
-    pub fn stands(&self) -> Option<String> {
+    pub fn status_text(&self) -> Option<String> {
         let (loaded, begun) = self.count();
         match self.open()[..] {
             _ if begun == 0 => None,
@@ -139,17 +139,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut loading = LoadingProgress::new(&log);
-        loading.look();
-        assert_eq!((loading.stands(), loading.last.clone()), (None, None));
+        loading.read_new_lines();
+        assert_eq!((loading.status_text(), loading.last.clone()), (None, None));
         let mut file = File::create(&log).unwrap();
         writeln!(file, "I1121 09:11:05.745822 51 model_lifecycle.cc:472] \"loading: postprocessing:1\"").unwrap();
         writeln!(file, "I1121 09:11:05.745822 51 model_lifecycle.cc:472] \"loading: tensorrt_llm:1\"").unwrap();
         write!(file, "I1121 09:11:07.188928 51 model_lifecycle.cc:839] \"successfully loaded 'postpro").unwrap();
-        loading.look();
-        assert_eq!(loading.stands().unwrap(), "loading postprocessing, tensorrt_llm (0 of 2 models loaded)");
+        loading.read_new_lines();
+        assert_eq!(loading.status_text().unwrap(), "loading postprocessing, tensorrt_llm (0 of 2 models loaded)");
         writeln!(file, "cessing'\"\n[TensorRT-LLM][INFO] Initializing MPI with thread mode 1\n+----+\n| a |").unwrap();
-        loading.look();
-        assert_eq!(loading.stands().unwrap(), "loading tensorrt_llm (1 of 2 models loaded)");
+        loading.read_new_lines();
+        assert_eq!(loading.status_text().unwrap(), "loading tensorrt_llm (1 of 2 models loaded)");
         assert_eq!(loading.last.as_deref(), Some("Initializing MPI with thread mode 1"));
     }
 

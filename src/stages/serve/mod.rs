@@ -1,18 +1,18 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
-pub mod attach;
+pub mod attach_check;
 mod attached;
 mod facts;
 mod failure_report;
 pub mod health;
 mod launch;
 mod loading;
-mod lowered;
 mod plan;
 mod planned_server;
 mod ports;
 mod preview;
 mod ready;
+mod repository_copies;
 mod running_server;
 mod shortage;
 mod stop;
@@ -28,10 +28,10 @@ use tokio::task::JoinSet;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
-use crate::exec::process::{How, Running};
+use crate::exec::process::{ExitKind, Running};
 use crate::manifest::model::Serve;
 use crate::units::duration;
-use failure_report::{died_of, ended};
+use failure_report::{ended, rank_failure};
 use planned_server::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};
 use running_server::{ExitCause, RunningServer, ServerExit};
@@ -52,15 +52,15 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
     };
     let limit = duration(&ready.timeout).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     let send_ready = context.lease.ready.take();
-    let _copies = lowered::Copies(&context.lease.out);
+    let _copies = repository_copies::RepositoryCopies(&context.lease.out);
     let planned = plan::plan(&context, serve, program)?;
     let mut servers =
-        Servers { context: &context, set: JoinSet::new(), ups: Vec::new(), quit: context.lease.stop.child() };
+        Servers { context: &context, set: JoinSet::new(), ready_senders: Vec::new(), quit: context.lease.stop.child() };
     let mut planned: Vec<PlannedServer> = planned;
-    let result = servers.live(&mut planned, limit, send_ready).await;
+    let result = servers.run_until_end(&mut planned, limit, send_ready).await;
     // A server that was already dead at the stop request has failed.
     match (result, servers.end(&planned).await) {
-        (Ok(_), Some(left)) => Err(servers.death(&planned[left.server], &left, "while it was needed")),
+        (Ok(_), Some(left)) => Err(servers.exit_failure(&planned[left.server], &left, "while it was needed")),
         (result, _) => result,
     }
 }
@@ -69,12 +69,12 @@ struct Servers<'a> {
     context: &'a TaskContext,
     set: JoinSet<ServerExit>,
     /// To each server's watch: it is up.
-    ups: Vec<channel::Sender<Option<Endpoint>>>,
+    ready_senders: Vec<channel::Sender<Option<Endpoint>>>,
     quit: Stop,
 }
 
 impl Servers<'_> {
-    async fn live(
+    async fn run_until_end(
         &mut self,
         planned: &mut [PlannedServer],
         limit: Duration,
@@ -87,11 +87,11 @@ impl Servers<'_> {
         let stop = &self.context.lease.stop;
         let endpoints = tokio::select! {
             biased;
-            () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
-            Some(left) = self.set.join_next() => return Err(self.gone(planned, left, "before it was ready")),
+            () = stop.requested() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
+            Some(left) = self.set.join_next() => return Err(self.join_failure(planned, left, "before it was ready")),
             endpoints = ready::all(self.context, &shared, limit) => endpoints?,
         };
-        for (watch, up) in self.ups.iter().zip(endpoints.clone()) {
+        for (watch, up) in self.ready_senders.iter().zip(endpoints.clone()) {
             // A server that has ended meanwhile is reported below.
             let _ = watch.send(Some(up));
         }
@@ -101,8 +101,8 @@ impl Servers<'_> {
         }
         tokio::select! {
             biased;
-            () = stop.asked() => Ok(Done::default()),
-            Some(left) = self.set.join_next() => Err(self.gone(planned, left, "while it was needed")),
+            () = stop.requested() => Ok(Done::default()),
+            Some(left) = self.set.join_next() => Err(self.join_failure(planned, left, "while it was needed")),
         }
     }
 
@@ -110,8 +110,8 @@ impl Servers<'_> {
     async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
         let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
         let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
-        outliving.extend(stop::outliving(&server.world));
-        if matches!(server.world, StopTarget::Mpi { .. }) {
+        outliving.extend(stop::external_resource(&server.stop_target));
+        if matches!(server.stop_target, StopTarget::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
@@ -124,23 +124,32 @@ impl Servers<'_> {
         emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
         let server = Arc::new(server.clone());
         let (tell, up) = channel::channel(None);
-        self.ups.push(tell);
+        self.ready_senders.push(tell);
         let quit = self.quit.clone();
-        let life =
-            RunningServer { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
-        self.set.spawn(life.live());
+        let life = RunningServer {
+            index,
+            server: Arc::clone(&server),
+            running,
+            order,
+            external_resources: outliving,
+            quit,
+            ready_endpoint: up,
+            task,
+            emit,
+        };
+        self.set.spawn(life.run());
         Ok(server)
     }
 
     /// Stops every server that is still up, and waits until it is gone. The first one that had ended by itself.
     async fn end(&mut self, planned: &[PlannedServer]) -> Option<ServerExit> {
-        self.quit.gently();
+        self.quit.request();
         let mut by_itself = None;
         while let Some(left) = self.set.join_next().await {
             let Ok(left) = left else { continue };
-            if !matches!(left.why, ExitCause::Asked) {
+            if !matches!(left.why, ExitCause::Requested) {
                 by_itself = by_itself.or(Some(left));
-            } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
+            } else if left.exit.how == ExitKind::Signal(SIGKILL) && !self.quit.is_hard_requested() {
                 let PlannedServer { name, argv, .. } = &planned[left.server];
                 let grace = stop::grace(argv).as_secs();
                 self.context.lease.notice(format!(
@@ -151,25 +160,30 @@ impl Servers<'_> {
         by_itself
     }
 
-    fn gone(&self, planned: &[PlannedServer], left: Result<ServerExit, tokio::task::JoinError>, when: &str) -> Failure {
+    fn join_failure(
+        &self,
+        planned: &[PlannedServer],
+        left: Result<ServerExit, tokio::task::JoinError>,
+        when: &str,
+    ) -> Failure {
         match left {
-            Ok(left) => self.death(&planned[left.server], &left, when),
+            Ok(left) => self.exit_failure(&planned[left.server], &left, when),
             Err(error) => Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
         }
     }
 
-    fn death(&self, server: &PlannedServer, left: &ServerExit, when: &str) -> Failure {
+    fn exit_failure(&self, server: &PlannedServer, left: &ServerExit, when: &str) -> Failure {
         let after = left.after.as_secs_f64();
         match &left.why {
-            ExitCause::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
-            ExitCause::Itself => {
+            ExitCause::Requested => Failure::new(FailureKind::Interrupted, "stopped"),
+            ExitCause::Unexpected => {
                 let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
-                died_of(self.context, server, what, left.exit.how, left.first_gone)
+                rank_failure(self.context, server, what, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
-            ExitCause::Ill(ill) => {
+            ExitCause::Unhealthy(ill) => {
                 let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
-                died_of(self.context, server, what, How::Code(1), left.first_gone)
+                rank_failure(self.context, server, what, ExitKind::Code(1), left.first_gone)
             }
         }
     }

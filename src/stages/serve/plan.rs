@@ -8,7 +8,7 @@ use super::facts::{self, repositories};
 use super::launch::{self, LaunchContext};
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, choose, free_ports};
-use super::{lowered, trtllm};
+use super::{repository_copies, trtllm};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::spec::Launcher;
@@ -37,7 +37,7 @@ fn simulators(
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("the regatta program cannot be found: {error}")))?;
-    let repositories = lowered::repositories(context, repositories(&context.path(&server.repository))?)?;
+    let repositories = repository_copies::repositories(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
@@ -58,8 +58,8 @@ fn simulators(
             gpus: Vec::new(),
             env: Vec::new(),
             unset: Vec::new(),
-            world: StopTarget::Process,
-            by: ReadinessProbe::Kserve,
+            stop_target: StopTarget::Process,
+            probe: ReadinessProbe::Kserve,
             wrapped: None,
             repository: Some(repository),
         }
@@ -71,7 +71,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
-    let repositories = lowered::repositories(context, repositories(&context.path(repository))?)?;
+    let repositories = repository_copies::repositories(context, repositories(&context.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -92,8 +92,8 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
         place.image().clone_into(&mut container.image);
     }
     let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
-    alone(server)?;
-    look_at_ports(server, &plan.servers)?;
+    check_no_other_server(server)?;
+    check_ports_free(server, &plan.servers)?;
     for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
         // A container engine mounts only what is there.
         let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
@@ -125,13 +125,13 @@ fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: us
         gpus: Vec::new(),
         unset: leaving(&server.unset, &context.lease.assignment.env),
         env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
-        world: match server.world {
+        stop_target: match server.world {
             launched::LaunchWorld::Process => StopTarget::Process,
             launched::LaunchWorld::Mpi { ranks } => StopTarget::Mpi { ranks },
             launched::LaunchWorld::Container { program, name } => StopTarget::Container { program, name },
             launched::LaunchWorld::Slurm { ranks } => StopTarget::Slurm { ranks },
         },
-        by: ReadinessProbe::Kserve,
+        probe: ReadinessProbe::Kserve,
         wrapped: None,
         repository: None,
         name: server.name,
@@ -164,7 +164,7 @@ fn refused(problems: &[SpecProblem]) -> Failure {
 }
 
 /// With `force: false` no other program of that name may run.
-fn alone(server: &TritonServer) -> Result<(), Failure> {
+fn check_no_other_server(server: &TritonServer) -> Result<(), Failure> {
     let name = Path::new(&server.program).file_name().unwrap_or_default().to_string_lossy().into_owned();
     // The kernel keeps fifteen bytes of a name.
     let name: String = name.chars().take(15).collect();
@@ -188,7 +188,7 @@ fn alone(server: &TritonServer) -> Result<(), Failure> {
 }
 
 /// Fixed ports must be free here, unless the servers are elsewhere.
-fn look_at_ports(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
+fn check_ports_free(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
     let elsewhere = planned.iter().any(|one| one.launcher == Launcher::Srun) || !server.mpi.hosts.is_empty();
     let reused = |option: &str| {
         [option.to_owned(), option.replace('-', "_")]
@@ -236,7 +236,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
         options::lower(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
-    let ServerCommand { argv, wrapped, world } = placed(context, argv, &context.lease.gpus)?;
+    let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus)?;
     let world = world.unwrap_or_else(|| StopTarget::of(&server.words, name));
     Ok(PlannedServer {
         name: "the server".to_owned(),
@@ -253,8 +253,8 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
-        world,
-        by,
+        stop_target: world,
+        probe: by,
         wrapped,
         repository: None,
     })

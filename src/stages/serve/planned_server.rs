@@ -22,8 +22,8 @@ pub struct PlannedServer {
     /// Variables of our own environment that it must not have.
     pub unset: Vec<String>,
     #[allow(dead_code, reason = "for who stops it")]
-    pub world: StopTarget,
-    pub by: ReadinessProbe,
+    pub stop_target: StopTarget,
+    pub probe: ReadinessProbe,
     /// Its command as a container program takes it, if it has one around it.
     pub wrapped: Option<ProcessCommand>,
     /// What it serves, where that is known.
@@ -96,18 +96,18 @@ pub(super) struct ServerCommand {
     pub argv: Vec<OsString>,
     /// In a container: its command, and what there is to stop.
     pub wrapped: Option<ProcessCommand>,
-    pub world: Option<StopTarget>,
+    pub stop_target: Option<StopTarget>,
 }
 
 /// In the stage's container, if it has one, with these GPUs.
 pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
-    let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
+    let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, stop_target: None }) };
     let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
-    let world = match inside.outliving {
+    let world = match inside.external_resource {
         Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
         _ => StopTarget::Process,
     };
-    Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
+    Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), stop_target: Some(world) })
 }
 
 /// One log for each server; the task's own when there is only one.

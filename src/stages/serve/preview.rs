@@ -50,7 +50,7 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
     serves
         .filter(|(task, _)| task.skipped.is_none())
         .map(|(task, _)| {
-            let look = Look { plan, actions: &actions, task, project };
+            let look = PreviewContext { plan, actions: &actions, task, project };
             let Some(Action::Serve(written)) = actions.get(&task.id) else { return Ok(None) };
             let repository = match written {
                 Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
@@ -69,7 +69,8 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
 
 /// Each of several machines starts the same.
 fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
-    if let (LaunchPreview::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
+    if let (LaunchPreview::Start(plan), Ok(Some(host))) = (&mut launch, hosts::parse_remote_host(task.host.as_deref()))
+    {
         match host {
             HostOn::Ssh(machines) => {
                 let hosts = match machines.len() {
@@ -77,7 +78,7 @@ fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
                     count => format!("each of {count} hosts"),
                 };
                 plan.notes.push(format!("{hosts} starts this, with free ports of its own"));
-                plan.notes.extend(hosts::typed(&machines));
+                plan.notes.extend(hosts::agent_command_lines(&machines));
             }
             HostOn::Slurm(slurm) if slurm.each_node => {
                 let nodes =
@@ -91,14 +92,14 @@ fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
 }
 
 /// What a text of an action will be.
-enum Meant<'a> {
+enum ResolvedPath<'a> {
     /// Made by this task; the rest of the path.
-    Made(&'a Task, String),
+    TaskOutput(&'a Task, String),
     /// It is there, or not.
-    There(PathBuf),
+    Existing(PathBuf),
 }
 
-struct Look<'a> {
+struct PreviewContext<'a> {
     plan: &'a Plan,
     actions: &'a BTreeMap<&'a TaskId, Action>,
     task: &'a Task,
@@ -111,7 +112,7 @@ fn problem(message: String, hint: &str) -> SpecProblem {
     SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
 }
 
-impl Look<'_> {
+impl PreviewContext<'_> {
     /// `repository` is as it was written, with its references.
     fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, Problems> {
         if let Some(attach) = serve.attached() {
@@ -155,8 +156,8 @@ impl Look<'_> {
     fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
         let bare =
             |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
-        match self.meant(repository) {
-            Meant::Made(task, rest) if rest.is_empty() => {
+        match self.resolve_path(repository) {
+            ResolvedPath::TaskOutput(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
                 let Some((from, Action::Repository(wished))) =
                     from.and_then(|from| Some((from, self.actions.get(&from.id)?)))
@@ -171,21 +172,21 @@ impl Look<'_> {
                     notes
                         .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
                 }
-                let models = Look { task: from, ..*self }.models(wished, notes)?;
+                let models = PreviewContext { task: from, ..*self }.models(wished, notes)?;
                 let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
                 Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
             }
             // One repository of several.
-            Meant::Made(task, rest) => {
+            ResolvedPath::TaskOutput(task, rest) => {
                 let mut models = Vec::new();
                 if let Some(from) = self.writer(task)
                     && let Some(Action::Repository(wished)) = self.actions.get(&from.id)
                 {
-                    models = Look { task: from, ..*self }.models(wished, notes)?;
+                    models = PreviewContext { task: from, ..*self }.models(wished, notes)?;
                 }
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
             }
-            Meant::There(folder) => {
+            ResolvedPath::Existing(folder) => {
                 let found = repositories(&folder).map_err(|failure| {
                     vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }]
                 })?;
@@ -213,8 +214,8 @@ impl Look<'_> {
         if said("triton_backend").is_some_and(|backend| backend != BACKEND) {
             return Ok(Vec::new());
         }
-        let (engine, parallelism) = match self.meant(&wished.engine) {
-            Meant::Made(task, rest) => {
+        let (engine, parallelism) = match self.resolve_path(&wished.engine) {
+            ResolvedPath::TaskOutput(task, rest) => {
                 let parallelism = match self.actions.get(&task.id) {
                     Some(Action::Engine(engine)) if rest.is_empty() => {
                         Some((engine.tensor_parallelism, engine.pipeline_parallelism))
@@ -226,7 +227,7 @@ impl Look<'_> {
                 };
                 (format!("<{}>{rest}", task.id), parallelism)
             }
-            Meant::There(folder) => {
+            ResolvedPath::Existing(folder) => {
                 let config = EngineConfig::load(&folder).map_err(|error| {
                     vec![problem(
                         format!("the engine cannot be read: {error}"),
@@ -313,35 +314,35 @@ impl Look<'_> {
         LaunchPlan { servers: vec![single("the server".to_owned(), words, ports)], notes: Vec::new() }
     }
 
-    fn meant(&self, text: &str) -> Meant<'_> {
+    fn resolve_path(&self, text: &str) -> ResolvedPath<'_> {
         let references = PlanReference::all_in(text);
         if let [reference] = references.as_slice()
             && let Some(rest) = text.strip_prefix(&reference.token())
         {
             match reference {
-                PlanReference::Out(id) => {
+                PlanReference::OutputFolder(id) => {
                     if let Some(task) = self.plan.tasks.iter().find(|task| task.id == *id) {
-                        return Meant::Made(task, rest.to_owned());
+                        return ResolvedPath::TaskOutput(task, rest.to_owned());
                     }
                 }
                 PlanReference::Input(name) => {
                     if let Some([path]) = self.task.inputs.get(name).map(Vec::as_slice)
                         && path != text
                     {
-                        return self.meant(&format!("{path}{rest}"));
+                        return self.resolve_path(&format!("{path}{rest}"));
                     }
                 }
                 PlanReference::Service(_) | PlanReference::Image(_) => {}
             }
         }
-        Meant::There(self.project.join(self.shown(text)))
+        ResolvedPath::Existing(self.project.join(self.shown(text)))
     }
 
     /// Text for display, or JSON: what is not there yet is `<task>`.
     fn shown(&self, text: &str) -> String {
         let shown = PlanReference::replace_in(text, |reference| {
             Some(match reference {
-                PlanReference::Out(id) => format!("<{id}>"),
+                PlanReference::OutputFolder(id) => format!("<{id}>"),
                 PlanReference::Service(id) => format!("<servers of {id}>"),
                 PlanReference::Image(id) => format!("<image of {id}>"),
                 PlanReference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {

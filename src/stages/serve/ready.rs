@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::failure_report::died;
+use super::failure_report::exit_failure;
 use super::health::health;
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
 use crate::event::{Endpoint, Failure};
-use crate::exec::process::How;
+use crate::exec::process::ExitKind;
 use crate::stages::task_context::TaskContext;
 use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 
@@ -41,15 +41,15 @@ enum Step {
 }
 
 /// The state of one server that all tasks share.
-struct Board {
+struct ReadinessState {
     step: Step,
     loading: LoadingProgress,
 }
 
 /// Why waiting for one server makes no sense any more.
-struct Hopeless(String);
+struct ReadinessError(String);
 
-type Shared = Arc<Mutex<Board>>;
+type Shared = Arc<Mutex<ReadinessState>>;
 
 /// The servers, in order, once the last one is ready.
 pub async fn all(
@@ -58,11 +58,11 @@ pub async fn all(
     limit: Duration,
 ) -> Result<Vec<Endpoint>, Failure> {
     let begun = Instant::now();
-    let boards: Vec<Shared> = planned.iter().map(|server| board(server)).collect();
+    let boards: Vec<Shared> = planned.iter().map(|server| new_state(server)).collect();
     let mut waiting = JoinSet::new();
     for (index, server) in planned.iter().enumerate() {
         let (server, board) = (Arc::clone(server), Arc::clone(&boards[index]));
-        waiting.spawn(async move { (index, come_up(&server, &board).await) });
+        waiting.spawn(async move { (index, wait_until_ready(&server, &board).await) });
     }
     let mut ups: Vec<Option<Endpoint>> = planned.iter().map(|_| None).collect();
     let deadline = tokio::time::sleep(limit);
@@ -73,43 +73,43 @@ pub async fn all(
             biased;
             came = waiting.join_next() => match came {
                 Some(Ok((index, Ok(up)))) => ups[index] = Some(up),
-                Some(Ok((index, Err(Hopeless(why))))) => {
-                    return Err(died(context, &planned[index], why, How::Code(1)));
+                Some(Ok((index, Err(ReadinessError(why))))) => {
+                    return Err(exit_failure(context, &planned[index], why, ExitKind::Code(1)));
                 }
-                Some(Err(panic)) => return Err(died(context, &planned[0], format!("waiting for it failed: {panic}"), How::Stopped)),
+                Some(Err(panic)) => return Err(exit_failure(context, &planned[0], format!("waiting for it failed: {panic}"), ExitKind::Stopped)),
                 None => return Ok(ups.into_iter().flatten().collect()),
             },
             () = &mut deadline => return Err(late(context, planned, &boards, limit)),
-            _ = tick.tick() => tell(context, planned, &boards, begun),
+            _ = tick.tick() => report_progress(context, planned, &boards, begun),
         }
     }
 }
 
-fn board(server: &PlannedServer) -> Shared {
-    Arc::new(Mutex::new(Board { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
+fn new_state(server: &PlannedServer) -> Shared {
+    Arc::new(Mutex::new(ReadinessState { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
 }
 
-fn look(board: &Shared) -> parking_lot::MutexGuard<'_, Board> {
+fn lock_state(board: &Shared) -> parking_lot::MutexGuard<'_, ReadinessState> {
     board.lock()
 }
 
-async fn come_up(server: &PlannedServer, board: &Shared) -> Result<Endpoint, Hopeless> {
+async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endpoint, ReadinessError> {
     loop {
         let endpoint = {
-            let mut board = look(board);
-            board.loading.look();
+            let mut board = lock_state(board);
+            board.loading.read_new_lines();
             if let Some(line) = &board.loading.hopeless {
-                return Err(Hopeless(format!("{} will wait for its Python model for ever: {line}", server.name)));
+                return Err(ReadinessError(format!("{} will wait for its Python model for ever: {line}", server.name)));
             }
             server.endpoint.clone().or_else(|| board.loading.ports.clone())
         };
         if let Some(endpoint) = endpoint {
-            let (step, up) = match server.by {
+            let (step, up) = match server.probe {
                 ReadinessProbe::Port => connect(&endpoint).await,
                 ReadinessProbe::Health => healthy(&endpoint).await,
-                ReadinessProbe::Kserve => ask(server, &endpoint).await?,
+                ReadinessProbe::Kserve => probe_server(server, &endpoint).await?,
             };
-            look(board).step = step;
+            lock_state(board).step = step;
             if let Some(up) = up {
                 return Ok(up);
             }
@@ -138,7 +138,7 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 }
 
 /// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
-async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
+async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), ReadinessError> {
     let at = || endpoint.clone();
     let late = || "no answer".to_owned();
     let client = match timeout(PATIENCE, TritonClient::connect(endpoint)).await {
@@ -149,7 +149,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     match timeout(PATIENCE, client.is_live()).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it reports that it is not".to_owned()), None)),
-        Ok(Err(error)) => return Ok((Step::NotLive(at(), strange(&error)), None)),
+        Ok(Err(error)) => return Ok((Step::NotLive(at(), error_text(&error)), None)),
         Err(_) => return Ok((Step::NotLive(at(), late()), None)),
     }
     let ready = matches!(timeout(PATIENCE, client.is_ready()).await, Ok(Ok(true)));
@@ -167,7 +167,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
         .collect();
     if !failed.is_empty() {
         let says = if ready { "reports ready, but without" } else { "is up without" };
-        return Err(Hopeless(format!("{} {says} {}", server.name, failed.join("; "))));
+        return Err(ReadinessError(format!("{} {says} {}", server.name, failed.join("; "))));
     }
     let models: Vec<String> =
         index.iter().filter(|model| model.state == "READY").map(|model| model.name.clone()).collect();
@@ -194,7 +194,7 @@ async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Optio
     Ok((Step::Up, Some(at())))
 }
 
-fn strange(error: &ClientError) -> String {
+fn error_text(error: &ClientError) -> String {
     if error.code() == Some(tonic::Code::Unimplemented) {
         "something answers there that is not a Triton server".to_owned()
     } else {
@@ -203,13 +203,13 @@ fn strange(error: &ClientError) -> String {
 }
 
 /// One line for all: how many are ready, and where the first of the others stands.
-fn tell(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
-    let up = boards.iter().filter(|board| matches!(look(board).step, Step::Up)).count();
-    let first = planned.iter().zip(boards).find(|(_, board)| !matches!(look(board).step, Step::Up));
+fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
+    let up = boards.iter().filter(|board| matches!(lock_state(board).step, Step::Up)).count();
+    let first = planned.iter().zip(boards).find(|(_, board)| !matches!(lock_state(board).step, Step::Up));
     let Some((server, board)) = first else { return };
-    let board = look(board);
+    let board = lock_state(board);
     let stands = match &board.step {
-        Step::Started | Step::NoPort(..) => board.loading.stands().unwrap_or_else(|| "loading".to_owned()),
+        Step::Started | Step::NoPort(..) => board.loading.status_text().unwrap_or_else(|| "loading".to_owned()),
         Step::NotLive(..) => "its port is open".to_owned(),
         Step::Live(_, text) | Step::Ready(_, text) => text.clone(),
         Step::Up => "ready".to_owned(),
@@ -228,7 +228,7 @@ fn tell(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         1 => (0, None),
         servers => (up as u64, Some(servers as u64)),
     };
-    context.lease.say(text, done, total);
+    context.lease.report_progress(text, done, total);
 }
 
 /// The failure after the time limit: which servers were not ready, and the step at which each one hung.
@@ -236,7 +236,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
     let mut others = Vec::new();
     let mut first = None;
     for (server, board) in planned.iter().zip(boards) {
-        let board = look(board);
+        let board = lock_state(board);
         let waited = match &board.step {
             Step::Up => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
@@ -246,7 +246,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
             Step::Ready(endpoint, last) => format!("waited for its models at {endpoint}: {last}"),
         };
         let mut what = format!("{} was not ready within {limit:?}: {waited}", server.name);
-        if let Some(stands) = board.loading.stands() {
+        if let Some(stands) = board.loading.status_text() {
             what = format!("{what}; by its log it hung while {stands}");
         }
         let quiet = board.loading.grew.elapsed().as_secs();
@@ -259,11 +259,11 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         }
     }
     let Some((server, mut what)) = first else {
-        return died(context, &planned[0], "it was late".to_owned(), How::Stopped);
+        return exit_failure(context, &planned[0], "it was late".to_owned(), ExitKind::Stopped);
     };
     if !others.is_empty() {
         what = format!("{what} (neither were {})", others.join(", "));
     }
-    let failure = died(context, server, what, How::Code(1));
+    let failure = exit_failure(context, server, what, ExitKind::Code(1));
     if failure.hint.is_some() { failure } else { failure.hint("raise `ready.timeout`; its log shows how far it got") }
 }

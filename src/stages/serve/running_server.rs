@@ -29,11 +29,11 @@ pub struct ServerExit {
 
 pub enum ExitCause {
     /// It ended by itself.
-    Itself,
+    Unexpected,
     /// We requested it.
-    Asked,
+    Requested,
     /// Its process was there and it was of no use any more, so it was ended.
-    Ill(ServerFault),
+    Unhealthy(ServerFault),
 }
 
 /// A server that has been started.
@@ -43,42 +43,52 @@ pub struct RunningServer {
     pub running: Running,
     /// A command with the server's surroundings, for commands to its container program.
     pub order: ProcessCommand,
-    pub outliving: Vec<ExternalResource>,
+    pub external_resources: Vec<ExternalResource>,
     pub quit: Stop,
     /// Filled when all servers are up.
-    pub up: Receiver<Option<Endpoint>>,
+    pub ready_endpoint: Receiver<Option<Endpoint>>,
     pub task: TaskId,
     pub emit: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl RunningServer {
-    pub async fn live(self) -> ServerExit {
-        let Self { index, server, mut running, order, outliving, quit, up, task, emit } = self;
+    pub async fn run(self) -> ServerExit {
+        let Self {
+            index,
+            server,
+            mut running,
+            order,
+            external_resources: outliving,
+            quit,
+            ready_endpoint: up,
+            task,
+            emit,
+        } = self;
         let begun = Instant::now();
         let pgid = running.pgid();
         let seen = parking_lot::Mutex::new(WatchReport::default());
-        let mut splitter = matches!(server.world, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
+        let mut splitter = matches!(server.stop_target, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
         let why = tokio::select! {
             biased;
-            _ = running.ended() => ExitCause::Itself,
-            () = quit.asked() => ExitCause::Asked,
-            ill = watch::ill(&server, pgid, up, &seen) => ExitCause::Ill(ill),
+            _ = running.ended() => ExitCause::Unexpected,
+            () = quit.requested() => ExitCause::Requested,
+            ill = watch::wait_for_fault(&server, pgid, up, &seen) => ExitCause::Unhealthy(ill),
             () = split(&mut splitter) => unreachable!("it has no end"),
         };
         let after = begun.elapsed();
-        if let ExitCause::Ill(ill) = &why {
+        if let ExitCause::Unhealthy(ill) = &why {
             let text = format!("{} is of no use any more and is ended: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
-        let WatchReport { heard, first_gone } = std::mem::take(&mut *watch::look(&seen));
+        let WatchReport { last_answer_at: heard, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
         let exit = match &why {
-            ExitCause::Itself => stop::after_death(running, &server, &order).await,
-            ExitCause::Asked => {
+            ExitCause::Unexpected => stop::after_death(running, &server, &order).await,
+            ExitCause::Requested => {
                 let deaf = heard.is_some_and(|heard| heard.elapsed() > NOT_HEARD);
                 let grace = if deaf { SHORT } else { stop::grace(&server.argv) };
                 stop::stop(running, &server, &order, grace, &quit).await
             }
-            ExitCause::Ill(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
+            ExitCause::Unhealthy(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
         };
         if let Some(splitter) = &mut splitter {
             let _ = splitter.step();

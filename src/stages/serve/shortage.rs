@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::planned_server::PlannedServer;
 use super::trtllm::option_value;
-use super::{facts, lowered};
+use super::{facts, repository_copies};
 use crate::event::{Failure, MemoryKind, OutOfMemory};
-use crate::exec::process::{self, How, Shortage};
+use crate::exec::process::{self, ExitKind, Shortage};
 use crate::sim;
 use crate::stages::task_context::TaskContext;
 use crate::stages::task_context::{memory, options};
 use crate::triton::EngineConfig;
-use crate::triton::memory::{Fit, KvShare, advise};
+use crate::triton::memory::{Fit, KvFractionBase, advise};
 
 /// Adds to a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
 pub fn explain(
@@ -19,12 +19,12 @@ pub fn explain(
     context: &TaskContext,
     server: &PlannedServer,
     far: &[String],
-    how: How,
+    how: ExitKind,
 ) -> Failure {
     let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
-        Some(repository) => lowered::value(repository, &rule.knob),
+        Some(repository) => repository_copies::value(repository, &rule.knob),
         None => options::value(&server.argv, &rule.knob).or_else(|| option_value(context, &rule.knob)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
@@ -46,12 +46,12 @@ fn fit(repository: &Path, found: &Shortage) -> Option<Fit> {
     });
     let weights = |fit: &Fit| fit.weights.map_or(0.0, |(bytes, _)| bytes);
     let mut fit = fits.max_by(|a, b| weights(a).total_cmp(&weights(b)))?;
-    let number = |name: &str| lowered::value(repository, name);
+    let number = |name: &str| repository_copies::value(repository, name);
     fit.max_batch_size = number("max_batch_size").or(fit.max_batch_size);
     fit.max_num_tokens = number("max_num_tokens").or(fit.max_num_tokens);
     fit.fraction = number("kv_cache_free_gpu_mem_fraction");
     fit.memory = fit.memory.or(found.total.map(memory::bytes));
-    if fit.share == KvShare::OfFree {
+    if fit.share == KvFractionBase::FreeMemory {
         fit.free = found.available.map(memory::bytes);
     }
     Some(fit)
@@ -64,7 +64,7 @@ fn of_engine(folder: &Path, engine: &EngineConfig) -> Fit {
             memory: Some(rank.memory.gpu_bytes),
             weights: Some((rank.memory.weight_bytes, "as simulated")),
             workspace: rank.memory.workspace_bytes,
-            share: KvShare::OfAll,
+            share: KvFractionBase::TotalMemory,
             ..fit
         };
     }

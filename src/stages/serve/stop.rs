@@ -14,7 +14,7 @@ use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
 use crate::event::{ExternalResource, Failure, FailureKind, Stop};
 use crate::exec::process::{self, ProcessCommand, ProcessExit, Running};
-use crate::stages::container::obey;
+use crate::stages::container::run_engine_ignoring_output;
 use crate::stages::task_context::TaskContext;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
@@ -66,7 +66,7 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalReso
 
 /// A container with a taken name would not start, and the existing one would be removed in its place.
 pub async fn refuse_taken_name(context: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
-    let StopTarget::Container { program, name } = &server.world else { return Ok(()) };
+    let StopTarget::Container { program, name } = &server.stop_target else { return Ok(()) };
     let mut look = server.command(context);
     look.argv = [program, "container", "inspect", name].map(OsString::from).to_vec();
     Path::new("/dev/null").clone_into(&mut look.log);
@@ -81,7 +81,7 @@ pub async fn refuse_taken_name(context: &TaskContext, server: &PlannedServer) ->
 }
 
 /// What else outlives the server's process.
-pub fn outliving(world: &StopTarget) -> Option<ExternalResource> {
+pub fn external_resource(world: &StopTarget) -> Option<ExternalResource> {
     match world {
         StopTarget::Container { program, name } => {
             Some(ExternalResource::Container { program: program.clone(), name: name.clone() })
@@ -98,11 +98,11 @@ pub async fn stop(
     grace: Duration,
     quit: &Stop,
 ) -> ProcessExit {
-    match &server.world {
+    match &server.stop_target {
         StopTarget::Process | StopTarget::Slurm { .. } => running.stop(grace, quit).await,
         StopTarget::Mpi { .. } => {
             let ranks = watch::ranks(running.pgid());
-            if let (Some(leader), false) = (ranks.get(&0), quit.is_now()) {
+            if let (Some(leader), false) = (ranks.get(&0), quit.is_hard_requested()) {
                 leader.terminate();
                 let left = async {
                     while leader.is_alive() {
@@ -113,7 +113,7 @@ pub async fn stop(
                 tokio::select! {
                     biased;
                     _ = running.ended() => {}
-                    () = quit.asked_now() => {}
+                    () = quit.hard_requested() => {}
                     () = left => {}
                     () = tokio::time::sleep(grace) => {}
                 }
@@ -121,12 +121,12 @@ pub async fn stop(
             running.stop(WORLD_LEAVES, quit).await
         }
         StopTarget::Container { program, name } => {
-            if !quit.is_now() {
+            if !quit.is_hard_requested() {
                 let seconds = grace.as_secs().to_string();
                 let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
                 tokio::select! {
-                    () = obey(order, &words, grace + PATIENCE) => {}
-                    () = quit.asked_now() => {}
+                    () = run_engine_ignoring_output(order, &words, grace + PATIENCE) => {}
+                    () = quit.hard_requested() => {}
                 }
             }
             remove_container(server, order).await;
@@ -143,8 +143,8 @@ pub async fn after_death(mut running: Running, server: &PlannedServer, order: &P
 }
 
 async fn remove_container(server: &PlannedServer, order: &ProcessCommand) {
-    for words in outliving(&server.world).iter().flat_map(process::orders) {
-        obey(order, &words, PATIENCE).await;
+    for words in external_resource(&server.stop_target).iter().flat_map(process::orders) {
+        run_engine_ignoring_output(order, &words, PATIENCE).await;
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_get_a_name_that_is_ours_alone() {
+    fn shared_memory_regions_get_a_unique_name() {
         let mut argv = words(
             "mpirun -n 1 t --backend-config=python,shm-region-prefix-name=prefix0_ : -n 1 t --backend-config=python,shm-region-prefix-name=prefix1_ -x",
         );

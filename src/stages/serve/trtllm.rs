@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, free_ports};
-use crate::event::{Endpoint, Failure, FailureKind, Lowered};
+use crate::event::{Endpoint, Failure, FailureKind, ReducedSetting};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
 use crate::stages::task_context::TaskContext;
 use crate::triton::SpecProblem;
@@ -93,7 +93,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
             crate::stages::task_context::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
-        let ServerCommand { argv, wrapped, world } = placed(context, words.collect(), &gpus)?;
+        let ServerCommand { argv, wrapped, stop_target: world } = placed(context, words.collect(), &gpus)?;
         planned.push(PlannedServer {
             name: format!("server {index}"),
             argv,
@@ -104,8 +104,8 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
             gpus: if wrapped.is_some() { Vec::new() } else { gpus },
             env: Vec::new(),
             unset: Vec::new(),
-            world: world.unwrap_or(StopTarget::Process),
-            by: ReadinessProbe::Health,
+            stop_target: world.unwrap_or(StopTarget::Process),
+            probe: ReadinessProbe::Health,
             wrapped,
             repository: None,
         });
@@ -126,7 +126,7 @@ fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
 }
 
 /// With a lower number among its options; `None`: it stands elsewhere.
-fn lowered_options(server: &TrtllmServe, lowered: &Lowered) -> Option<TrtllmServe> {
+fn lowered_options(server: &TrtllmServe, lowered: &ReducedSetting) -> Option<TrtllmServe> {
     let pointer = server.option(&lowered.knob)?;
     let mut options = serde_json::to_value(&server.options).ok()?;
     let number = options.pointer_mut(&pointer)?;
@@ -188,7 +188,7 @@ mod tests {
             "kv_cache_config": {"free_gpu_memory_fraction": 0.9}, "moe_config": {"max_num_tokens": 4096},
         }}));
         let lower = |knob: &str, to: f64| {
-            let lowered = Lowered { knob: knob.to_owned(), from: 1.0, to };
+            let lowered = ReducedSetting { knob: knob.to_owned(), from: 1.0, to };
             lowered_options(&server, &lowered).map(|server| serde_json::json!(server.options).to_string())
         };
         let text = lower("kv_cache_free_gpu_mem_fraction", 0.85).unwrap();

@@ -55,13 +55,13 @@ impl std::fmt::Display for ServerFault {
 #[derive(Debug, Default)]
 pub struct WatchReport {
     /// When the server last answered.
-    pub heard: Option<Instant>,
+    pub last_answer_at: Option<Instant>,
     /// The rank that was gone first.
     pub first_gone: Option<u32>,
 }
 
 /// Resolves when a server has failed: ranks are checked from the start, the rest once it was up.
-pub async fn ill(
+pub async fn wait_for_fault(
     server: &PlannedServer,
     pid: i32,
     mut up: Receiver<Option<Endpoint>>,
@@ -75,12 +75,12 @@ pub async fn ill(
         };
         // The watch is not needed any more.
         let Some(up) = up else { return std::future::pending().await };
-        let question = match server.by {
+        let question = match server.probe {
             ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
             ReadinessProbe::Port => HealthProbe::Port,
             ReadinessProbe::Health => HealthProbe::Health,
         };
-        let heard = |at| look(seen).heard = Some(at);
+        let heard = |at| lock_report(seen).last_answer_at = Some(at);
         tokio::select! {
             silent = health::silent(&up, question, SILENCE, heard) => ServerFault::Silent(silent),
             ill = stub_missing(pid, &up) => ill,
@@ -92,7 +92,7 @@ pub async fn ill(
     }
 }
 
-pub fn look(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
+pub fn lock_report(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
     seen.lock()
 }
 
@@ -103,7 +103,7 @@ async fn rank_missing(
     mut up: Receiver<Option<Endpoint>>,
     seen: &Mutex<WatchReport>,
 ) -> ServerFault {
-    if !matches!(server.world, StopTarget::Mpi { .. }) {
+    if !matches!(server.stop_target, StopTarget::Mpi { .. }) {
         return std::future::pending().await;
     }
     let mut tick = interval(EVERY / 4);
@@ -119,7 +119,7 @@ async fn rank_missing(
         }
         known.extend(ranks(mpirun));
         let Some((rank, kin)) = known.iter().find(|(_, kin): &(&u32, &ProcessRef)| !kin.is_alive()) else { continue };
-        look(seen).first_gone.get_or_insert(*rank);
+        lock_report(seen).first_gone.get_or_insert(*rank);
         if gone_since.get_or_insert_with(Instant::now).elapsed() > MPIRUN_NOTICES {
             return ServerFault::Rank { rank: *rank, pid: kin.pid };
         }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::TaskContext;
-use crate::event::{Failure, Lowered, MemoryKind, OutOfMemory};
-use crate::exec::process::{self, How};
+use crate::event::{Failure, MemoryKind, OutOfMemory, ReducedSetting};
+use crate::exec::process::{self, ExitKind};
 use crate::manifest::model::{Engine, EngineBackend};
 use crate::triton::memory::{Fit, ModelSplit, advise, bytes_of};
 
@@ -19,13 +19,13 @@ pub fn bytes(gib: f64) -> f64 {
     gib * 1024.0 * 1024.0 * 1024.0
 }
 
-pub const fn is_killed(how: How) -> bool {
-    matches!(how, How::Signal(SIGKILL) | How::Code(KILLED))
+pub const fn is_killed(how: ExitKind) -> bool {
+    matches!(how, ExitKind::Signal(SIGKILL) | ExitKind::Code(KILLED))
 }
 
 /// What a command's end shows about memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
-pub fn ran_out(context: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
-    if matches!(how, How::Stopped | How::Code(0)) {
+pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Option<OutOfMemory> {
+    if matches!(how, ExitKind::Stopped | ExitKind::Code(0)) {
         return None;
     }
     let far = process::tail(&context.lease.log, FAR);
@@ -52,7 +52,7 @@ pub fn flag(engine: &Engine, name: &str) -> Option<f64> {
 }
 
 /// The engine with a lower number. A whole one stays whole.
-pub fn lower(engine: &Engine, lowered: &Lowered) -> Engine {
+pub fn lower(engine: &Engine, lowered: &ReducedSetting) -> Engine {
     let mut engine = engine.clone();
     let to = lowered.to;
     let value = if to.fract() == 0.0 { Value::from(to as i64) } else { Value::from(to) };

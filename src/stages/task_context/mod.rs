@@ -7,10 +7,10 @@ mod undeclared;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::container::{self, NotRun, TaskContainer};
-use super::remote::slurm::around;
+use super::container::{self, ContainerRunError, TaskContainer};
+use super::remote::slurm::wrap_command;
 use crate::event::{Event, Failure, FailureKind, RunId, Stop};
-use crate::exec::process::{self, How, ProcessCommand, ProcessExit, SpawnError};
+use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::runner::Lease;
 use undeclared::undeclared;
 
@@ -61,7 +61,7 @@ impl TaskContext {
     pub fn command(&self, argv: Vec<OsString>) -> ProcessCommand {
         // No timeout here: the runner's covers the whole task.
         let argv = match &self.lease.assignment.host {
-            Some(_) => around(&self.lease, argv, &self.names()),
+            Some(_) => wrap_command(&self.lease, argv, &self.names()),
             None => argv,
         };
         let mut command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
@@ -100,8 +100,8 @@ impl TaskContext {
         let exit = match &self.place {
             Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
                 Ok(exit) => exit,
-                Err(NotRun::Spawn(error)) => return Err(self.not_started(&argv, &error)),
-                Err(NotRun::Refused(failure)) => return Err(failure),
+                Err(ContainerRunError::Spawn(error)) => return Err(self.not_started(&argv, &error)),
+                Err(ContainerRunError::Refused(failure)) => return Err(failure),
             },
             None => self.run_here(command, stop).await.map_err(|error| self.not_started(&argv, &error))?,
         };
@@ -129,7 +129,7 @@ impl TaskContext {
     }
 
     /// Runs a command for what it writes to its standard output; that is not logged.
-    pub async fn ask(&self, command: ProcessCommand) -> Result<String, Failure> {
+    pub async fn run_for_stdout(&self, command: ProcessCommand) -> Result<String, Failure> {
         let answer = self.lease.log.with_extension("answer");
         self.run(command.answer(&answer)).await?;
         let text = std::fs::read(&answer);
@@ -163,11 +163,11 @@ impl TaskContext {
     }
 
     /// The failure for an end other than exit code 0.
-    pub fn ended_badly(&self, argv: &[OsString], mut how: How) -> Failure {
+    pub fn ended_badly(&self, argv: &[OsString], mut how: ExitKind) -> Failure {
         let (kind, what) = match how {
-            How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
-            How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
-            How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
+            ExitKind::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
+            ExitKind::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
+            ExitKind::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
         };
         let mut failure = self.failure(kind, what, argv);
         if self.place.is_some() {
@@ -177,7 +177,7 @@ impl TaskContext {
                 failure.hint = Some(meaning.hint.to_owned());
                 return failure;
             }
-            how = container::inside(how);
+            how = container::inner_exit(how);
         }
         if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);

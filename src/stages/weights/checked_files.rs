@@ -31,11 +31,11 @@ impl CheckedFiles {
     }
 
     /// Whether this file has been checked, and is what it was.
-    pub(super) fn knows(&self, name: &str, path: &Path) -> bool {
+    pub(super) fn is_unchanged(&self, name: &str, path: &Path) -> bool {
         self.known.get(name).is_some_and(|known| stamp(path).is_some_and(|now| now == *known))
     }
 
-    pub(super) fn learn(&mut self, name: &str, path: &Path) {
+    pub(super) fn add(&mut self, name: &str, path: &Path) {
         if let Some(stamp) = stamp(path)
             && let Ok(line) = serde_json::to_string(&(name, stamp))
         {
@@ -46,7 +46,7 @@ impl CheckedFiles {
     }
 
     /// All is done.
-    pub(super) fn forget(self) {
+    pub(super) fn remove_record(self) {
         let _ = fs::remove_file(self.place);
     }
 }
@@ -66,14 +66,14 @@ mod tests {
         let path = folder.path().join("a");
         fs::write(&path, "one").unwrap();
         let mut memory = CheckedFiles::open(folder.path()).unwrap();
-        assert!(!memory.knows("a", &path));
-        memory.learn("a", &path);
+        assert!(!memory.is_unchanged("a", &path));
+        memory.add("a", &path);
         drop(memory);
         let memory = CheckedFiles::open(folder.path()).unwrap();
-        assert!(memory.knows("a", &path));
+        assert!(memory.is_unchanged("a", &path));
         fs::write(&path, "longer").unwrap();
-        assert!(!memory.knows("a", &path));
-        memory.forget();
+        assert!(!memory.is_unchanged("a", &path));
+        memory.remove_record();
         assert!(!folder.path().join(FILE).exists());
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn all(
     let mut running: JoinSet<Result<ExpectedFile, Failure>> = JoinSet::new();
     for one in wanted {
         let path = context.lease.out.join(&one.path);
-        if memory.knows(&one.path, &path) {
+        if memory.is_unchanged(&one.path, &path) {
             done.fetch_add(one.size, Ordering::Relaxed);
             continue;
         }
@@ -53,7 +53,7 @@ pub(super) async fn all(
         let places = Arc::clone(&places);
         running.spawn(async move {
             let _place = places.acquire_owned().await;
-            fetching.whole().await
+            fetching.fetch_verified().await
         });
     }
     let mut tick = tokio::time::interval(Duration::from_millis(250));
@@ -64,11 +64,11 @@ pub(super) async fn all(
                 // Dropping the others keeps their bytes: the next try goes on from there.
                 Some(ended) => {
                     let one = ended.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
-                    memory.learn(&one.path, &context.lease.out.join(&one.path));
+                    memory.add(&one.path, &context.lease.out.join(&one.path));
                 }
             },
-            _ = tick.tick() => context.lease.say("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
-            () = context.lease.stop.asked() => return Err(stopped()),
+            _ = tick.tick() => context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total)),
+            () = context.lease.stop.requested() => return Err(stopped()),
         }
     }
     Ok(wanted.iter().map(|one| Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() }).collect())
@@ -86,7 +86,7 @@ struct Fetching {
 
 impl Fetching {
     /// Until its digest is right. Damaged once, it is fetched once more.
-    async fn whole(self) -> Result<ExpectedFile, Failure> {
+    async fn fetch_verified(self) -> Result<ExpectedFile, Failure> {
         let mut is_second = false;
         loop {
             let found = self.to_the_end().await?.finish();

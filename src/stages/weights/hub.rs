@@ -67,7 +67,7 @@ impl Hub {
         let url = format!("{}/api/models/{}/revision/{}?blobs=true", self.endpoint, self.name, escaped(revision));
         let answer = async {
             let response = self.client.get(&url).send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
-            let response = self.good(response, &format!("revision `{revision}`"))?;
+            let response = self.check_status(response, &format!("revision `{revision}`"))?;
             let bytes = response.bytes().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             serde_json::from_slice::<Value>(&bytes)
                 .map_err(|error| FetchError::Broken(format!("its answer is no JSON: {error}")))
@@ -96,13 +96,13 @@ impl Hub {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
         let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
-        let response = self.good(response, &file.path)?;
+        let response = self.check_status(response, &file.path)?;
         let is_rest = from > 0 && response.status() == StatusCode::PARTIAL_CONTENT;
         Ok((response, is_rest))
     }
 
     /// The response, if it is the requested one.
-    fn good(&self, response: Response, what: &str) -> Result<Response, FetchError> {
+    fn check_status(&self, response: Response, what: &str) -> Result<Response, FetchError> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);

@@ -95,9 +95,9 @@ mod tests {
             {"rfilename": "config.json", "size": 940, "blobId": "b2"},
         ]});
         let index = HubIndex::read(&answer).unwrap();
-        let told: Vec<String> =
+        let lines: Vec<String> =
             index.files.iter().map(|file| format!("{} {} {}", file.path, file.size, file.sum)).collect();
-        assert_eq!(told, ["config.json 940 git blob b2", "model.safetensors 9000 sha256 ab"]);
+        assert_eq!(lines, ["config.json 940 git blob b2", "model.safetensors 9000 sha256 ab"]);
     }
 
     #[test]

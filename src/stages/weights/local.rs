@@ -31,7 +31,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
     let total = names.iter().filter_map(|name| Some(folder.join(name).metadata().ok()?.len())).sum();
     let mut done = 0;
     for name in names {
-        context.lease.say("bytes read", done, Some(total));
+        context.lease.report_progress("bytes read", done, Some(total));
         let from = folder.join(&name);
         let reading = {
             let from = from.clone();
@@ -41,7 +41,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
         };
         let read: std::io::Result<(u64, FileDigest)> = tokio::select! {
             read = reading => read.map_err(|error| refused(error.to_string()))?,
-            () = context.lease.stop.asked() => return Err(stopped()),
+            () = context.lease.stop.requested() => return Err(stopped()),
         };
         let (size, sum) = read.map_err(|error| system(&from, &error))?;
         link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;

@@ -47,10 +47,10 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     let token = token::find(&weights.token_env);
     context.hide(token.clone());
     let hub = Hub::new(name, token)?;
-    context.lease.say(format!("asking for {name}"), 0, None);
+    context.lease.report_progress(format!("asking for {name}"), 0, None);
     let index = tokio::select! {
         index = hub.index(&weights.revision) => index?,
-        () = context.lease.stop.asked() => return Err(stopped()),
+        () = context.lease.stop.requested() => return Err(stopped()),
     };
     if weights.revision != index.commit {
         context.lease.notice(format!(
@@ -72,7 +72,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     };
     completeness::check(&out, &files)
         .map_err(|error| refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
-    memory.forget();
+    memory.remove_record();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
     write_list(&out, Some((name, &index.commit)), &files)
@@ -109,7 +109,7 @@ async fn with_hf(
     if let Some(token) = token {
         command = command.set("HF_TOKEN", token);
     }
-    context.lease.say("hf download", 0, None);
+    context.lease.report_progress("hf download", 0, None);
     context.run(command).await.map(drop)
 }
 
@@ -123,14 +123,14 @@ async fn check_all(
     let mut done = 0;
     let mut files = Vec::new();
     for one in wanted {
-        context.lease.say("bytes checked", done, Some(total));
+        context.lease.report_progress("bytes checked", done, Some(total));
         let path = context.lease.out.join(&one.path);
-        if !memory.knows(&one.path, &path) {
+        if !memory.is_unchanged(&one.path, &path) {
             let (kind, asked) = (one.sum.clone(), path.clone());
             let reading = tokio::task::spawn_blocking(move || kind.of_file(&asked));
             let found = tokio::select! {
                 found = reading => found.map_err(|error| refused(error.to_string()))?,
-                () = context.lease.stop.asked() => return Err(stopped()),
+                () = context.lease.stop.requested() => return Err(stopped()),
             };
             let found = found
                 .map_err(|error| refused(format!("the hf command left no {} that can be read: {error}", one.path)))?;
@@ -138,7 +138,7 @@ async fn check_all(
                 let _ = fs::remove_file(&path);
                 return Err(differs(one, &found));
             }
-            memory.learn(&one.path, &path);
+            memory.add(&one.path, &path);
         }
         done += one.size;
         files.push(Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() });

@@ -72,14 +72,14 @@ pub struct JudgedRow {
 
 /// One number of the runs of both sides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TwoSides {
+pub struct ComparedSamples {
     pub a: RunValues,
     pub b: RunValues,
     /// ln(b / a) of each pair of runs.
     log_ratios: Option<RunValues>,
 }
 
-impl TwoSides {
+impl ComparedSamples {
     /// Runs that have nothing to do with each other. `None` without values, and where one is not a number.
     pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
         Some(Self { a: RunValues::of(a)?, b: RunValues::of(b)?, log_ratios: None })
@@ -124,7 +124,7 @@ impl TwoSides {
 
 /// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two runs
 /// on each side.
-pub fn is_beyond(sides: &TwoSides, percent: f64, is_upper: bool) -> bool {
+pub fn is_beyond(sides: &ComparedSamples, percent: f64, is_upper: bool) -> bool {
     let limit = 1.0 + percent / 100.0;
     if !sides.is_replicated() {
         return false;
@@ -138,8 +138,8 @@ pub fn is_beyond(sides: &TwoSides, percent: f64, is_upper: bool) -> bool {
 }
 
 /// All rows of a comparison together: more rows need stronger evidence in each.
-pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<JudgedRow> {
-    let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(TwoSides::test).collect();
+pub fn compare_rows(rows: &[ComparedSamples], margins: Margins) -> Vec<JudgedRow> {
+    let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
     let margin = margins.smallest_percent / 100.0;
     let differ = holm::adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
     let alike = holm::adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
@@ -156,7 +156,7 @@ pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<JudgedRow> {
             Conclusion::CannotTell { runs: test.runs_needed(margin, level) }
         },
     });
-    let untested = |TwoSides { a, b, .. }: &TwoSides| {
+    let untested = |ComparedSamples { a, b, .. }: &ComparedSamples| {
         // Of zero there are no percent; two zeros are the same.
         let conclusion = match () {
             () if a.n < 2 || b.n < 2 => Conclusion::OneRun,

@@ -39,7 +39,7 @@ impl RatioTest for PairedTest {
         Some(((self.0.mean - half).exp(), (self.0.mean + half).exp()))
     }
 
-    fn suffices(&self, runs: u32, effect: f64, level: f64) -> bool {
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool {
         detectable(level, f64::from(runs - 1)) * (self.variance() / f64::from(runs)).sqrt() <= effect.ln_1p()
     }
 

@@ -23,7 +23,7 @@ pub(super) trait RatioTest {
 
     /// Whether so many runs on each side would show this effect, a share of the first side, at this level in four of five
     /// cases.
-    fn suffices(&self, runs: u32, effect: f64, level: f64) -> bool;
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool;
 
     /// Runs on each side, at least.
     fn runs(&self) -> usize;
@@ -42,7 +42,7 @@ pub(super) trait RatioTest {
     /// Runs on each side with which the larger of this difference and the margin would be seen at this level.
     fn runs_needed(&self, margin: f64, level: f64) -> Option<u32> {
         let effect = (self.ratio() - 1.0).abs().max(margin);
-        if !self.suffices(MOST_RUNS, effect, level) {
+        if !self.has_power(MOST_RUNS, effect, level) {
             return None;
         }
         // More runs never show less.
@@ -50,7 +50,7 @@ pub(super) trait RatioTest {
         let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
         while low < high {
             let middle = low.midpoint(high);
-            if self.suffices(middle, effect, level) {
+            if self.has_power(middle, effect, level) {
                 high = middle;
             } else {
                 low = middle + 1;

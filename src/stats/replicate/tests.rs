@@ -3,7 +3,7 @@
 use super::*;
 
 fn one(a: &[f64], b: &[f64]) -> JudgedRow {
-    judge(&[TwoSides::unpaired(a, b).unwrap()], Margins::default())[0]
+    compare_rows(&[ComparedSamples::unpaired(a, b).unwrap()], Margins::default())[0]
 }
 
 /// Welch's test of B. L. Welch's own kind of data: `t.test(c(3,4,1,2.1), c(490,5,6,11))$p.value` of R is 0.3541,
@@ -59,15 +59,15 @@ fn the_same_number_is_equivalent_and_zero_has_no_percent() {
 
 #[test]
 fn more_rows_need_stronger_evidence() {
-    let row = TwoSides::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
-    let alone = judge(std::slice::from_ref(&row), Margins::default())[0];
-    let among = judge(&vec![row; 40], Margins::default())[0];
+    let row = ComparedSamples::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
+    let alone = compare_rows(std::slice::from_ref(&row), Margins::default())[0];
+    let among = compare_rows(&vec![row; 40], Margins::default())[0];
     assert_eq!(alone.conclusion, Conclusion::Different);
     assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
 }
 
 fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
-    judge(&[TwoSides::paired(a, b).unwrap()], Margins::default())[0]
+    compare_rows(&[ComparedSamples::paired(a, b).unwrap()], Margins::default())[0]
 }
 
 /// Logarithms of the ratios are 0.03, 0.05, 0.04, 0.06, 0.02: mean 0.04, standard error √(0.00025/5) = 0.0070711, t = 5.65685
@@ -91,7 +91,7 @@ fn pairs_are_judged_by_their_log_ratios() {
     assert_eq!(judged.conclusion, Conclusion::Different);
     // Unpaired, runs that differ by a factor of three hide it.
     assert!(matches!(one(&a, &b).conclusion, Conclusion::CannotTell { .. }));
-    let sides = TwoSides::paired(&a, &b).unwrap();
+    let sides = ComparedSamples::paired(&a, &b).unwrap();
     assert!((sides.percent().unwrap() - 0.04_f64.exp_m1() * 100.0).abs() < 1e-9);
     assert!(is_beyond(&sides, 2.0, true) && !is_beyond(&sides, 4.0, true) && !is_beyond(&sides, -2.0, false));
     assert!(is_beyond(&sides, -150.0, true) && !is_beyond(&sides, -150.0, false), "no ratio is below 0");
@@ -109,7 +109,7 @@ fn pairs_can_be_equivalent_and_say_how_many_would_tell() {
 
 #[test]
 fn pairs_with_a_zero_are_judged_unpaired() {
-    let sides = TwoSides::paired(&[0.0, 1.0, 2.0], &[1.0, 1.0, 2.0]).unwrap();
+    let sides = ComparedSamples::paired(&[0.0, 1.0, 2.0], &[1.0, 1.0, 2.0]).unwrap();
     assert!(!sides.is_paired());
     assert_eq!(pairs(&[0.0, 0.0], &[0.0, 0.0]).conclusion, Conclusion::Equivalent);
     assert_eq!(pairs(&[5.0], &[6.0]).conclusion, Conclusion::OneRun);

@@ -38,7 +38,7 @@ impl RatioTest for UnpairedTest {
         Some(((mean_a * mean_b - root) / square, (mean_a * mean_b + root) / square))
     }
 
-    fn suffices(&self, runs: u32, effect: f64, level: f64) -> bool {
+    fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool {
         let spread = |side: &RunValues| side.of_mean() * side.n as f64;
         let of_one = (spread(&self.b) + self.ratio().powi(2) * spread(&self.a)).sqrt() / self.a.mean;
         detectable(level, 2.0 * f64::from(runs - 1)) * of_one / f64::from(runs).sqrt() <= effect

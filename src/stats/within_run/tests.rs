@@ -15,7 +15,7 @@ struct Coverage {
 }
 
 impl Coverage {
-    fn count(&mut self, interval: Result<Ends, NoInterval>, truth: f64) {
+    fn count(&mut self, interval: Result<IntervalBounds, NoInterval>, truth: f64) {
         self.runs += 1;
         if let Ok((low, high)) = interval {
             self.given += 1;

@@ -7,10 +7,10 @@ use tonic::{Code, Status};
 
 /// A failed call. Reads as one line: `ModelConfig of `m` at host:8001: …`.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{asked} at {address}: {why}")]
+#[error("{request} at {address}: {why}")]
 pub struct ClientError {
     /// `ModelConfig of `m``.
-    pub asked: String,
+    pub request: String,
     /// `host:port`.
     pub address: String,
     pub why: ClientErrorKind,
@@ -34,9 +34,9 @@ pub enum ClientErrorKind {
     #[error("{message} (HTTP {status})")]
     Http { status: u16, message: String },
     #[error("no answer within {:.1} s", .0.as_secs_f64())]
-    Late(Duration),
+    Timeout(Duration),
     #[error("the answer is not understood: {0}")]
-    Garbled(String),
+    Malformed(String),
 }
 
 /// What kept a connection from being made, as far as it decides what to try.
@@ -72,7 +72,7 @@ impl ClientErrorKind {
 
 impl ClientError {
     pub(in crate::triton) fn new(asked: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
-        Self { asked: asked.into(), address: address.into(), why }
+        Self { request: asked.into(), address: address.into(), why }
     }
 
     /// The gRPC status, where the server gave one.
@@ -84,7 +84,7 @@ impl ClientError {
     }
 
     /// The server's text, where it gave one.
-    pub fn said(&self) -> Option<&str> {
+    pub fn server_message(&self) -> Option<&str> {
         match &self.why {
             ClientErrorKind::Refused { message, .. } | ClientErrorKind::Http { message, .. } => Some(message),
             _ => None,
@@ -104,12 +104,14 @@ impl ClientError {
             ClientErrorKind::Connect { cause: ConnectCause::Broken, .. } => {
                 "the connection broke: the server may have died; its log has the reason"
             }
-            ClientErrorKind::Late(_) => {
+            ClientErrorKind::Timeout(_) => {
                 "a server can be ready while its model process is dead; read its log, or give a longer deadline"
             }
-            ClientErrorKind::Refused { code, message } => return refused(*code, message).map(str::to_owned),
-            ClientErrorKind::Http { status, message } => return refused(code_of(*status), message).map(str::to_owned),
-            ClientErrorKind::Address(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Garbled(_) => return None,
+            ClientErrorKind::Refused { code, message } => return refusal_hint(*code, message).map(str::to_owned),
+            ClientErrorKind::Http { status, message } => {
+                return refusal_hint(code_of(*status), message).map(str::to_owned);
+            }
+            ClientErrorKind::Address(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Malformed(_) => return None,
         };
         Some(hint.to_owned())
     }
@@ -127,7 +129,7 @@ fn code_of(status: u16) -> Code {
 }
 
 /// The usual meaning of Triton's refusals. The texts are Triton's.
-fn refused(code: Code, message: &str) -> Option<&'static str> {
+fn refusal_hint(code: Code, message: &str) -> Option<&'static str> {
     Some(if message.contains("decoupled transaction policy") {
         "the model is decoupled: it answers only in a stream (`--stream`, ModelStreamInfer, generate_stream)"
     } else if message.contains("explicit model load / unload is not allowed") {

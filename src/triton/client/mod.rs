@@ -83,7 +83,7 @@ impl TritonClient {
         match tokio::time::timeout(DEADLINE, address.connect()).await {
             Ok(Ok(channel)) => Ok(Self::over(channel, name)),
             Ok(Err(error)) => Err(fail(ClientErrorKind::connect(&error))),
-            Err(_) => Err(fail(ClientErrorKind::Late(DEADLINE))),
+            Err(_) => Err(fail(ClientErrorKind::Timeout(DEADLINE))),
         }
     }
 
@@ -122,7 +122,7 @@ impl TritonClient {
         let why = match tokio::time::timeout(self.deadline, answer).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
             Ok(Err(status)) => error::of_status(&status),
-            Err(_) => ClientErrorKind::Late(self.deadline),
+            Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
         Err(ClientError::new(asked, &self.address, why))
     }
@@ -159,17 +159,17 @@ impl TritonClient {
     /// The config as it is in effect, with all that the server completed.
     pub async fn model_config(&self, name: &str, version: &str) -> Result<ModelConfig, ClientError> {
         let request = ModelConfigRequest { name: name.to_owned(), version: version.to_owned() };
-        let asked = of("ModelConfig", name, version);
-        let answer = self.call(asked.clone(), self.service.clone().model_config(request)).await?;
+        let text = of("ModelConfig", name, version);
+        let answer = self.call(text.clone(), self.service.clone().model_config(request)).await?;
         answer.config.ok_or_else(|| {
-            ClientError::new(asked, &self.address, ClientErrorKind::Garbled("it has no config in it".to_owned()))
+            ClientError::new(text, &self.address, ClientErrorKind::Malformed("it has no config in it".to_owned()))
         })
     }
 
     /// One request, one answer. Decoupled models refuse with `Unimplemented`.
     pub async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, ClientError> {
-        let asked = of("ModelInfer", &request.model_name, &request.model_version);
-        self.call(asked, self.service.clone().model_infer(request)).await
+        let text = of("ModelInfer", &request.model_name, &request.model_version);
+        self.call(text, self.service.clone().model_infer(request)).await
     }
 
     /// Many requests on one stream, each with any number of answers.
@@ -197,8 +197,8 @@ impl TritonClient {
             parameters,
             ..RepositoryModelLoadRequest::default()
         };
-        let asked = of("RepositoryModelLoad", name, "");
-        self.call(asked, self.service.clone().repository_model_load(request)).await.map(drop)
+        let text = of("RepositoryModelLoad", name, "");
+        self.call(text, self.service.clone().repository_model_load(request)).await.map(drop)
     }
 
     /// Answers at once; requests in flight finish, new ones are refused. `dependents`: what an ensemble is made of, too.
@@ -212,15 +212,15 @@ impl TritonClient {
             parameters,
             ..RepositoryModelUnloadRequest::default()
         };
-        let asked = of("RepositoryModelUnload", name, "");
-        self.call(asked, self.service.clone().repository_model_unload(request)).await.map(drop)
+        let text = of("RepositoryModelUnload", name, "");
+        self.call(text, self.service.clone().repository_model_unload(request)).await.map(drop)
     }
 
     /// The server's counts; of all models when `name` is empty.
     pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
         let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
-        let asked = of("ModelStatistics", name, version);
-        Ok(self.call(asked, self.service.clone().model_statistics(request)).await?.model_stats)
+        let text = of("ModelStatistics", name, version);
+        Ok(self.call(text, self.service.clone().model_statistics(request)).await?.model_stats)
     }
 
     /// Sets the given settings (none: only reads) and returns those in effect afterwards; of one model, or of all.

@@ -59,7 +59,7 @@ pub async fn await_ready(
     let mut last = NotReady::NotQueried;
     let waiting = async {
         loop {
-            match ask(&address, endpoint).await {
+            match probe_ready(&address, endpoint).await {
                 Ok(()) => return,
                 Err(reason) => last = reason,
             }
@@ -78,7 +78,7 @@ pub async fn await_ready(
 }
 
 /// A new connection each time: a server that is still loading often closes the first ones.
-async fn ask(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
+async fn probe_ready(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
     let channel = timeout(PATIENCE, address.connect()).await;
     let channel = channel.map_err(|_| NotReady::Late(PATIENCE))?.map_err(NotReady::Connect)?;
     let client = TritonClient::over(channel, endpoint.to_string()).deadline(PATIENCE);

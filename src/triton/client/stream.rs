@@ -69,7 +69,7 @@ impl InferStream {
         let deadline = self.deadline;
         let step = match tokio::time::timeout(deadline, self.step()).await {
             Ok(step) => step,
-            Err(_) => Err(ClientErrorKind::Late(deadline)),
+            Err(_) => Err(ClientErrorKind::Timeout(deadline)),
         };
         match step {
             Ok(Some(message)) => Some(Ok(StreamResponse::of(message))),
@@ -79,7 +79,7 @@ impl InferStream {
             }
             Err(why) => {
                 // A late answer may still arrive; a broken stream delivers no more.
-                if !matches!(why, ClientErrorKind::Late(_)) {
+                if !matches!(why, ClientErrorKind::Timeout(_)) {
                     self.state = State::Over;
                 }
                 Some(Err(ClientError::new("ModelStreamInfer", &self.address, why)))

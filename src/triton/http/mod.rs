@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::client::{ClientError, ClientErrorKind, bracketed};
 
-pub use probe::{Listens, probe};
+pub use probe::{ListeningService, probe};
 pub use sse::SseEvents;
 pub use sse_parser::{SseEvent, SseParser};
 
@@ -66,15 +66,15 @@ impl HttpClient {
     }
 
     pub async fn is_live(&mut self) -> Result<bool, ClientError> {
-        self.yes("/v2/health/live").await
+        self.get_ok("/v2/health/live").await
     }
 
     pub async fn is_ready(&mut self) -> Result<bool, ClientError> {
-        self.yes("/v2/health/ready").await
+        self.get_ok("/v2/health/ready").await
     }
 
     pub async fn is_model_ready(&mut self, name: &str, version: &str) -> Result<bool, ClientError> {
-        self.yes(&format!("{}/ready", model(name, version))).await
+        self.get_ok(&format!("{}/ready", model(name, version))).await
     }
 
     pub async fn server_metadata(&mut self) -> Result<Value, ClientError> {
@@ -116,7 +116,7 @@ impl HttpClient {
         }
         let status = response.status();
         let text = self.body(&asked, response).await?;
-        Err(self.refused(asked, status, &text))
+        Err(self.refusal_error(asked, status, &text))
     }
 
     /// The body of a GET, in any format.
@@ -125,11 +125,11 @@ impl HttpClient {
         let response = self.ask(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
         let text = self.body(&asked, response).await?;
-        if status.is_success() { Ok(text) } else { Err(self.refused(asked, status, &text)) }
+        if status.is_success() { Ok(text) } else { Err(self.refusal_error(asked, status, &text)) }
     }
 
     /// A query that is answered by the status alone.
-    async fn yes(&mut self, path: &str) -> Result<bool, ClientError> {
+    async fn get_ok(&mut self, path: &str) -> Result<bool, ClientError> {
         let asked = format!("GET {path}");
         let response = self.ask(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
@@ -138,7 +138,7 @@ impl HttpClient {
             StatusCode::OK => Ok(true),
             // Triton's negative answer.
             StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE => Ok(false),
-            status => Err(self.refused(asked, status, &text)),
+            status => Err(self.refusal_error(asked, status, &text)),
         }
     }
 
@@ -152,20 +152,24 @@ impl HttpClient {
         let response = self.ask(Method::POST, path, Bytes::from(body.to_string())).await?;
         let status = response.status();
         let text = self.body(&asked, response).await?;
-        if status.is_success() { self.json(asked, status, &text) } else { Err(self.refused(asked, status, &text)) }
+        if status.is_success() {
+            self.json(asked, status, &text)
+        } else {
+            Err(self.refusal_error(asked, status, &text))
+        }
     }
 
     fn json(&self, asked: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
         let value: Value = serde_json::from_str(text)
-            .map_err(|error| self.error(&asked, ClientErrorKind::Garbled(format!("it is not JSON: {error}"))))?;
+            .map_err(|error| self.error(&asked, ClientErrorKind::Malformed(format!("it is not JSON: {error}"))))?;
         if value.get("error").is_some() {
-            return Err(self.refused(asked, status, text));
+            return Err(self.refusal_error(asked, status, text));
         }
         Ok(value)
     }
 
     async fn ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
-        let asked = format!("{method} {path}");
+        let text = format!("{method} {path}");
         let limit = self.deadline;
         let kept = self.open.is_some();
         let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
@@ -177,10 +181,10 @@ impl HttpClient {
         let why = match answer {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(why)) => why,
-            Err(_) => ClientErrorKind::Late(limit),
+            Err(_) => ClientErrorKind::Timeout(limit),
         };
         self.open = None;
-        Err(self.error(&asked, why))
+        Err(self.error(&text, why))
     }
 
     async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientErrorKind> {
@@ -215,21 +219,21 @@ impl HttpClient {
         })
     }
 
-    async fn body(&mut self, asked: &str, response: Response<Incoming>) -> Result<String, ClientError> {
+    async fn body(&mut self, text: &str, response: Response<Incoming>) -> Result<String, ClientError> {
         let why = match timeout(self.deadline, response.into_body().collect()).await {
             Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
             Ok(Err(error)) => ClientErrorKind::connect(&error),
-            Err(_) => ClientErrorKind::Late(self.deadline),
+            Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
         self.open = None;
-        Err(self.error(asked, why))
+        Err(self.error(text, why))
     }
 
-    fn error(&self, asked: &str, why: ClientErrorKind) -> ClientError {
-        ClientError::new(asked, self.address.to_string(), why)
+    fn error(&self, text: &str, why: ClientErrorKind) -> ClientError {
+        ClientError::new(text, self.address.to_string(), why)
     }
 
-    fn refused(&self, asked: String, status: StatusCode, text: &str) -> ClientError {
+    fn refusal_error(&self, asked: String, status: StatusCode, text: &str) -> ClientError {
         ClientError::new(asked, self.address.to_string(), refusal(status, text))
     }
 }

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Which of Triton's ports, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listens {
+pub enum ListeningService {
     /// Connections are refused, or the host is unreachable.
     Nothing,
     Grpc,
@@ -23,31 +23,31 @@ pub enum Listens {
 }
 
 /// Tries each protocol in turn.
-pub async fn probe(host: &str, port: u16) -> Listens {
+pub async fn probe(host: &str, port: u16) -> ListeningService {
     let address = HttpAddress { host: host.to_owned(), port };
     let mut http = HttpClient::new(address).deadline(PATIENCE);
     // The metrics port answers 200 to every path: only the body shows what it is.
     match http.text("/v2").await {
-        Ok(text) if text.contains("\"extensions\"") => return Listens::Http,
+        Ok(text) if text.contains("\"extensions\"") => return ListeningService::Http,
         Ok(_) => return metrics_or_not(&mut http).await,
         Err(error) => match error.why {
             // A server that is loading or shutting down answers too.
-            ClientErrorKind::Http { status: 400 | 503, .. } => return Listens::Http,
+            ClientErrorKind::Http { status: 400 | 503, .. } => return ListeningService::Http,
             ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
             ClientErrorKind::Connect { cause: ConnectCause::Refused | ConnectCause::UnknownHost, .. } => {
-                return Listens::Nothing;
+                return ListeningService::Nothing;
             }
             _ => {}
         },
     }
     let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None, name: None };
-    let Ok(client) = TritonClient::connect(&endpoint).await else { return Listens::Other };
-    if client.deadline(PATIENCE).is_live().await.is_ok() { Listens::Grpc } else { Listens::Other }
+    let Ok(client) = TritonClient::connect(&endpoint).await else { return ListeningService::Other };
+    if client.deadline(PATIENCE).is_live().await.is_ok() { ListeningService::Grpc } else { ListeningService::Other }
 }
 
-async fn metrics_or_not(http: &mut HttpClient) -> Listens {
+async fn metrics_or_not(http: &mut HttpClient) -> ListeningService {
     match http.text("/metrics").await {
-        Ok(text) if text.starts_with('#') => Listens::Metrics,
-        _ => Listens::OtherHttp,
+        Ok(text) if text.starts_with('#') => ListeningService::Metrics,
+        _ => ListeningService::OtherHttp,
     }
 }

@@ -21,24 +21,24 @@ pub struct SseEvents {
     parser: SseParser,
     /// Those that were read and not yet taken.
     ready: VecDeque<String>,
-    asked: String,
+    request: String,
     address: String,
     deadline: Duration,
-    over: bool,
+    is_finished: bool,
     /// When the last bytes were read.
     at: Instant,
 }
 
 impl SseEvents {
-    pub(super) fn new(body: Incoming, asked: String, address: String, deadline: Duration) -> Self {
+    pub(super) fn new(body: Incoming, text: String, address: String, deadline: Duration) -> Self {
         Self {
             body,
             parser: SseParser::default(),
             ready: VecDeque::new(),
-            asked,
+            request: text,
             address,
             deadline,
-            over: false,
+            is_finished: false,
             at: Instant::now(),
         }
     }
@@ -51,11 +51,11 @@ impl SseEvents {
                 let event = match serde_json::from_str::<Value>(&data) {
                     Ok(value) if value.get("error").is_some() => Err(refusal(StatusCode::OK, &data)),
                     Ok(value) => Ok((value, self.at)),
-                    Err(error) => Err(ClientErrorKind::Garbled(format!("an event is not JSON: {error}"))),
+                    Err(error) => Err(ClientErrorKind::Malformed(format!("an event is not JSON: {error}"))),
                 };
                 return Some(event.map_err(|why| self.error(why)));
             }
-            if self.over {
+            if self.is_finished {
                 return None;
             }
             match timeout(self.deadline, self.body.frame()).await {
@@ -66,16 +66,16 @@ impl SseEvents {
                     }
                 }
                 Ok(None) => {
-                    self.over = true;
+                    self.is_finished = true;
                     self.read(b"\n\n");
                 }
                 Ok(Some(Err(error))) => {
-                    self.over = true;
+                    self.is_finished = true;
                     return Some(Err(self.error(ClientErrorKind::connect(&error))));
                 }
                 Err(_) => {
-                    self.over = true;
-                    return Some(Err(self.error(ClientErrorKind::Late(self.deadline))));
+                    self.is_finished = true;
+                    return Some(Err(self.error(ClientErrorKind::Timeout(self.deadline))));
                 }
             }
         }
@@ -91,6 +91,6 @@ impl SseEvents {
     }
 
     fn error(&self, why: ClientErrorKind) -> ClientError {
-        ClientError::new(self.asked.clone(), self.address.clone(), why)
+        ClientError::new(self.request.clone(), self.address.clone(), why)
     }
 }

@@ -1,47 +1,47 @@
 //! The `tritonserver` command line of each rank, in the order in which `launch_triton_server.py` writes it.
 
 use super::Rank;
-use super::decide::Decided;
 use super::spec::{LaunchSpec, ServerSpec};
+use super::world_size::ServerLayout;
 use crate::spec::{Launcher, ServerMode};
 
 /// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";
 
 /// A rank and its command.
-pub(super) struct Ranked {
+pub(super) struct RankCommand {
     pub rank: Rank,
     pub argv: Vec<String>,
 }
 
 /// All ranks of a server; `first` is how many the servers before it have.
-pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &Decided, first: u32) -> Vec<Ranked> {
+pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &ServerLayout, first: u32) -> Vec<RankCommand> {
     let Some(server) = spec.servers.get(index) else { return Vec::new() };
     (0..decided.world_size)
         .map(|number| {
-            let of = Of { spec, server, index, decided, number };
+            let of = RankArgs { spec, server, index, decided, number };
             let shm_prefix = format!("prefix{}_", first + number);
             let loads = if number == 0 { spec.tuning.load_model.clone() } else { of.models() };
-            let argv = of.words(&shm_prefix, &loads);
+            let argv = of.server_args(&shm_prefix, &loads);
             let log = (decided.launcher == Launcher::Mpi && decided.world_size > 1)
                 .then(|| format!("{}/1/rank.{number}", server.rank_logs));
             let rank =
                 Rank { rank: number, role: of.role(), opens_ports: number == 0, gpu: of.gpu(), loads, shm_prefix, log };
-            Ranked { rank, argv }
+            RankCommand { rank, argv }
         })
         .collect()
 }
 
-struct Of<'a> {
+struct RankArgs<'a> {
     spec: &'a LaunchSpec,
     server: &'a ServerSpec,
     index: usize,
-    decided: &'a Decided,
+    decided: &'a ServerLayout,
     number: u32,
 }
 
-impl Of<'_> {
-    fn words(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {
+impl RankArgs<'_> {
+    fn server_args(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {
         let tuning = &self.spec.tuning;
         let mut argv = Vec::new();
         if self.spec.trtllm_llmapi_launch {

@@ -40,19 +40,19 @@
 //! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own.
 
 mod argv;
-mod decide;
 mod launch_plan;
-mod place;
+mod launcher_command;
+mod ports;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod wrap;
+mod world_size;
 
 use super::SpecProblem;
-use decide::Decided;
 pub use launch_plan::{LaunchError, LaunchPlan, LaunchWorld, LaunchedServer, Rank};
-pub use place::{Bases, place};
+pub use ports::{BasePorts, place};
 pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec};
+use world_size::ServerLayout;
 
 /// Plans every server.
 ///
@@ -61,9 +61,9 @@ pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Port, Ports, ServerSpec};
 pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let mut problems = Vec::new();
     let mut notes = Vec::new();
-    let decided: Vec<Decided> = decide::all(spec, &mut problems, &mut notes);
-    wrap::check(spec, &decided, &mut problems, &mut notes);
-    place::check(spec, &mut problems);
+    let decided: Vec<ServerLayout> = world_size::all(spec, &mut problems, &mut notes);
+    launcher_command::check(spec, &decided, &mut problems, &mut notes);
+    ports::check(spec, &mut problems);
     let unique = |list: Vec<SpecProblem>| {
         list.into_iter().fold(Vec::new(), |mut kept: Vec<SpecProblem>, one| {
             if !kept.contains(&one) {
@@ -81,7 +81,7 @@ pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     for (index, decided) in decided.into_iter().enumerate() {
         let ranks = argv::ranks(spec, index, &decided, first);
         first += decided.world_size;
-        servers.push(wrap::server(spec, index, decided, ranks));
+        servers.push(launcher_command::server(spec, index, decided, ranks));
     }
     notes.dedup();
     Ok(LaunchPlan { servers, notes })

@@ -24,7 +24,7 @@ fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
 /// `servers` servers, each with `copies` copies of a model.
 fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
     let ports =
-        place(Bases { grpc: Some(10_000), http: Some(20_000), metrics: Some(30_000) }, servers as usize).unwrap();
+        place(BasePorts { grpc: Some(10_000), http: Some(20_000), metrics: Some(30_000) }, servers as usize).unwrap();
     let server = |(index, ports): (usize, Ports)| ServerSpec {
         repository: format!("/r/triton_model_repo_{index}"),
         models: vec![model(tp, pp, copies)],
@@ -111,7 +111,7 @@ fn an_orchestrator_differs_from_the_script_only_in_its_ports() {
 }
 
 #[test]
-fn every_impossible_wish_is_said_at_once() {
+fn all_impossible_settings_are_reported_at_once() {
     let mut wish = spec(1, 2, 1, 2);
     wish.mode = Some(ServerMode::Leader);
     wish.world_size = Some(3);

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::shape::{Fit, KvShare};
+use super::model_dimensions::{Fit, KvFractionBase};
 
 /// A number to lower, each enough by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Knob {
+pub struct MemorySetting {
     pub name: &'static str,
     pub now: f64,
     pub to: f64,
@@ -15,7 +15,7 @@ pub struct Knob {
 /// Advice for memory that ran out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
-    pub knobs: Vec<Knob>,
+    pub knobs: Vec<MemorySetting>,
     /// The computation, a line for each step.
     pub arithmetic: Vec<String>,
     /// The values that a better answer would need.
@@ -49,7 +49,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let Some(base) = fit.base().filter(|base| *base > 0.0) else {
         // A fixed step, because the required amount is unknown.
         let to = floor2(now - STEP);
-        return advice.knobs.extend((to > 0.0).then_some(Knob { name: FRACTION, now, to }));
+        return advice.knobs.extend((to > 0.0).then_some(MemorySetting { name: FRACTION, now, to }));
     };
     // The memory that must stay free beside the pool: the buffers, and the missing amount.
     let room = |bytes: f64| ((1.0 - bytes / base) * 100.0).floor() / 100.0;
@@ -66,7 +66,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         ));
     }
     if to > 0.0 && to >= least {
-        advice.knobs.push(Knob { name: FRACTION, now, to });
+        advice.knobs.push(MemorySetting { name: FRACTION, now, to });
     } else if let Some(one) = fit.one_sequence() {
         advice.arithmetic.push(format!(
             "a lower fraction does not help: one sequence of {} tokens needs {} of KV cache, that is {:.2} of {}",
@@ -87,8 +87,8 @@ fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let over = missing.or_else(|| {
         let free = fit.free_after_loading()?;
         let left = match fit.share {
-            KvShare::OfFree => free * (1.0 - fit.fraction?),
-            KvShare::OfAll => fit.memory? * (1.0 - fit.fraction?),
+            KvFractionBase::FreeMemory => free * (1.0 - fit.fraction?),
+            KvFractionBase::TotalMemory => fit.memory? * (1.0 - fit.fraction?),
         };
         Some(fit.buffers()? - left).filter(|over| *over > 0.0)
     });
@@ -101,7 +101,7 @@ fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         // A step must hold a token for each request that generates.
         let least = if name == "max_num_tokens" { fit.max_batch_size.unwrap_or(1.0).min(now) } else { 1.0 };
         if to >= least.max(step) && to < now {
-            advice.knobs.push(Knob { name, now, to });
+            advice.knobs.push(MemorySetting { name, now, to });
         } else if over.is_some() {
             let all = gb(bytes * now);
             advice.arithmetic.push(format!("{name} {now} takes {all} in all: lowering it is not enough"));
@@ -168,8 +168,10 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
     }
     if let (Some(fraction), Some(base)) = (fit.fraction, fit.base().filter(|base| *base > 0.0)) {
         let pool = match fit.share {
-            KvShare::OfFree => fraction * base,
-            KvShare::OfAll => (fraction * base - fit.weights.map_or(0.0, |(bytes, _)| bytes) - fit.workspace).max(0.0),
+            KvFractionBase::FreeMemory => fraction * base,
+            KvFractionBase::TotalMemory => {
+                (fraction * base - fit.weights.map_or(0.0, |(bytes, _)| bytes) - fit.workspace).max(0.0)
+            }
         };
         let tokens = fit.shape.as_ref().map(|shape| (pool / shape.kv_of_token(), shape.kv_of_token()));
         let tokens = tokens.map_or_else(String::new, |(n, each)| format!(", {n:.0} tokens of {}", bytes(each)));
@@ -275,7 +277,7 @@ mod tests {
     fn without_a_number_in_the_log_the_buffers_decide() {
         let fit = Fit { fraction: Some(1.0), ..llama() };
         let advice = advise(&fit, None);
-        assert_eq!(advice.knobs[0], Knob { name: "kv_cache_free_gpu_mem_fraction", now: 1.0, to: 0.99 });
+        assert_eq!(advice.knobs[0], MemorySetting { name: "kv_cache_free_gpu_mem_fraction", now: 1.0, to: 0.99 });
         assert_eq!(advice.unknown, ["how much was missing"]);
     }
 
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_named_and_not_made_up() {
         let advice = advise(&Fit { fraction: Some(0.9), ..Fit::default() }, None);
-        assert_eq!(advice.knobs, [Knob { name: FRACTION, now: 0.9, to: 0.85 }]);
+        assert_eq!(advice.knobs, [MemorySetting { name: FRACTION, now: 0.9, to: 0.85 }]);
         assert_eq!(
             advice.unknown,
             ["how much was missing", "the GPU's memory", "the size of the weights", "the model's shape"]

@@ -8,5 +8,5 @@ mod scrape;
 mod series;
 
 pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
-pub use scrape::{MetricSeries, Scrape, Scraper, Tick};
+pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};
 pub use series::{Derived, ServerMetric, ServerMetrics, summarise};

@@ -254,9 +254,9 @@ mod tests {
             nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"} 3\n\
             nv_inference_request_failure{reason=\"BACKEND\", model=\"a \\\"b\\\\\\n\" , version=\"1\",} 4 1700000000123\n\
             nv_cpu_utilization 2.5e-1\n\n# a comment\n";
-        let told = Exposition::parse(text).unwrap();
-        assert_eq!(told.families.len(), 2);
-        let failures = &told.families[0];
+        let exposition = Exposition::parse(text).unwrap();
+        assert_eq!(exposition.families.len(), 2);
+        let failures = &exposition.families[0];
         assert_eq!((failures.kind, failures.help.as_str()), (MetricKind::Counter, "Failed requests,\nall batch sizes"));
         assert_eq!(
             failures.samples[0].key(),
@@ -265,21 +265,22 @@ mod tests {
         assert_eq!(failures.samples[1].labels["model"], "a \"b\\\n");
         assert_eq!(failures.samples[1].timestamp, Some(1_700_000_000_123));
         assert_eq!(
-            (told.families[1].kind, told.families[1].samples[0].value),
+            (exposition.families[1].kind, exposition.families[1].samples[0].value),
             (MetricKind::Untyped, MetricValue(0.25))
         );
-        assert_eq!(told.families[1].samples[0].key(), "nv_cpu_utilization");
+        assert_eq!(exposition.families[1].samples[0].key(), "nv_cpu_utilization");
     }
 
     #[test]
     fn histograms_and_summaries_are_one_family_each() {
         let text = "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 4\nh_count 3\n\
             # TYPE s summary\ns{quantile=\"0.5\"} NaN\ns_sum -Inf\ns_count 0\nh_other 1\n";
-        let told = Exposition::parse(text).unwrap();
-        let sizes: Vec<_> = told.families.iter().map(|family| (family.name.as_str(), family.samples.len())).collect();
+        let exposition = Exposition::parse(text).unwrap();
+        let sizes: Vec<_> =
+            exposition.families.iter().map(|family| (family.name.as_str(), family.samples.len())).collect();
         assert_eq!(sizes, [("h", 4), ("s", 3), ("h_other", 1)]);
-        assert!(told.families[1].samples[0].value.0.is_nan());
-        let shown = serde_json::to_string(&told.families[1].samples.iter().map(|s| s.value).collect::<Vec<_>>());
+        assert!(exposition.families[1].samples[0].value.0.is_nan());
+        let shown = serde_json::to_string(&exposition.families[1].samples.iter().map(|s| s.value).collect::<Vec<_>>());
         assert_eq!(shown.unwrap(), r#"["NaN","-Inf",0.0]"#);
     }
 

@@ -29,7 +29,7 @@ pub struct Scrape {
     pub interval: Duration,
     /// The series that the numbers of [`Tick::values`] belong to.
     pub series: Vec<MetricSeries>,
-    pub ticks: Vec<Tick>,
+    pub ticks: Vec<ServerPoll>,
     /// CPU that polling and reading took, all of it.
     pub cpu: Duration,
 }
@@ -55,7 +55,7 @@ pub enum ScrapeError {
 
 /// One poll of one server.
 #[derive(Debug)]
-pub struct Tick {
+pub struct ServerPoll {
     /// All servers are polled at once in each round.
     pub round: u32,
     /// Place in [`Scrape::servers`].
@@ -72,9 +72,9 @@ impl Scrape {
     #[must_use]
     pub fn part(&self, is_its: impl Fn(&HttpAddress) -> bool) -> Self {
         let own: Vec<usize> = (0..self.servers.len()).filter(|server| is_its(&self.servers[*server])).collect();
-        let tick = |tick: &Tick| {
+        let tick = |tick: &ServerPoll| {
             let server = own.iter().position(|own| *own == tick.server)?;
-            Some(Tick { server, values: tick.values.clone(), ..*tick })
+            Some(ServerPoll { server, values: tick.values.clone(), ..*tick })
         };
         Self {
             servers: own.iter().map(|server| self.servers[*server].clone()).collect(),
@@ -107,7 +107,7 @@ impl Scraper {
     }
 }
 
-async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot::Receiver<()>) -> Scrape {
+async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: oneshot::Receiver<()>) -> Scrape {
     let mut clients: Vec<Option<HttpClient>> =
         servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(PATIENCE))).collect();
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
@@ -119,7 +119,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot:
     loop {
         let last = tokio::select! {
             biased;
-            stop = &mut asked => match stop {
+            stop = &mut receiver => match stop {
                 Ok(()) => true,
                 Err(_) => return scrape,
             },
@@ -140,7 +140,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot:
             let told = told.map_err(|error| ScrapeError::Query(error.why));
             let told = told.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
             let values = told.map(|told| scrape.take(&told, &mut known));
-            scrape.ticks.push(Tick { round, server, at, took, values });
+            scrape.ticks.push(ServerPoll { round, server, at, took, values });
         }
         round += 1;
         if last {
@@ -153,8 +153,8 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot:
 }
 
 impl Scrape {
-    fn take(&mut self, told: &Exposition, known: &mut HashMap<String, u32>) -> Vec<(u32, f64)> {
-        let samples = told.samples().map(|(family, sample)| {
+    fn take(&mut self, exposition: &Exposition, known: &mut HashMap<String, u32>) -> Vec<(u32, f64)> {
+        let samples = exposition.samples().map(|(family, sample)| {
             let key = sample.key();
             let place = known.get(&key).copied().unwrap_or_else(|| {
                 let place = self.series.len() as u32;

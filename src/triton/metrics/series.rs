@@ -104,7 +104,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         cpu_ms: scrape.cpu.as_secs_f64() * 1e3,
         ..ServerMetrics::default()
     };
-    let mut growths = Growths::default();
+    let mut growths = CounterIncreases::default();
     for (series, servers) in scrape.series.iter().zip(&tracks) {
         if !TOLD.iter().any(|start| series.name.starts_with(start)) {
             continue;
@@ -285,16 +285,16 @@ const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
 
 /// How counters of each model grew, also of those that stayed at 0: a counter at 0 is a number, an absent one is none.
 #[derive(Default)]
-struct Growths(BTreeMap<String, BTreeMap<String, Growth>>);
+struct CounterIncreases(BTreeMap<String, BTreeMap<String, CounterIncrease>>);
 
 #[derive(Clone, Copy, Default)]
-struct Growth {
+struct CounterIncrease {
     increase: f64,
     /// Series (servers × versions) that were added.
     series: u64,
 }
 
-impl Growths {
+impl CounterIncreases {
     fn add(&mut self, metric: &ServerMetric) {
         if let (Some(model), Some(increase)) = (metric.labels.get("model"), metric.increase) {
             let growth = self.0.entry(model.clone()).or_default().entry(metric.name.clone()).or_default();
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::triton::client::ClientErrorKind;
     use crate::triton::http::HttpAddress;
-    use crate::triton::metrics::scrape::{ScrapeError, Tick};
+    use crate::triton::metrics::scrape::{ScrapeError, ServerPoll};
 
     /// Two servers, polled at −0.5 s, 0.5 s, 1.5 s, …; of each: requests so far and blocks in use. `None` is a miss.
     fn scrape(rounds: &[[Option<(f64, f64)>; 2]]) -> (Scrape, Instant) {
@@ -359,7 +359,7 @@ mod tests {
                 let at = begun + Duration::from_secs(round as u64);
                 let took = Duration::from_millis(2);
                 let values = values.map(|(count, used)| vec![(0, count), (1, used), (2, count / 2.0), (3, 0.0)]);
-                ticks.push(Tick { round: round as u32, server, at, took, values: values.ok_or_else(gone) });
+                ticks.push(ServerPoll { round: round as u32, server, at, took, values: values.ok_or_else(gone) });
             }
         }
         let scrape = Scrape {
@@ -385,27 +385,30 @@ mod tests {
             [Some((130.0, 30.0)), Some((18.0, 40.0))],
             [Some((130.0, 0.0)), Some((18.0, 0.0))],
         ]);
-        let told = summarise(&scrape, zero, Duration::from_secs(2));
-        assert_eq!((told.scrapes, told.missed, told.silent, told.cpu_ms), (8, 0, 1, 7.0));
-        assert_eq!((told.from_s, told.to_s), (Some(-0.5), Some(2.5)));
-        let count = &told.metrics[0];
+        let server_metrics = summarise(&scrape, zero, Duration::from_secs(2));
+        assert_eq!(
+            (server_metrics.scrapes, server_metrics.missed, server_metrics.silent, server_metrics.cpu_ms),
+            (8, 0, 1, 7.0)
+        );
+        assert_eq!((server_metrics.from_s, server_metrics.to_s), (Some(-0.5), Some(2.5)));
+        let count = &server_metrics.metrics[0];
         assert_eq!((count.increase, count.resets, count.servers), (Some(38.0), 0, 2));
         assert!((count.per_second.unwrap() - 38.0 / 3.0).abs() < 1e-9);
         // The polls at 0.5 s and 1.5 s are within the window; the servers are added.
-        let used = &told.metrics[1];
+        let used = &server_metrics.metrics[1];
         assert_eq!((used.mean, used.min, used.max, used.last), (Some(50.0), Some(30.0), Some(70.0), 0.0));
-        assert_eq!(told.series["rate of nv_inference_count"], [(0.5, 14.0), (1.5, 24.0), (2.5, 0.0)]);
-        let batch = told.derived.iter().find(|derived| derived.name == "mean batch size").unwrap();
+        assert_eq!(server_metrics.series["rate of nv_inference_count"], [(0.5, 14.0), (1.5, 24.0), (2.5, 0.0)]);
+        let batch = server_metrics.derived.iter().find(|derived| derived.name == "mean batch size").unwrap();
         assert_eq!((batch.value, batch.model.as_str()), (2.0, "m"));
         // The servers have no counters of time.
-        let names: Vec<&str> = told.derived.iter().map(|derived| derived.name.as_str()).collect();
+        let names: Vec<&str> = server_metrics.derived.iter().map(|derived| derived.name.as_str()).collect();
         assert_eq!(names, ["mean batch size"]);
     }
 
     #[test]
     fn a_ratio_needs_both_counters_of_the_same_servers() {
         let growths = |metrics: &[(&str, f64, u64)]| {
-            let mut growths = Growths::default();
+            let mut growths = CounterIncreases::default();
             for (name, increase, servers) in metrics {
                 growths.add(&ServerMetric {
                     name: (*name).to_owned(),
@@ -433,10 +436,10 @@ mod tests {
             [Some((1.0, 5.0)), None],
             [Some((2.0, 5.0)), Some((7.0, 5.0))],
         ]);
-        let told = summarise(&scrape, zero, Duration::from_secs(5));
-        assert_eq!((told.missed, told.first_miss.as_deref()), (1, Some("gone")));
-        assert_eq!(told.metrics[0].increase, Some(9.0));
-        assert_eq!(told.series["nv_trt_llm_kv_cache_block_metrics"], [(-0.5, 10.0), (1.5, 10.0)]);
+        let server_metrics = summarise(&scrape, zero, Duration::from_secs(5));
+        assert_eq!((server_metrics.missed, server_metrics.first_miss.as_deref()), (1, Some("gone")));
+        assert_eq!(server_metrics.metrics[0].increase, Some(9.0));
+        assert_eq!(server_metrics.series["nv_trt_llm_kv_cache_block_metrics"], [(-0.5, 10.0), (1.5, 10.0)]);
     }
 
     #[test]
@@ -446,7 +449,7 @@ mod tests {
             [Some((3.0, 1.0)), Some((0.0, 1.0))],
             [Some((5.0, 1.0)), Some((0.0, 1.0))],
         ]);
-        let told = summarise(&scrape, zero, Duration::from_secs(5));
-        assert_eq!((told.metrics[0].increase, told.metrics[0].resets), (Some(5.0), 1));
+        let server_metrics = summarise(&scrape, zero, Duration::from_secs(5));
+        assert_eq!((server_metrics.metrics[0].increase, server_metrics.metrics[0].resets), (Some(5.0), 1));
     }
 }

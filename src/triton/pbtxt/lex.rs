@@ -40,7 +40,7 @@ impl<'t> Lexer<'t> {
             }
             b'$' => self.placeholder(),
             c if c.is_ascii_alphanumeric() || c == b'_' || c == b'.' => self.bare()?,
-            _ => return Err(self.stray()),
+            _ => return Err(self.unexpected_character()),
         };
         Ok((word, start..self.at))
     }
@@ -59,7 +59,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn stray(&self) -> PbtxtError {
+    fn unexpected_character(&self) -> PbtxtError {
         let c = self.text[self.at..].chars().next().unwrap_or_default();
         PbtxtError::new(
             self.text,
@@ -99,7 +99,7 @@ impl<'t> Lexer<'t> {
             self.at += 1;
         }
         if self.at == start {
-            return Err(self.stray());
+            return Err(self.unexpected_character());
         }
         Ok(PbtxtToken::Bare)
     }
@@ -119,7 +119,7 @@ impl<'t> Lexer<'t> {
                         Some(hint),
                     ));
                 }
-                Some(0) => return Err(self.stray()),
+                Some(0) => return Err(self.unexpected_character()),
                 Some(c) if c == quote => {
                     self.at += 1;
                     return Ok(PbtxtToken::Text(bytes));

@@ -22,7 +22,7 @@ pub use write::write;
 
 /// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfilled {
+pub struct UnfilledPlaceholder {
     pub name: String,
     pub bytes: Range<usize>,
 }
@@ -49,8 +49,8 @@ pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
 /// The part of a text that a byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PbtxtPlace {
-    Bare,
-    Quotes,
+    Unquoted,
+    Quoted,
     Comment,
 }
 
@@ -59,25 +59,25 @@ pub fn place_in(text: &str, byte: usize) -> PbtxtPlace {
     let mut lexer = lex::Lexer::new(text);
     loop {
         match lexer.next() {
-            Ok((lex::PbtxtToken::Text(_), at)) if at.contains(&byte) => return PbtxtPlace::Quotes,
+            Ok((lex::PbtxtToken::Text(_), at)) if at.contains(&byte) => return PbtxtPlace::Quoted,
             Ok((lex::PbtxtToken::End, _)) => return PbtxtPlace::Comment,
             Ok((_, at)) if at.start > byte => return PbtxtPlace::Comment,
-            Ok((_, at)) if at.contains(&byte) => return PbtxtPlace::Bare,
+            Ok((_, at)) if at.contains(&byte) => return PbtxtPlace::Unquoted,
             Ok(_) => {}
-            Err(_) => return PbtxtPlace::Bare,
+            Err(_) => return PbtxtPlace::Unquoted,
         }
     }
 }
 
 /// Every `${name}` in the text, in order.
-pub fn unfilled(text: &str) -> Vec<Unfilled> {
+pub fn unfilled(text: &str) -> Vec<UnfilledPlaceholder> {
     let mut found = Vec::new();
     let mut from = 0;
     while let Some(start) = text[from..].find("${").map(|at| from + at) {
         let name: String = text[start + 2..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
         let end = start + 2 + name.len();
         if !name.is_empty() && text[end..].starts_with('}') {
-            found.push(Unfilled { name, bytes: start..end + 1 });
+            found.push(UnfilledPlaceholder { name, bytes: start..end + 1 });
         }
         from = end;
     }

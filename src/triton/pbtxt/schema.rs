@@ -35,7 +35,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn say(&mut self, bytes: &std::ops::Range<usize>, message: String, hint: Option<String>) {
+    fn push_error(&mut self, bytes: &std::ops::Range<usize>, message: String, hint: Option<String>) {
         self.wrong.push(PbtxtError::new(self.text, bytes.clone(), message, hint));
     }
 
@@ -46,10 +46,10 @@ impl Reader<'_> {
             let Some(known) = schema.get_field_by_name(&field.name) else {
                 let names: Vec<String> = schema.fields().map(|field| field.name().to_owned()).collect();
                 let what = format!("`{}` has no field `{}`", schema.name(), field.name);
-                self.say(&field.at, what, did_you_mean(&field.name, names.iter().map(String::as_str)));
+                self.push_error(&field.at, what, did_you_mean(&field.name, names.iter().map(String::as_str)));
                 continue;
             };
-            self.twice(&known, field, &seen);
+            self.check_set_once(&known, field, &seen);
             seen.push(&field.name);
             self.field(&mut message, &known, field);
         }
@@ -57,17 +57,17 @@ impl Reader<'_> {
     }
 
     /// A field that is no list may be set once, and one of a choice alone.
-    fn twice(&mut self, known: &FieldDescriptor, field: &PbtxtField, seen: &[&str]) {
+    fn check_set_once(&mut self, known: &FieldDescriptor, field: &PbtxtField, seen: &[&str]) {
         if known.is_list() || known.is_map() {
             return;
         }
         if seen.contains(&field.name.as_str()) {
-            self.say(&field.at, format!("`{}` is set twice", field.name), Some("keep one of them".to_owned()));
+            self.push_error(&field.at, format!("`{}` is set twice", field.name), Some("keep one of them".to_owned()));
         } else if let Some(choice) = known.containing_oneof()
             && let Some(other) = choice.fields().find(|other| seen.contains(&other.name()))
         {
             let what = format!("`{}` and `{}` exclude each other", other.name(), field.name);
-            self.say(&field.at, what, Some("keep one of them".to_owned()));
+            self.push_error(&field.at, what, Some("keep one of them".to_owned()));
         }
     }
 
@@ -75,13 +75,13 @@ impl Reader<'_> {
         let is_message = matches!(known.kind(), Kind::Message(_));
         if field.is_list && !(known.is_list() || known.is_map()) {
             let what = format!("`{}` is one value, not a list", field.name);
-            self.say(&field.at, what, Some("take the `[` and `]` away".to_owned()));
+            self.push_error(&field.at, what, Some("take the `[` and `]` away".to_owned()));
             return;
         }
         // Before messages, also in a list, the colon may be left out.
         if !field.has_colon && !is_message {
             let what = format!("`{}` needs a colon before its value", field.name);
-            self.say(&field.at, what, Some(format!("write `{}: …`", field.name)));
+            self.push_error(&field.at, what, Some(format!("write `{}: …`", field.name)));
             return;
         }
         for value in &field.values {
@@ -110,7 +110,7 @@ impl Reader<'_> {
                 format!("the placeholder `{name}` was never filled")
             };
             let hint = format!("`{}` is {}: fill it, or the server cannot read the file", known.name(), sort(known));
-            self.say(&value.bytes, what, Some(hint));
+            self.push_error(&value.bytes, what, Some(hint));
             return None;
         }
         if let (Kind::Message(schema), PbtxtShape::Message(fields)) = (known.kind(), &value.shape) {
@@ -120,7 +120,7 @@ impl Reader<'_> {
             Ok(read) => Some(read),
             Err(hint) => {
                 let shown: String = self.text[value.bytes.clone()].chars().take(60).collect();
-                self.say(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
+                self.push_error(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
                 None
             }
         }
@@ -140,7 +140,9 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
             // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
-                whole(word).and_then(|number| i32::try_from(number).ok()).filter(|n| words.get_value(*n).is_some())
+                parse_integer(word)
+                    .and_then(|number| i32::try_from(number).ok())
+                    .filter(|n| words.get_value(*n).is_some())
             });
             let prefixed = names.iter().find(|name| name.ends_with(&format!("_{}", word.to_uppercase())));
             let hint = || match prefixed {
@@ -152,7 +154,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
         (Kind::Bool, PbtxtShape::Bare(word)) => match word.as_str() {
             "true" | "True" | "t" => Ok(Reflected::Bool(true)),
             "false" | "False" | "f" => Ok(Reflected::Bool(false)),
-            number => match whole(number) {
+            number => match parse_integer(number) {
                 Some(0) => Ok(Reflected::Bool(false)),
                 Some(1) => Ok(Reflected::Bool(true)),
                 _ => Err(Some("write `true` or `false`".to_owned())),
@@ -161,7 +163,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
         (Kind::Float, PbtxtShape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
         (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
         (kind, PbtxtShape::Bare(word)) => {
-            let number = whole(word).ok_or(None)?;
+            let number = parse_integer(word).ok_or(None)?;
             let fits = || Some("it does not fit into the field".to_owned());
             match kind {
                 Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
@@ -180,7 +182,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
 }
 
 /// Decimal, `0x…` hexadecimal or `0…` octal.
-fn whole(word: &str) -> Option<i128> {
+fn parse_integer(word: &str) -> Option<i128> {
     let (sign, digits) = word.strip_prefix('-').map_or((1, word), |rest| (-1, rest));
     let (radix, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(hexadecimal) => (16, hexadecimal),

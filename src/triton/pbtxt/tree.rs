@@ -57,7 +57,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn wrong(&self, message: impl Into<String>, hint: Option<String>) -> PbtxtError {
+    fn syntax_error(&self, message: impl Into<String>, hint: Option<String>) -> PbtxtError {
         PbtxtError::new(self.text, self.at.clone(), message.into(), hint)
     }
 
@@ -83,7 +83,7 @@ impl Parser<'_> {
     /// Until the closing bracket, or the end of the text for the outermost.
     fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<PbtxtField>, PbtxtError> {
         if depth > DEEPEST {
-            return Err(self.wrong("this is nested too deeply", None));
+            return Err(self.syntax_error("this is nested too deeply", None));
         }
         let mut fields = Vec::new();
         loop {
@@ -101,12 +101,18 @@ impl Parser<'_> {
                 (PbtxtToken::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
                 (PbtxtToken::Bare, _) => fields.push(self.field(depth)?),
                 (PbtxtToken::Mark(b'}' | b'>' | b']'), _) => {
-                    return Err(self.wrong(format!("{} closes nothing that is open here", self.found()), None));
+                    return Err(self.syntax_error(format!("{} closes nothing that is open here", self.found()), None));
                 }
                 (PbtxtToken::Placeholder(name), _) => {
-                    return Err(self.wrong(format!("the placeholder `{name}` is where a field should begin"), None));
+                    return Err(
+                        self.syntax_error(format!("the placeholder `{name}` is where a field should begin"), None)
+                    );
                 }
-                _ => return Err(self.wrong(format!("a field's name should stand here, not {}", self.found()), None)),
+                _ => {
+                    return Err(
+                        self.syntax_error(format!("a field's name should stand here, not {}", self.found()), None)
+                    );
+                }
             }
         }
     }
@@ -115,7 +121,7 @@ impl Parser<'_> {
         let at = self.at.clone();
         let name = self.text[at.clone()].to_owned();
         if name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            return Err(self.wrong(format!("a field's name should stand here, not `{name}`"), None));
+            return Err(self.syntax_error(format!("a field's name should stand here, not `{name}`"), None));
         }
         self.advance()?;
         let has_colon = self.take(b':')?;
@@ -129,11 +135,11 @@ impl Parser<'_> {
                 }
                 if !self.take(b',')? {
                     let message = format!("the list of `{name}` needs a comma or `]` here, not {}", self.found());
-                    return Err(self.wrong(message, None));
+                    return Err(self.syntax_error(message, None));
                 }
                 if self.is(b']') {
                     let message = format!("the list of `{name}` ends with a comma");
-                    return Err(self.wrong(message, Some("take the comma before it away".to_owned())));
+                    return Err(self.syntax_error(message, Some("take the comma before it away".to_owned())));
                 }
             }
             self.advance()?;
@@ -168,7 +174,9 @@ impl Parser<'_> {
             PbtxtToken::Mark(b'-') => {
                 self.advance()?;
                 if self.word != PbtxtToken::Bare {
-                    return Err(self.wrong(format!("a number should follow the `-`, not {}", self.found()), None));
+                    return Err(
+                        self.syntax_error(format!("a number should follow the `-`, not {}", self.found()), None)
+                    );
                 }
                 let text = format!("-{}", &self.text[self.at.clone()]);
                 self.advance()?;
@@ -184,7 +192,7 @@ impl Parser<'_> {
                 PbtxtShape::Placeholder(name)
             }
             PbtxtToken::Mark(_) | PbtxtToken::End => {
-                return Err(self.wrong(format!("`{name}` needs a value here, not {}", self.found()), None));
+                return Err(self.syntax_error(format!("`{name}` needs a value here, not {}", self.found()), None));
             }
         };
         Ok(PbtxtValue { bytes: start..self.end, shape })

@@ -110,8 +110,10 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
                 list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
                 said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
-            FlagMeaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
-            FlagMeaning::Elsewhere => problems.push(problem(
+            FlagMeaning::InvalidValue(message) => {
+                problems.push(problem(format!("runtime flag `{flag}`: {message}"), None))
+            }
+            FlagMeaning::NotInRepository => problems.push(problem(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),
                 Some("remove it".to_owned()),
             )),

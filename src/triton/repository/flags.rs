@@ -39,10 +39,10 @@ const ELSEWHERE: &[&str] = &[
 pub enum FlagMeaning {
     Parameters(Vec<(&'static str, Value)>),
     /// A name of NVIDIA's that a Triton repository has no place for.
-    Elsewhere,
+    NotInRepository,
     Unknown,
     /// The name is right, the value is not.
-    Wrong(String),
+    InvalidValue(String),
 }
 
 /// What a flag of NVIDIA's harness means in config.pbtxt.
@@ -54,7 +54,7 @@ pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
         "use_inflight_batching" => match value {
             Value::Bool(true) => word("batching_strategy", "inflight_fused_batching"),
             Value::Bool(false) => word("batching_strategy", "V1"),
-            other => FlagMeaning::Wrong(format!("`{other}` is not true or false")),
+            other => FlagMeaning::InvalidValue(format!("`{other}` is not true or false")),
         },
         "enable_chunked_context" => same("enable_chunked_context"),
         "kvcache_free_gpu_mem_frac" => same("kv_cache_free_gpu_mem_fraction"),
@@ -63,7 +63,7 @@ pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
             FlagMeaning::Parameters(vec![("triton_max_batch_size", value.clone()), ("max_batch_size", value.clone())])
         }
         "max_num_tokens" => same("max_num_tokens"),
-        other if ELSEWHERE.contains(&other) => FlagMeaning::Elsewhere,
+        other if ELSEWHERE.contains(&other) => FlagMeaning::NotInRepository,
         _ => FlagMeaning::Unknown,
     }
 }
@@ -75,7 +75,7 @@ fn policy(value: &Value) -> FlagMeaning {
         Some("no_evict" | "guaranteed_no_evict") => word("batch_scheduler_policy", "guaranteed_no_evict"),
         // Static batching is a batching strategy of the backend, not a scheduler policy.
         Some("static" | "static_batch") => word("batching_strategy", "V1"),
-        _ => FlagMeaning::Wrong(format!(
+        _ => FlagMeaning::InvalidValue(format!(
             "{value} is not one of max_util, no_evict, static (or max_utilization, guaranteed_no_evict)"
         )),
     }

@@ -10,7 +10,7 @@ mod flags;
 mod limits;
 mod parameters;
 mod substitute;
-mod tree;
+mod template_tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
 
-pub use check::{CheckedRepository, check};
+pub use check::{RepositoryCheckResult, check};
 pub use flags::{FLAGS as RUNTIME_FLAGS, FlagMeaning, meaning};
 pub use parameters::knob;
 pub use parameters::{PARAMETERS, Parameter, ParameterKind};
 pub use substitute::{pairs, substitute};
-pub use tree::{FilledModel, TreeError, Values, fill_tree};
+pub use template_tree::{FilledModel, TreeError, Values, fill_tree};
 
 /// The five models of TensorRT-LLM's Triton backend, and their templates.
 const TEMPLATES: [(&str, &str); 5] = [

@@ -133,7 +133,7 @@ fn every_parameter_has_a_place_in_a_template() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once_with_a_suggestion() {
+fn all_errors_are_reported_at_once_with_a_suggestion() {
     let engine = engine(1);
     let wrong = RepositorySpec {
         models: vec!["tensorrt_llm".into(), "ensembel".into()],
@@ -154,7 +154,7 @@ fn every_mistake_is_told_at_once_with_a_suggestion() {
 }
 
 #[test]
-fn the_same_thing_said_twice_differently_is_refused() {
+fn conflicting_settings_are_refused() {
     let engine = engine(1);
     let wrong = RepositorySpec {
         runtime_flags: map(&json!({"kvcache_free_gpu_mem_frac": 0.8})),
@@ -212,10 +212,10 @@ fn a_value_of_a_wrong_kind_is_an_error_that_names_its_parameter() {
     for known in parameters::PARAMETERS.iter().filter(|known| known.name != "engine_dir") {
         for wrong in [json!(null), json!([1]), json!({"a": 1}), json!("")] {
             let parameters = IndexMap::from([(known.name.to_owned(), wrong.clone())]);
-            let told = problems(&RepositorySpec { parameters, ..spec(&engine) });
+            let lines = problems(&RepositorySpec { parameters, ..spec(&engine) });
             assert!(
-                told.iter().any(|line| line.contains(&format!("`{}`", known.name))),
-                "{} {wrong}: {told:?}",
+                lines.iter().any(|line| line.contains(&format!("`{}`", known.name))),
+                "{} {wrong}: {lines:?}",
                 known.name
             );
         }

@@ -105,11 +105,11 @@ pub fn serve(manner: &[String]) -> Outcome {
     out.flush()?;
     for line in std::io::stdin().lines() {
         line?;
-        for truth in proof.truths() {
+        for truth in proof.ground_truths() {
             let last = truth.wrote.last().copied().unwrap_or(truth.came);
             writeln!(out, "{} {} {} {}", truth.id, monotonic(truth.came), monotonic(last), truth.wrote.len())?;
         }
-        proof.forget();
+        proof.clear();
         writeln!(out)?;
         out.flush()?;
     }

@@ -55,12 +55,12 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
     assert!(batch.requests.iter().all(|record| record.final_marker && record.chunks == record.tokens));
     // Its tokens are the letters in a circle: every answer says "a" within 26 tokens.
     let letter = 3 + i32::from(b'a');
-    let words = Request { stop_words: Some(Words::Ids(vec![vec![letter]])), ..Request::default() };
+    let words = Request { stop_words: Some(WordList::Ids(vec![vec![letter]])), ..Request::default() };
     let stopped = measured(&BenchSpec { output_len: Length::Fixed(40), ..spec_of(&server, "tensorrt_llm", words) });
     assert_eq!(stopped.result.counts.ok, 12);
     assert!(stopped.requests.iter().all(|record| (1..=26).contains(&record.tokens)), "{:?}", stopped.requests);
     for by in [CancelBy::Rpc, CancelBy::Stop] {
-        let request = Request { cancel: Some(Cancel { after_tokens: 2, share: 1.0, by }), ..Request::default() };
+        let request = Request { cancel: Some(CancelPolicy { after_tokens: 2, share: 1.0, by }), ..Request::default() };
         // At 2 ms a token an answer would take a minute.
         let long =
             BenchSpec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
@@ -68,7 +68,7 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
         assert_eq!((cancelled.counts.cancelled_early, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
         assert!(cancelled.cancellations.unwrap().tokens < 12 * 30_000);
     }
-    let cancel = Some(Cancel { after_tokens: 2, share: 0.5, by: CancelBy::Stop });
+    let cancel = Some(CancelPolicy { after_tokens: 2, share: 0.5, by: CancelBy::Stop });
     let request = Request { cancel, ..Request::default() };
     let half = BenchSpec { output_len: Length::Fixed(200), pace: SHARED, ..spec_of(&server, "tensorrt_llm", request) };
     let half = measured(&half).result;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pretty_assertions::assert_eq;
 use regatta::mlperf::{
-    self, Examined, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round,
+    self, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, SubmissionReport,
 };
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ fn lock(s: &Submission, change: impl Fn(&mut Value)) {
     write(s.at("documentation/regatta.lock"), format!("{lock:#}"));
 }
 
-pub(super) fn examine(root: &Path) -> Examined {
+pub(super) fn examine(root: &Path) -> SubmissionReport {
     mlperf::examine(root, &Round::named("v6.1").unwrap())
 }
 
@@ -217,7 +217,7 @@ fn every_broken_submission_is_refused_for_its_own_reason() {
         let submission = good(folder.path());
         spoil(&submission);
         let examined = examine(&submission.0);
-        assert!(examined.refused() > 0, "{name} passes");
+        assert!(examined.refusal_count() > 0, "{name} passes");
         let _ = writeln!(told, "\n{name}\n  official: {}", official.get(*name).map_or("not asked", String::as_str));
         for finding in &examined.findings {
             let word = if finding.weight == FindingWeight::Refused { "refused" } else { "warning" };

@@ -41,7 +41,7 @@ fn order(runs: &Runs) -> PackageRequest {
         rehearse: false,
         version: "0.1.0".to_owned(),
         command: "regatta run mlperf/llama2-70b system=box".to_owned(),
-        made: Vec::new(),
+        upstream_tasks: Vec::new(),
     }
 }
 

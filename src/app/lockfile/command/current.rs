@@ -5,25 +5,25 @@ use std::env;
 
 use crate::app::doctor;
 use crate::app::lockfile::{
-    DifferenceWeight, LockDifference, LockEntry, LockExtent, LockPart, LockSection, Private, compare,
+    DifferenceWeight, LockDifference, LockEntry, LockExtent, LockPart, LockSection, PrivateValues, compare,
 };
 use crate::app::project::Project;
 use crate::cli::GivenSetting;
 use crate::event::{Failure, RunId};
 use crate::plan::{ActionError, Plan};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
-use crate::runner::{self, RunOptions, foresee};
+use crate::runner::{self, RunOptions, predict_keys};
 use crate::stages::StageExecutor;
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
-pub fn private(project: &Project, plan: &Plan) -> Private {
+pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
     let home = &project.home;
     let mut folders =
         vec![(home.state().display().to_string(), "<state>"), (home.project().display().to_string(), ".")];
     folders.extend(env::var("HOME").ok().map(|folder| (folder, "~")));
-    Private::new(secrets, folders)
+    PrivateValues::new(secrets, folders)
 }
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
@@ -42,7 +42,7 @@ pub fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String
 
 /// Whether some of the plan's tasks are left out.
 pub fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
-    plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
+    plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::NotNeeded)
 }
 
 /// Parameters, machine, tools, and the request of each of these tasks.
@@ -56,7 +56,7 @@ pub fn section<'a>(
     let mut here = plan.clone();
     for (task, part) in here.tasks.iter_mut().zip(parts) {
         // This machine does not know what is on a node of a cluster.
-        if *part == runner::TaskRole::Out || task.host.is_some() {
+        if *part == runner::TaskRole::NotNeeded || task.host.is_some() {
             task.skipped.get_or_insert_default();
         }
     }
@@ -79,11 +79,11 @@ pub fn section<'a>(
 pub type Keys = Vec<Option<Result<TaskKey, Failure>>>;
 
 /// Reads inputs; where there is a state folder, stores what it has read, so that a later run does not read it again.
-pub fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
+pub fn keys(project: &Project, plan: &Plan, options: &RunOptions, output_cache: &OutputCache) -> Keys {
     let home = &project.home;
     let digests = Digests::load(home);
     let stages = StageExecutor::new(home.state(), RunId::new("lock"));
-    let keys = foresee(plan, &stages, shelf, &digests, options);
+    let keys = predict_keys(plan, &stages, output_cache, &digests, options);
     if home.state().is_dir() {
         let _ = digests.save(home);
     }
@@ -91,7 +91,7 @@ pub fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &Output
 }
 
 /// Everything in which a run that has not begun differs from what is locked of it.
-pub fn foreseen(
+pub fn predicted_differences(
     locked: &LockSection,
     project: &Project,
     plan: &Plan,

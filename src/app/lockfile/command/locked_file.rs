@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::app::error::CommandError;
-use crate::app::lockfile::{LockFile, LockSection, Unreadable, read};
+use crate::app::lockfile::{LockFile, LockFileError, LockSection, read};
 
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
@@ -33,7 +33,7 @@ pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
     let mut file = match read(&text) {
         Ok(file) => file,
-        Err(Unreadable::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
+        Err(LockFileError::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
         Err(why) => return Err(unreadable(path, &why)),
     };
     if let Some(run) = run {
@@ -43,11 +43,11 @@ pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
     Ok(Some(file))
 }
 
-pub(super) fn unreadable(path: &str, why: &Unreadable) -> CommandError {
+pub(super) fn unreadable(path: &str, why: &LockFileError) -> CommandError {
     let hint = match why {
-        Unreadable::Newer(_) => "install a newer regatta",
-        Unreadable::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
-        Unreadable::Text(_) => {
+        LockFileError::Newer(_) => "install a newer regatta",
+        LockFileError::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
+        LockFileError::Text(_) => {
             "take it from version control, or remove it; a successful run writes its own entry again"
         }
     };

@@ -9,23 +9,23 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::app::error::CommandError;
-use crate::app::lockfile::shown;
+use crate::app::lockfile::render;
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
-use crate::app::output::say;
+use crate::app::output::print;
 use crate::app::project::{Project, gpus_here, options};
 use crate::cli::{CliExit, GivenSetting, Global, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
 use locked_file::{locked_at, open, section_of};
-pub use verify::{LockReport, hold};
+pub use verify::{LockReport, enforce};
 pub use write::write;
 
 pub fn lock(global: &Global, request: &LockAction) -> Result<CliExit, CommandError> {
-    let paint = Styler::chosen(global.color.choice());
+    let styler = Styler::chosen(global.color.choice());
     match request {
         LockAction::Show { file, json } => {
             let file = open(file)?;
-            say(&if *json { shown::show_json(&file) } else { shown::show(&file, paint) });
+            print(&if *json { render::show_json(&file) } else { render::show(&file, styler) });
             Ok(CliExit::Done)
         }
         LockAction::Diff { a, b, settings, json } => {
@@ -37,22 +37,33 @@ pub fn lock(global: &Global, request: &LockAction) -> Result<CliExit, CommandErr
                         "{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs"
                     )));
                 }
-                Some(new) => (between(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false),
+                Some(new) => {
+                    (compare_files(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false)
+                }
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
-            say(&if *json { shown::differences_json(&found) } else { told(&found, sides, is_now, paint) });
+            print(&if *json {
+                render::differences_json(&found)
+            } else {
+                format_differences(&found, sides, is_now, styler)
+            });
             Ok(if found.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
         }
     }
 }
 
 /// `is_now`: the difference can be resolved.
-fn told(found: &BTreeMap<String, Vec<LockDifference>>, sides: [&str; 2], is_now: bool, paint: Styler) -> String {
+fn format_differences(
+    found: &BTreeMap<String, Vec<LockDifference>>,
+    sides: [&str; 2],
+    is_now: bool,
+    styler: Styler,
+) -> String {
     let mut out = String::new();
     for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
-        let _ = write!(out, "{run}\n{}", shown::differences(found, sides, paint));
+        let _ = write!(out, "{run}\n{}", render::differences(found, sides, styler));
         if is_now {
-            out.push_str(&shown::advice(found, paint));
+            out.push_str(&render::advice(found, styler));
         }
     }
     let same = found.values().filter(|found| found.is_empty()).count();
@@ -63,7 +74,7 @@ fn told(found: &BTreeMap<String, Vec<LockDifference>>, sides: [&str; 2], is_now:
 }
 
 /// Run by run, by their names; with `chosen`, one of each side whatever their names are.
-fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<LockDifference>> {
+fn compare_files(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<LockDifference>> {
     let all = LockExtent { is_part: false, has_run: true };
     if let (true, Some((a, before)), Some((b, after))) =
         (chosen, old.runs.first_key_value(), new.runs.first_key_value())
@@ -74,14 +85,14 @@ fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec
     let one = |name: &String| {
         let found = match (old.runs.get(name), new.runs.get(name)) {
             (Some(before), Some(after)) => compare(before, after, all),
-            (before, after) => vec![lone(before, after)],
+            (before, after) => vec![missing_section(before, after)],
         };
         (name.clone(), found)
     };
     old.runs.keys().chain(new.runs.keys()).map(one).collect()
 }
 
-fn lone(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
+fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
     let there = |section: Option<&LockSection>| section.map(|section| format!("{} tasks", section.stages.len()));
     let (locked, now) = (there(before), there(after));
     LockDifference {
@@ -102,7 +113,7 @@ fn since(
     manifest: &str,
     settings: &[GivenSetting],
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
-    let project = Project::here(global)?;
+    let project = Project::open_current(global)?;
     let select = Select::default();
     let compiler = project.compiler(manifest, settings, &select);
     let plan = project.plan(manifest, settings, &select, &compiler, false)?;
@@ -110,6 +121,6 @@ fn since(
     let name = current::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
     let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
-    let found = current::foreseen(section, &project, &plan, &options, &keys)?;
+    let found = current::predicted_differences(section, &project, &plan, &options, &keys)?;
     Ok(BTreeMap::from([(name, found)]))
 }

@@ -5,35 +5,35 @@ use std::path::Path;
 use super::current;
 use super::locked_file::{section_of, unreadable};
 use crate::app::error::CommandError;
-use crate::app::lockfile::shown;
+use crate::app::lockfile::render;
 use crate::app::lockfile::{LockDifference, LockEntry, LockSection, Strictness, outcome, pin, read};
 use crate::app::project::Project;
-use crate::cli::{self, LockStrictness, Locking};
+use crate::cli::{self, LockMode, LockStrictness};
 use crate::event::{Failure, FailureKind, TaskId};
 use crate::plan::{ActionError, Plan};
 use crate::report::Styler;
 use crate::runner::store::{Lookup, OutputCache};
-use crate::runner::{OutputGate, RunOptions, TaskRole};
+use crate::runner::{OutputCheck, RunOptions, TaskRole};
 use crate::stages::resolved;
 
 /// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]
 pub struct LockReport {
-    pub told: Vec<(Option<TaskId>, String)>,
+    pub messages: Vec<(Option<TaskId>, String)>,
 }
 
 /// Compares, and then makes plan and options hold to the lock.
 ///
 /// # Errors
 /// Every difference from the lock; or there is no such lock.
-pub fn hold(
+pub fn enforce(
     project: &Project,
     request: &cli::RunRequest,
     plan: &mut Plan,
     options: &mut RunOptions,
     paint: Styler,
 ) -> Result<LockReport, CommandError> {
-    let Locking::Hold(file, held) = &request.locking else { return Ok(LockReport::default()) };
+    let LockMode::Verify(file, held) = &request.locking else { return Ok(LockReport::default()) };
     let strictness = match held {
         LockStrictness::Warn => Strictness::Warn,
         LockStrictness::Inputs => Strictness::Inputs,
@@ -42,14 +42,14 @@ pub fn hold(
     let shown = file.display().to_string();
     let run = current::name(project, plan, &request.settings);
     let section = locked(project, file, &run)?;
-    let shelf = OutputCache::open(&project.home)?;
+    let output_cache = OutputCache::open(&project.home)?;
     std::fs::create_dir_all(project.home.state())?;
-    let keys = current::keys(project, plan, options, &shelf);
-    let found = current::foreseen(&section, project, plan, options, &keys)?;
+    let keys = current::keys(project, plan, options, &output_cache);
+    let found = current::predicted_differences(&section, project, plan, options, &keys)?;
     let stops = found.iter().filter(|one| strictness.stops(one)).count();
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
-        let table = shown::differences(&found, ["locked", "now"], paint) + &shown::advice(&found, paint);
+        let table = render::differences(&found, ["locked", "now"], paint) + &render::advice(&found, paint);
         let rest = "without --locked it runs as it is now, and rewrites the lock";
         return Err(CommandError::Differs(format!(
             "error: {things} not match {shown} for `{run}`; nothing was started\n{table}  hint: {rest}\n"
@@ -58,9 +58,9 @@ pub fn hold(
     let mut holding = LockReport::default();
     for one in &found {
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
-        holding.told.push((None, format!("differs from {shown}: {place}{}", shown::line(one))));
+        holding.messages.push((None, format!("differs from {shown}: {place}{}", render::line(one))));
     }
-    pins(plan, options, &section, keys, &shelf, &mut holding)?;
+    pins(plan, options, &section, keys, &output_cache, &mut holding)?;
     options.gate = gate(section, strictness, shown);
     Ok(holding)
 }
@@ -87,20 +87,20 @@ fn pins(
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
-        if let Lookup::Hit(record) = shelf.look(&key.digest())
+        if let Lookup::Hit(record) = shelf.look_up(&key.digest())
             && outcome(task.id.as_str(), entry, &resolved(task, &shelf.folder(&record))?).is_empty()
         {
             continue;
         }
         if let Some(text) = pin(task, entry)? {
-            holding.told.push((Some(task.id.clone()), text));
+            holding.messages.push((Some(task.id.clone()), text));
         }
     }
     Ok(())
 }
 
-fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGate {
-    OutputGate::new(move |task, folder, output| {
+fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
+    OutputCheck::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
         let mut now = resolved(task, folder)?;
         if entry.resolved.contains_key("output") {
@@ -109,14 +109,14 @@ fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGat
         let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
-            None => Ok(told.iter().map(|one| format!("differs from {file}: {}", shown::line(one))).collect()),
+            None => Ok(told.iter().map(|one| format!("differs from {file}: {}", render::line(one))).collect()),
             Some(first) => Err(failure(entry, first, &stops, &file)),
         }
     })
 }
 
 fn failure(entry: &LockEntry, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
-    let lines: Vec<String> = stops.iter().map(shown::line).collect();
+    let lines: Vec<String> = stops.iter().map(render::line).collect();
     let what = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
     Failure::new(FailureKind::Differs, what)

@@ -6,7 +6,7 @@ use std::io;
 use super::current;
 use crate::app::lockfile::{LockFile, LockSection, measured, read, write as text_of};
 use crate::app::project::Project;
-use crate::cli::{self, GivenSetting, Locking};
+use crate::cli::{self, GivenSetting, LockMode};
 use crate::plan::{ActionError, ActionKind, Plan};
 use crate::runner::store::replace;
 use crate::runner::{SettledTask, TaskRole};
@@ -16,13 +16,13 @@ use crate::stages::resolved;
 /// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
 pub fn write(
     project: &Project,
-    locking: &cli::Locking,
+    locking: &cli::LockMode,
     settings: &[GivenSetting],
     plan: &Plan,
     parts: &[TaskRole],
     settled: &[SettledTask],
 ) -> Option<String> {
-    let Locking::Write(file) = locking else { return None };
+    let LockMode::Write(file) = locking else { return None };
     let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
     let path = project.home.project().join(file);
     let before = match fs::read_to_string(&path) {

@@ -13,7 +13,7 @@ impl<'a> Log<'a> {
     }
 
     /// The first line that contains one of these (lower case).
-    pub fn says(&self, signs: &[&str]) -> Option<&'a str> {
+    pub fn find_line(&self, signs: &[&str]) -> Option<&'a str> {
         self.telling.iter().find(|(_, lower)| signs.iter().any(|sign| lower.contains(sign))).map(|(line, _)| *line)
     }
 
@@ -35,7 +35,7 @@ pub fn after<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
 }
 
 /// The text up to a space, a comma, a quote or a bracket.
-pub fn word(text: &str) -> &str {
+pub fn leading_token(text: &str) -> &str {
     text.trim_start().split([' ', ',', '\'', '"', ')', '(', '}', ';']).next().unwrap_or_default().trim_end_matches('.')
 }
 

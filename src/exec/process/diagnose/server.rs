@@ -1,7 +1,7 @@
 //! What goes wrong with Triton, TensorRT-LLM, MPI and NCCL, by their messages. From the special to the general.
 
 use super::Diagnosis;
-use super::log::{Log, after, number, word};
+use super::log::{Log, after, leading_token, number};
 use super::{memory, shortage};
 use crate::exec::process::listener;
 
@@ -75,7 +75,7 @@ pub const TABLE: &[Row] = &[
 /// TensorRT names its own version first: `expecting library version 10.3.0 got 10.4.0`.
 fn engine_version(_: &Log<'_>, line: &str) -> Diagnosis {
     let rest = after(line, "expecting library version ").unwrap_or_default();
-    let (runtime, engine) = (word(rest), word(after(rest, "got ").unwrap_or_default()));
+    let (runtime, engine) = (leading_token(rest), leading_token(after(rest, "got ").unwrap_or_default()));
     Diagnosis::new(
         format!("the engine was built with TensorRT {engine}, and the server has {runtime}"),
         format!(
@@ -86,7 +86,7 @@ fn engine_version(_: &Log<'_>, line: &str) -> Diagnosis {
 
 /// `Note: Current Version: 239, Serialized Engine Version: 236`
 fn serialization_version(_: &Log<'_>, line: &str) -> Diagnosis {
-    let of = |marker: &str| word(after(line, marker).unwrap_or_default());
+    let of = |marker: &str| leading_token(after(line, marker).unwrap_or_default());
     let (runtime, engine) = (of("Current Version: "), of("Serialized Engine Version: "));
     Diagnosis::new(
         format!("the engine was written in TensorRT's format {engine}, and the server reads format {runtime}"),
@@ -97,7 +97,7 @@ fn serialization_version(_: &Log<'_>, line: &str) -> Diagnosis {
 /// `expecting compute 9.0 got compute 8.9`
 fn engine_device(_: &Log<'_>, line: &str) -> Diagnosis {
     let rest = after(line, "expecting compute ").unwrap_or_default();
-    let (gpu, engine) = (word(rest), word(after(rest, "got compute ").unwrap_or_default()));
+    let (gpu, engine) = (leading_token(rest), leading_token(after(rest, "got compute ").unwrap_or_default()));
     Diagnosis::new(
         format!("the engine was built for a GPU of compute capability {engine}, and this one has {gpu}"),
         "an engine runs on the kind of GPU that it was built on: build it here, or run where it was built",
@@ -124,7 +124,7 @@ fn placeholder(_: &Log<'_>, line: &str) -> Diagnosis {
 }
 
 fn no_version(_: &Log<'_>, line: &str) -> Diagnosis {
-    let model = after(line, "model '").map_or("a model", word);
+    let model = after(line, "model '").map_or("a model", leading_token);
     Diagnosis::new(
         format!("{model} has no version folder"),
         format!("make the folder {model}/1, even if it is empty (git does not keep empty folders)"),
@@ -140,7 +140,7 @@ fn nccl(_: &Log<'_>, line: &str) -> Diagnosis {
 
 /// `failed to start GRPC service: Unavailable - Socket '0.0.0.0:8001' already in use`
 fn port(_: &Log<'_>, line: &str) -> Diagnosis {
-    let port = after(line, "Socket '").or_else(|| after(line, "socket '")).map(word);
+    let port = after(line, "Socket '").or_else(|| after(line, "socket '")).map(leading_token);
     let port = port.and_then(|address| address.rsplit_once(':')?.1.parse::<u16>().ok());
     let cause = match (port, port.and_then(listener)) {
         (Some(port), Some(owner)) => format!("port {port} is taken by process {}: {}", owner.pid, owner.command),
@@ -155,7 +155,7 @@ fn port(_: &Log<'_>, line: &str) -> Diagnosis {
 
 /// `…stub: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file`
 fn libpython(_: &Log<'_>, line: &str) -> Diagnosis {
-    let version = after(line, "libpython").map(word).unwrap_or_default();
+    let version = after(line, "libpython").map(leading_token).unwrap_or_default();
     let version = version.split(".so").next().unwrap_or_default();
     Diagnosis::new(
         format!(
@@ -174,7 +174,8 @@ fn glibc(_: &Log<'_>, line: &str) -> Diagnosis {
 }
 
 fn module(_: &Log<'_>, line: &str) -> Diagnosis {
-    let name = after(line, "No module named ").map(|rest| rest.trim_start_matches('\'')).map_or("a module", word);
+    let name =
+        after(line, "No module named ").map(|rest| rest.trim_start_matches('\'')).map_or("a module", leading_token);
     Diagnosis::new(
         format!("the Python model imports {name}, which is not installed for it"),
         format!("install {name} into the environment whose `python3` comes first on PATH: the stub ignores PYTHONPATH"),

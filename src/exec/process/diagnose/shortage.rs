@@ -95,7 +95,7 @@ fn before_free(line: &str) -> Option<&str> {
 /// Whether memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code 137).
 pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
     let log = Log::new(lines);
-    let says = |signs| log.says(signs);
+    let says = |signs| log.find_line(signs);
     if let Some(line) = says(GPU) {
         return Some(Shortage::read(&log, line, MemoryKind::Gpu));
     }

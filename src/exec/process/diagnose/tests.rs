@@ -2,29 +2,32 @@
 
 use super::*;
 
-fn cause(line: &str, how: How) -> Option<String> {
+fn cause(line: &str, how: ExitKind) -> Option<String> {
     diagnose(&[line.to_owned()], how).map(|diagnosis| diagnosis.cause)
 }
 
 #[test]
 fn the_special_goes_before_the_general() {
     assert_eq!(
-        cause("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", How::Code(1)),
+        cause("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", ExitKind::Code(1)),
         Some("the GPU has too little memory for this".to_owned())
     );
     assert_eq!(
-        cause("git@host: Permission denied (publickey).", How::Code(128)),
+        cause("git@host: Permission denied (publickey).", ExitKind::Code(128)),
         Some("the git server wants credentials".to_owned())
     );
-    assert_eq!(cause("sh: 1: foo: not found", How::Code(127)), Some("a command was not found".to_owned()));
-    assert_eq!(cause("cat: data.txt: No such file or directory", How::Code(1)), Some("a file is not there".to_owned()));
+    assert_eq!(cause("sh: 1: foo: not found", ExitKind::Code(127)), Some("a command was not found".to_owned()));
+    assert_eq!(
+        cause("cat: data.txt: No such file or directory", ExitKind::Code(1)),
+        Some("a file is not there".to_owned())
+    );
 }
 
 #[test]
 fn a_stop_that_was_asked_for_needs_no_cause() {
-    assert_eq!(cause("Permission denied", How::Stopped), None);
-    assert_eq!(cause("anything", How::Code(0)), None);
-    assert_eq!(cause("it just failed", How::Code(1)), None);
+    assert_eq!(cause("Permission denied", ExitKind::Stopped), None);
+    assert_eq!(cause("anything", ExitKind::Code(0)), None);
+    assert_eq!(cause("it just failed", ExitKind::Code(1)), None);
 }
 
 #[test]
@@ -33,7 +36,7 @@ fn signs_are_lower_case() {
         assert_eq!(*sign, sign.to_lowercase());
     }
     for (sign, _) in TABLE {
-        if let Sign::Text(texts) = sign {
+        if let CauseMatcher::Text(texts) = sign {
             for text in *texts {
                 assert_eq!(*text, text.to_lowercase());
             }
@@ -43,7 +46,7 @@ fn signs_are_lower_case() {
 
 /// The message for the user after these lines: cause, then hint.
 #[track_caller]
-fn told(lines: &[&str], cause: &str, hint: &str) {
+fn assert_diagnosis(lines: &[&str], cause: &str, hint: &str) {
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     let found = diagnose_server(&lines).unwrap_or_else(|| panic!("nothing is known about {lines:#?}"));
     assert_eq!((found.cause.as_str(), found.hint.as_str()), (cause, hint));
@@ -60,7 +63,7 @@ fn begins(lines: &[&str], cause: &str, hint: &str) {
 
 #[test]
 fn a_kv_cache_that_leaves_no_room_is_lowered_by_what_is_missing() {
-    told(
+    assert_diagnosis(
         &[
             "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB",
             "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 61.20 GiB for max tokens in paged KV cache (501248).",
@@ -73,7 +76,7 @@ fn a_kv_cache_that_leaves_no_room_is_lowered_by_what_is_missing() {
 
 #[test]
 fn weights_that_do_not_fit_ask_for_more_gpus() {
-    told(
+    assert_diagnosis(
         &[
             "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 14.80 GiB, available: 12.10 GiB",
             "[TensorRT-LLM][ERROR] Requested amount of GPU memory (17394617548 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.",
@@ -107,7 +110,7 @@ fn an_allocation_without_numbers_still_names_the_knobs() {
 
 #[test]
 fn a_kv_cache_that_holds_no_sequence_says_by_how_much() {
-    told(
+    assert_diagnosis(
         &[
             "[TensorRT-LLM][ERROR] Assertion failed: maxTokensInPagedKvCache (1856) must be large enough to process at least 1 sequence to completion (i.e. must be larger than beam_width (1) * tokensPerBlock (64) * maxBlocksPerSeq (47)) (kvCacheManager.cpp:769)",
         ],
@@ -252,7 +255,7 @@ fn mpi_and_nccl_that_could_not_begin_are_told_apart() {
 }
 
 #[test]
-fn a_port_that_somebody_has_is_named_with_its_owner() {
+fn a_port_in_use_is_reported_with_its_owner() {
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
     let line = format!("error: failed to start GRPC service: Unavailable - Socket '0.0.0.0:{port}' already in use");
@@ -262,7 +265,7 @@ fn a_port_that_somebody_has_is_named_with_its_owner() {
 
 #[test]
 fn a_machine_without_what_the_server_needs_is_told_what_is_missing() {
-    told(
+    assert_diagnosis(
         &[
             "triton_python_backend_stub: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file: No such file or directory",
         ],
@@ -281,7 +284,7 @@ fn a_machine_without_what_the_server_needs_is_told_what_is_missing() {
         "this machine's C library is too old for the server: it wants GLIBC_2.34",
         "run it inside its container",
     );
-    told(
+    assert_diagnosis(
         &[
             "E0101 00:00:00.000000 1 model_lifecycle.cc:642] \"failed to load 'preprocessing' version 1: Internal: ModuleNotFoundError: No module named 'transformers'\"",
         ],

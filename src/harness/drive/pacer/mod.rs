@@ -2,7 +2,7 @@
 //!
 //! tokio's timers are a wheel of 1 ms; they are good for time-outs, not for arrivals.
 
-mod alarms;
+mod shared_timer;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub(in crate::harness) use alarms::Alarms;
+pub(in crate::harness) use shared_timer::Alarms;
 
 pub(in crate::harness) const KIND: &str = "timerfd in the worker, no spin";
 

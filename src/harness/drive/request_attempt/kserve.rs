@@ -22,18 +22,18 @@ use crate::spec::CancelBy;
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
 
 impl RequestAttempt<'_> {
-    pub(super) async fn talk_alone(
+    pub(super) async fn run_on_own_stream(
         &self,
         form: &InferRequestTemplate,
         parts: &mut [RequestProgress],
         state: &State,
     ) -> Result<(), RpcFault> {
-        let mut answer = send(self.link, form.call.method(), self.frame.clone(), self.deadline).await?;
-        let mut ear = ResponseReader::new(self, form, parts, state);
+        let mut answer = send(self.connection, form.call.method(), self.frame.clone(), self.deadline).await?;
+        let mut response_reader = ResponseReader::new(self, form, parts, state);
         let mut stopping: Option<Stopping<'_>> = None;
         loop {
-            let listens = poll_fn(|context| ear.poll(&mut answer, context));
-            let heard = if let Some(asking) = &mut stopping {
+            let listens = poll_fn(|context| response_reader.poll(&mut answer, context));
+            let read_outcome = if let Some(asking) = &mut stopping {
                 tokio::select! {
                     biased;
                     heard = listens => heard?,
@@ -46,7 +46,7 @@ impl RequestAttempt<'_> {
             } else {
                 listens.await?
             };
-            match heard {
+            match read_outcome {
                 ReadOutcome::End => break,
                 // Dropping the answer cancels the call.
                 ReadOutcome::Cancel(CancelBy::Rpc) => return Ok(()),
@@ -60,21 +60,21 @@ impl RequestAttempt<'_> {
     }
 
     /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
-    pub(super) async fn talk_shared(
+    pub(super) async fn run_on_shared_stream(
         &self,
         form: &InferRequestTemplate,
         parts: &mut [RequestProgress],
         state: &State,
     ) -> Result<(), RpcFault> {
         let mut stopping: Option<Stopping<'_>> = None;
-        let mut seat = self.link.shared().await?.ask(self.id, self.frame.clone()).await?;
-        let mut ear = ResponseReader::new(self, form, parts, state);
+        let mut stream_slot = self.connection.shared().await?.send_request(self.id, self.frame.clone()).await?;
+        let mut response_reader = ResponseReader::new(self, form, parts, state);
         while !state.final_marker.get() {
-            let has_begun = ear.has_begun();
+            let has_begun = response_reader.has_begun();
             let reply = if let Some(asking) = &mut stopping {
                 tokio::select! {
                     biased;
-                    reply = seat.next(has_begun) => reply,
+                    reply = stream_slot.next(has_begun) => reply,
                     result = asking => {
                         stopping = None;
                         result?;
@@ -82,25 +82,25 @@ impl RequestAttempt<'_> {
                     }
                 }
             } else {
-                seat.next(has_begun).await
+                stream_slot.next(has_begun).await
             };
             let StreamReply { t_read, message } = reply?;
-            ear.waited(t_read, 1);
-            if let Err(fault) = ear.hear(message, t_read) {
+            response_reader.waited(t_read, 1);
+            if let Err(fault) = response_reader.read_response(message, t_read) {
                 if fault.0 == FailureClass::Server {
-                    seat.over();
+                    stream_slot.mark_finished();
                 }
                 return Err(fault);
             }
-            if let Some(CancelBy::Stop) = ear.cancelled_now() {
+            if let Some(CancelBy::Stop) = response_reader.cancelled_now() {
                 // Over a stream of its own: the server's responses to it have the same id.
                 stopping = Some(Box::pin(self.ask_to_stop(form)));
             }
         }
-        for _ in 0..seat.rest() {
-            ear.after_final(&ScannedResponse::default(), self.clock.now());
+        for _ in 0..stream_slot.rest() {
+            response_reader.after_final(&ScannedResponse::default(), self.clock.now());
         }
-        seat.over();
+        stream_slot.mark_finished();
         match stopping {
             Some(asking) => asking.await,
             None => Ok(()),
@@ -112,7 +112,7 @@ impl RequestAttempt<'_> {
         let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
         let stop = frame(&form.stop(self.id));
         let mut answer =
-            send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
+            send(self.connection, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
         let mut frames = Frames::new(self.limits.frame);
         while let Some(part) = answer.part().await {
             match part.map_err(|e| fault(error_chain(&e)))? {
@@ -122,7 +122,7 @@ impl RequestAttempt<'_> {
                 }
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
-                let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;
+                let seen = scan_stream(&message, &form.scan_request()).map_err(|e| fault(e.to_string()))?;
                 if let Some(error) = seen.error {
                     return Err(fault(error.to_owned()));
                 }

@@ -20,15 +20,17 @@ use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
-use crate::harness::transport::http::{ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, said};
+use crate::harness::transport::http::{
+    ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, prompt_from_events,
+};
 use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::request_encoder::RequestEncoder;
 
 /// One message and the requests in it.
 pub(in crate::harness) struct RequestAttempt<'a> {
-    pub link: &'a Connection,
-    pub manner: &'a RequestEncoder,
+    pub connection: &'a Connection,
+    pub encoder: &'a RequestEncoder,
     pub frame: Bytes,
     /// On the wire; the index of the message's first request.
     pub id: u64,
@@ -54,19 +56,19 @@ pub(in crate::harness) struct RequestProgress {
     pub last_id: Option<i32>,
     /// The answer is kept, in `said`.
     pub keeps: bool,
-    pub said: Option<Prompt>,
+    pub answer: Option<Prompt>,
     /// Receives the first token.
     pub listener: Option<CallListener>,
     /// Its text is kept, to be counted after the run.
-    pub spoken: Option<AnswerText>,
+    pub answer_text: Option<AnswerText>,
     /// Its account, and what is only known over HTTP.
-    pub heard: HttpOutcome,
+    pub http_outcome: HttpOutcome,
 }
 
 impl RequestProgress {
     /// Adds the content of a response, as its tensor has it.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
-        if let (Some(spoken), false, Some((_, text))) = (&mut self.spoken, are_ids, raw.split_first_chunk::<4>()) {
+        if let (Some(spoken), false, Some((_, text))) = (&mut self.answer_text, are_ids, raw.split_first_chunk::<4>()) {
             spoken.push(0, &String::from_utf8_lossy(text));
         }
         if !self.keeps {
@@ -74,12 +76,12 @@ impl RequestProgress {
         }
         if are_ids {
             let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
-            match self.said.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
+            match self.answer.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
                 Prompt::Ids(said) => said.extend(ids),
                 Prompt::Text(_) => {}
             }
         } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
-            match self.said.get_or_insert_with(|| Prompt::Text(String::new())) {
+            match self.answer.get_or_insert_with(|| Prompt::Text(String::new())) {
                 Prompt::Text(said) => said.push_str(&String::from_utf8_lossy(text)),
                 Prompt::Ids(_) => {}
             }
@@ -87,11 +89,11 @@ impl RequestProgress {
     }
 
     pub const fn account(&self) -> &Accounting {
-        &self.heard.account
+        &self.http_outcome.account
     }
 
     fn take(&mut self, event: WireEvent, t_read: u64) {
-        self.heard.account.take(event, t_read);
+        self.http_outcome.account.take(event, t_read);
     }
 }
 
@@ -119,19 +121,19 @@ impl RequestAttempt<'_> {
         let state = State::default();
         let outcome = tokio::select! {
             biased;
-            result = self.talk(parts, &state) => result.map_err(Some),
+            result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
-            () = self.stalled(&state.last_token) => {
+            () = self.wait_for_stall(&state.last_token) => {
                 Err(Some((FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
             }
-            limit = self.overdue() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
+            limit = self.wait_for_deadline() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
         let t_end = self.clock.now();
         let t_cancel = state.t_cancel.get();
-        let is_http = matches!(self.manner, RequestEncoder::Http(_));
+        let is_http = matches!(self.encoder, RequestEncoder::Http(_));
         let final_marker = state.final_marker.get() || is_http && parts.iter().all(|part| part.account().has_ended());
         let is_stream =
-            matches!(self.manner, RequestEncoder::Kserve(InferRequestTemplate { call: CallKind::Stream, .. }));
+            matches!(self.encoder, RequestEncoder::Kserve(InferRequestTemplate { call: CallKind::Stream, .. }));
         let misses_end = outcome.is_ok() && is_stream && !final_marker && t_cancel.is_none();
         for (part, planned) in parts.iter_mut().zip(self.planned) {
             if misses_end {
@@ -139,7 +141,7 @@ impl RequestAttempt<'_> {
                 part.take(WireEvent::Violation(Violation::MissingEnd, example), t_end);
             }
             let (by, limit) = self.counting(planned);
-            part.counted = std::mem::take(&mut part.heard.account).settle(by, limit);
+            part.counted = std::mem::take(&mut part.http_outcome.account).settle(by, limit);
         }
         let ended = match outcome {
             Err(None) => vec![RequestEnd::Cancelled; parts.len()],
@@ -152,14 +154,16 @@ impl RequestAttempt<'_> {
                 vec![RequestEnd::Failed { class: FailureClass::Deadline, why }; parts.len()]
             }
             Err(Some((class, mut why))) => {
-                if class == FailureClass::Stall && self.link.is_shared && self.has_all(parts) {
+                if class == FailureClass::Stall && self.connection.is_shared && self.has_all(parts) {
                     why.push_str(": all tokens had come, and only a final marker ends a request on a shared stream");
                 }
                 vec![RequestEnd::Failed { class, why }; parts.len()]
             }
             Ok(()) => {
                 let parts = parts.iter().zip(self.planned);
-                parts.map(|(part, planned)| self.judge(part, self.asked(planned), final_marker)).collect()
+                parts
+                    .map(|(part, planned)| self.outcome_of(part, self.requested_tokens(planned), final_marker))
+                    .collect()
             }
         };
         AttemptAnswer { ended, final_marker, t_end, t_cancel }
@@ -167,26 +171,26 @@ impl RequestAttempt<'_> {
 
     /// What tokens are counted by, and how many the request allows.
     fn counting(&self, planned: &PlannedRequest) -> (TokenSource, Option<u32>) {
-        let by = match self.manner.count() {
+        let by = match self.encoder.count() {
             TokenCounting::Ids { .. } => TokenSource::OutputIds,
             TokenCounting::Responses { .. } => TokenSource::Responses,
-            TokenCounting::Asked => TokenSource::Requested,
+            TokenCounting::Requested => TokenSource::Requested,
             TokenCounting::Usage => TokenSource::Usage,
         };
-        let limit = match self.manner {
-            RequestEncoder::Kserve(_) => Some(self.asked(planned)),
+        let limit = match self.encoder {
+            RequestEncoder::Kserve(_) => Some(self.requested_tokens(planned)),
             RequestEncoder::Http(dialect) => dialect.limit(planned.output_len),
         };
         (by, limit)
     }
 
     fn has_all(&self, parts: &[RequestProgress]) -> bool {
-        parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.asked(planned))
+        parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.requested_tokens(planned))
     }
 
     /// Tokens, of all sequences.
-    fn asked(&self, planned: &PlannedRequest) -> u32 {
-        match self.manner {
+    fn requested_tokens(&self, planned: &PlannedRequest) -> u32 {
+        match self.encoder {
             RequestEncoder::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
             RequestEncoder::Http(_) => planned.output_len,
         }
@@ -197,7 +201,7 @@ impl RequestAttempt<'_> {
     }
 
     /// How a request ended, once its message arrived.
-    fn judge(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
+    fn outcome_of(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
         let tokens = part.counted.tokens;
         let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
         if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
@@ -205,7 +209,7 @@ impl RequestAttempt<'_> {
             return RequestEnd::Failed { class: FailureClass::Server, why };
         }
         // An answer in one response is complete by itself; a stream needs a reason to be shorter than requested.
-        let is_whole = match self.manner {
+        let is_whole = match self.encoder {
             RequestEncoder::Kserve(form) => {
                 !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
             }
@@ -216,7 +220,7 @@ impl RequestAttempt<'_> {
             fail("the answer has no token".to_owned())
         } else if tokens < asked && !is_whole {
             fail(format!("the stream ended after {tokens} of {asked} tokens"))
-        } else if let RequestEncoder::Kserve(form) = self.manner
+        } else if let RequestEncoder::Kserve(form) = self.encoder
             && tokens < asked
             && form.streams
             && form.ends_only_with_end_id()
@@ -232,11 +236,11 @@ impl RequestAttempt<'_> {
     }
 
     /// Resolves when no data has arrived for too long. One timer, moved only when it fires.
-    async fn stalled(&self, last_token: &Cell<Option<u64>>) {
+    async fn wait_for_stall(&self, last_token: &Cell<Option<u64>>) {
         let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
         loop {
             // Before its first token a request may wait in the server's queue, as long as the server serves others.
-            let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.link.last_token.get()));
+            let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.connection.last_token.get()));
             let now = self.clock.now();
             let Some(left) = last.saturating_add(stall).checked_sub(now).filter(|left| *left > 0) else {
                 return;
@@ -246,24 +250,26 @@ impl RequestAttempt<'_> {
     }
 
     /// Resolves when the deadline has passed.
-    async fn overdue(&self) -> Duration {
+    async fn wait_for_deadline(&self) -> Duration {
         let Some(limit) = self.deadline else { return std::future::pending().await };
         tokio::time::sleep_until((self.clock.instant(self.t_issue) + limit).into()).await;
         limit
     }
 
-    async fn talk(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
-        match (self.manner, &self.link.pool) {
-            (RequestEncoder::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
-            (RequestEncoder::Kserve(form), _) => self.talk_alone(form, parts, state).await,
-            (RequestEncoder::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
+    async fn exchange_messages(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
+        match (self.encoder, &self.connection.pool) {
+            (RequestEncoder::Kserve(form), _) if self.connection.is_shared => {
+                self.run_on_shared_stream(form, parts, state).await
+            }
+            (RequestEncoder::Kserve(form), _) => self.run_on_own_stream(form, parts, state).await,
+            (RequestEncoder::Http(dialect), Some(pool)) => self.run_over_http(dialect, pool, parts, state).await,
             (RequestEncoder::Http(_), None) => {
                 Err((FailureClass::Connect, "the link has no HTTP connections".to_owned()))
             }
         }
     }
 
-    async fn talk_http(
+    async fn run_over_http(
         &self,
         dialect: &HttpRequestTemplate,
         pool: &ConnectionPool,
@@ -279,16 +285,16 @@ impl RequestAttempt<'_> {
             clock: self.clock,
             cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),
             last_token: &state.last_token,
-            last_token_of_server: &self.link.last_token,
+            last_token_of_server: &self.connection.last_token,
         };
-        part.heard.kept = (part.keeps || part.spoken.is_some()).then(Vec::new);
-        let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
-        if let Some(kept) = part.heard.kept.take() {
-            part.said = part.keeps.then(|| said(&kept));
+        part.http_outcome.events = (part.keeps || part.answer_text.is_some()).then(Vec::new);
+        let outcome = talk.perform(self.frame.clone(), &mut part.http_outcome).await;
+        if let Some(kept) = part.http_outcome.events.take() {
+            part.answer = part.keeps.then(|| prompt_from_events(&kept));
             // An answer that carries its count needs no other.
-            part.spoken = part.spoken.take().map(|_| AnswerText::of_events(&kept));
+            part.answer_text = part.answer_text.take().map(|_| AnswerText::of_events(&kept));
         }
-        state.t_cancel.set(part.heard.t_cancel);
+        state.t_cancel.set(part.http_outcome.t_cancel);
         outcome
     }
 }

@@ -16,14 +16,14 @@ use crate::harness::transport::kserve::grpc_messages::{
 };
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
-use crate::spec::{Cancel, CancelBy};
+use crate::spec::{CancelBy, CancelPolicy};
 
 pub(super) struct ResponseReader<'a> {
-    pub exchange: &'a RequestAttempt<'a>,
-    pub form: &'a InferRequestTemplate,
+    pub attempt: &'a RequestAttempt<'a>,
+    pub template: &'a InferRequestTemplate,
     pub state: &'a State,
     pub parts: &'a mut [RequestProgress],
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelPolicy>,
     pub frames: Frames,
     /// The names that every response must carry.
     id: String,
@@ -47,7 +47,7 @@ impl<'a> ResponseReader<'a> {
     ) -> Self {
         let cancel = form.cancel_of(exchange.id);
         let frames = Frames::new(exchange.limits.frame);
-        Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
+        Self { attempt: exchange, template: form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
     }
 
     pub fn has_begun(&self) -> bool {
@@ -57,7 +57,7 @@ impl<'a> ResponseReader<'a> {
     /// Takes all that is there, until the end or the time to cancel. It came with one read of the socket, so it has
     /// one stamp, and the clock is read once for how long the last of it has waited.
     pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
-        let t_read = self.exchange.link.last_read();
+        let t_read = self.attempt.connection.last_read();
         let mut pieces = 0;
         let heard = loop {
             match answer.poll_part(context) {
@@ -80,8 +80,8 @@ impl<'a> ResponseReader<'a> {
 
     /// Records how long this many pieces have waited since they were read.
     pub fn waited(&self, t_read: u64, pieces: u64) {
-        if let (Some(collector), true) = (self.exchange.collector, pieces > 0) {
-            let waited = self.exchange.clock.now().saturating_sub(t_read);
+        if let (Some(collector), true) = (self.attempt.collector, pieces > 0) {
+            let waited = self.attempt.clock.now().saturating_sub(t_read);
             collector.borrow_mut().backlog.add(waited as f64, pieces);
         }
     }
@@ -91,7 +91,7 @@ impl<'a> ResponseReader<'a> {
             Ok(rpc::RpcPart::Data(data)) => {
                 self.frames.push(data);
                 while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
-                    self.hear(message, t_read)?;
+                    self.read_response(message, t_read)?;
                 }
                 Ok(())
             }
@@ -107,22 +107,22 @@ impl<'a> ResponseReader<'a> {
         let cancel = self.cancel.filter(|_| self.state.t_cancel.get().is_none())?;
         let is_due = self.parts.first().is_some_and(|part| part.account().tokens() >= cancel.after_tokens);
         is_due.then(|| {
-            self.state.t_cancel.set(Some(self.exchange.clock.now()));
+            self.state.t_cancel.set(Some(self.attempt.clock.now()));
             cancel.by
         })
     }
 
     fn fault(&self, error: WireError) -> RpcFault {
-        error.fault(&self.exchange.limits)
+        error.fault(&self.attempt.limits)
     }
 
     /// Takes one response.
-    pub fn hear(&mut self, message: Bytes, t_read: u64) -> Result<(), RpcFault> {
-        let RequestAttempt { link, planned, collector, limits, .. } = self.exchange;
+    pub fn read_response(&mut self, message: Bytes, t_read: u64) -> Result<(), RpcFault> {
+        let RequestAttempt { connection: link, planned, collector, limits, .. } = self.attempt;
         self.bytes = self.bytes.saturating_add(message.len() as u64);
         limits.check_messages(self.bytes)?;
-        let look = self.form.look();
-        let seen = match self.form.call {
+        let look = self.template.scan_request();
+        let seen = match self.template.call {
             CallKind::Stream => scan_stream(&message, &look),
             CallKind::Unary => scan_response(&message, &look),
         }
@@ -139,7 +139,7 @@ impl<'a> ResponseReader<'a> {
         let (Some(part), Some(asked)) = (self.parts.get_mut(row), planned.get(row)) else {
             return Err((FailureClass::Stream, format!("batch_index is {row} in a message of {}", planned.len())));
         };
-        let tokens = match self.form.count {
+        let tokens = match self.template.count {
             TokenCounting::Ids { beams, has_prompt, .. } => {
                 let prompt = if has_prompt && !part.account().has_begun() { asked.input_len } else { 0 };
                 ChunkTokens::Exact((seen.tokens / beams.max(1)).saturating_sub(prompt))
@@ -149,8 +149,8 @@ impl<'a> ResponseReader<'a> {
                 ChunkTokens::Closing
             }
             TokenCounting::Responses { .. } | TokenCounting::Usage if seen.tokens > 0 => ChunkTokens::Text,
-            TokenCounting::Asked if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
-            TokenCounting::Responses { .. } | TokenCounting::Usage | TokenCounting::Asked => ChunkTokens::Closing,
+            TokenCounting::Requested if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
+            TokenCounting::Responses { .. } | TokenCounting::Usage | TokenCounting::Requested => ChunkTokens::Closing,
         };
         let count = match tokens {
             ChunkTokens::Exact(count) | ChunkTokens::Requested(count) => count,
@@ -159,8 +159,8 @@ impl<'a> ResponseReader<'a> {
         };
         if count > 0 {
             part.last_id = seen.last_token;
-            if part.keeps || part.spoken.is_some() {
-                part.keep(seen.raw, self.form.takes_ids());
+            if part.keeps || part.answer_text.is_some() {
+                part.keep(seen.raw, self.template.takes_ids());
             }
             if let (Some(listener), Some(first)) = (part.listener.take(), seen.raw.first_chunk::<4>()) {
                 listener.first(i32::from_le_bytes(*first), t_read);
@@ -173,11 +173,11 @@ impl<'a> ResponseReader<'a> {
             self.state.final_marker.set(true);
             self.parts.iter_mut().for_each(|part| part.take(WireEvent::End, t_read));
         }
-        if let (true, Some(collector)) = (self.form.wants_more, collector)
+        if let (true, Some(collector)) = (self.template.has_extra_outputs, collector)
             && let Some(response) =
-                extra_outputs::parse(message, self.form.call).map_err(|e| e.fault(&self.exchange.limits))?
+                extra_outputs::parse(message, self.template.call).map_err(|e| e.fault(&self.attempt.limits))?
         {
-            let stamps = extra_outputs::note(&mut collector.borrow_mut().more, &response, asked, count);
+            let stamps = extra_outputs::note(&mut collector.borrow_mut().extra_outputs, &response, asked, count);
             let part = &mut self.parts[row];
             part.server = stamps.or(part.server);
         }
@@ -192,7 +192,7 @@ impl<'a> ResponseReader<'a> {
             let example = format!("a response names the request \"{}\" in place of \"{}\"", plain(seen.id), self.id);
             part.take(WireEvent::Violation(Violation::WrongId, example), t_read);
         }
-        let model = self.form.model();
+        let model = self.template.model();
         if seen.model != model.as_bytes() {
             let example = format!("a response names the model \"{}\" in place of \"{model}\"", plain(seen.model));
             part.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
@@ -200,7 +200,7 @@ impl<'a> ResponseReader<'a> {
         if let Some(wrong) = seen.misshapen {
             let example = format!(
                 "`{}` has a shape of {} elements, and {} arrived ({} bytes)",
-                self.form.look().answer,
+                self.template.scan_request().answer,
                 wrong.shape,
                 wrong.elements,
                 wrong.bytes

@@ -55,8 +55,8 @@ pub struct Measured {
 
 impl Measured {
     /// What another process measured and wrote: its requests and its plan are in its files only.
-    pub(in crate::harness) fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
-        let schedule = Arc::new(RequestSchedule::elsewhere());
+    pub(in crate::harness) fn from_other_process(result: RunResult, zero: std::time::Instant) -> Self {
+        let schedule = Arc::new(RequestSchedule::empty());
         Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
     }
 }

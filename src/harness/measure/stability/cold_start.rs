@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::metric::percentile;
 use super::super::request_times::ttft;
 use super::super::steady;
-use super::Freeze;
+use super::ServerStall;
 use crate::harness::{RequestEnd, RequestRecord};
 
 /// Fewer slow requests are an accident.
@@ -33,7 +33,7 @@ pub struct ColdStart {
 }
 
 impl ColdStart {
-    pub(super) fn of(records: &[RequestRecord], freeze: Option<&Freeze>) -> Option<Self> {
+    pub(super) fn of(records: &[RequestRecord], freeze: Option<&ServerStall>) -> Option<Self> {
         let mut answered: Vec<&RequestRecord> =
             records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
         answered.sort_by_key(|record| (record.t_sched, record.index));

@@ -19,7 +19,7 @@ const SHARE_OF_GAP: f64 = 0.9;
 
 /// The longest time without a first token, a last token or an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Freeze {
+pub struct ServerStall {
     /// From the schedule's start, s.
     pub from_s: f64,
     pub to_s: f64,
@@ -27,7 +27,7 @@ pub struct Freeze {
     pub held_up: u64,
 }
 
-impl Freeze {
+impl ServerStall {
     pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
         let mut events: Vec<u64> =
             records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten().collect();
@@ -67,19 +67,19 @@ impl Freeze {
         });
         let mut others: Vec<f64> = records
             .iter()
-            .filter(|record| record.ended == RequestEnd::Ok && !frozen.has_held_up(record))
+            .filter(|record| record.ended == RequestEnd::Ok && !frozen.overlaps(record))
             .filter_map(ttft)
             .collect();
         others.sort_by(f64::total_cmp);
         let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
         let is_late = |record: &&&RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
         let is_freeze = !has_moved && held.iter().filter(is_late).count() >= LEAST_HELD_UP;
-        let held_up = records.iter().filter(|record| frozen.has_held_up(record)).count() as u64;
+        let held_up = records.iter().filter(|record| frozen.overlaps(record)).count() as u64;
         is_freeze.then_some(Self { held_up, ..frozen })
     }
 
     /// It was in flight at some time of the silence.
-    pub fn has_held_up(&self, record: &RequestRecord) -> bool {
+    pub fn overlaps(&self, record: &RequestRecord) -> bool {
         (record.t_issue as f64) < self.to_s * 1e9 && record.t_end as f64 > self.from_s * 1e9
     }
 

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cold_start::ColdStart;
-pub use freeze::Freeze;
+pub use freeze::ServerStall;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
@@ -35,7 +35,7 @@ pub struct Stability {
     /// Arrivals against completions, while requests arrived at a constant rate. Its population is all issued requests.
     pub growth: Option<Growth>,
     pub cold_start: Option<ColdStart>,
-    pub freeze: Option<Freeze>,
+    pub freeze: Option<ServerStall>,
     pub occupancy: Option<Occupancy>,
     pub sustained: Option<Sustained>,
 }
@@ -48,7 +48,7 @@ impl Stability {
         let is_plain = spec.content.sessions.is_none();
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
-        let freeze = Freeze::of(records);
+        let freeze = ServerStall::of(records);
         Self {
             growth: (is_constant && is_plain).then(|| growth(spec, records)).flatten(),
             cold_start: (!is_at_once).then(|| ColdStart::of(records, freeze.as_ref())).flatten(),

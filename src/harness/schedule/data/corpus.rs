@@ -12,25 +12,27 @@ use super::errors::fault;
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, npy, sharegpt};
 use crate::harness::HarnessError;
-use crate::harness::schedule::draws::generator;
+use crate::harness::schedule::random_draws::generator;
 use crate::harness::{DataKind, PromptFile};
 use crate::spec::RecordOrder;
 
 #[derive(Debug)]
 pub(in crate::harness) struct Corpus {
     pub entries: Vec<CorpusRecord>,
-    pub told: DataSummary,
+    pub summary: DataSummary,
 }
 
 impl Corpus {
-    pub fn load(data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
+    pub fn load(data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
         let file = data.file.as_path();
         refuse_pickle(file)?;
         let room = MemoryBudget::of(file);
         let (entries, skipped) = match data.kind {
-            DataKind::Sharegpt => sharegpt::read(data, speech, room)?,
+            DataKind::Sharegpt => sharegpt::read(data, prompt_tokenizer, room)?,
             DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
-            DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => (jsonl::read(data, speech, room)?, Vec::new()),
+            DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => {
+                (jsonl::read(data, prompt_tokenizer, room)?, Vec::new())
+            }
             DataKind::Plan => return Err(fault(file, "a plan is no data")),
         };
         if entries.is_empty() {
@@ -38,8 +40,9 @@ impl Corpus {
         }
         let records = entries.len() as u64;
         let digest = digest(file)?;
-        let told = DataSummary { file: file.display().to_string(), digest, records, skipped, ..DataSummary::default() };
-        Ok(Self { entries, told })
+        let data_summary =
+            DataSummary { file: file.display().to_string(), digest, records, skipped, ..DataSummary::default() };
+        Ok(Self { entries, summary: data_summary })
     }
 }
 
@@ -77,11 +80,11 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
 pub(in crate::harness) struct CorpusOrder {
     count: u64,
     repeat: bool,
-    law: Law,
+    selection: RecordSelection,
 }
 
 #[derive(Clone, Debug)]
-enum Law {
+enum RecordSelection {
     Given,
     Shuffled(Vec<u32>),
     Random { seed: u64 },
@@ -90,25 +93,27 @@ enum Law {
 impl CorpusOrder {
     pub fn new(count: usize, data: &PromptFile, seed: u64) -> Self {
         let law = match data.order {
-            RecordOrder::Given => Law::Given,
+            RecordOrder::Given => RecordSelection::Given,
             RecordOrder::Shuffled => {
                 let mut order: Vec<u32> = (0..count as u32).collect();
                 order.shuffle(&mut generator("shuffle", seed, 0));
-                Law::Shuffled(order)
+                RecordSelection::Shuffled(order)
             }
-            RecordOrder::Random => Law::Random { seed },
+            RecordOrder::Random => RecordSelection::Random { seed },
         };
-        Self { count: count as u64, repeat: data.repeat, law }
+        Self { count: count as u64, repeat: data.repeat, selection: law }
     }
 
     /// The record of session `number`. None after the end.
     pub fn nth(&self, number: u64) -> Option<usize> {
         let place = number % self.count;
-        match &self.law {
-            Law::Random { seed } => Some(generator("record", *seed, number).random_range(0..self.count) as usize),
+        match &self.selection {
+            RecordSelection::Random { seed } => {
+                Some(generator("record", *seed, number).random_range(0..self.count) as usize)
+            }
             _ if number >= self.count && !self.repeat => None,
-            Law::Given => Some(place as usize),
-            Law::Shuffled(order) => Some(order[place as usize] as usize),
+            RecordSelection::Given => Some(place as usize),
+            RecordSelection::Shuffled(order) => Some(order[place as usize] as usize),
         }
     }
 }

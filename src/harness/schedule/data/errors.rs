@@ -11,37 +11,37 @@ const SHOWN: usize = 20;
 pub(in crate::harness) struct DataErrors<'a> {
     file: &'a Path,
     found: Vec<String>,
-    more: usize,
+    unlisted: usize,
 }
 
 impl<'a> DataErrors<'a> {
     pub const fn of(file: &'a Path) -> Self {
-        Self { file, found: Vec::new(), more: 0 }
+        Self { file, found: Vec::new(), unlisted: 0 }
     }
 
     pub fn at(&mut self, line: usize, what: impl std::fmt::Display) {
-        self.say(format!("line {line}: {what}"));
+        self.push_error(format!("line {line}: {what}"));
     }
 
-    pub fn say(&mut self, what: String) {
+    pub fn push_error(&mut self, what: String) {
         if self.found.len() < SHOWN {
             self.found.push(what);
         } else {
-            self.more += 1;
+            self.unlisted += 1;
         }
     }
 
     /// After a thousand errors the file is of another kind, and reading on is useless.
-    pub const fn is_hopeless(&self) -> bool {
-        self.more > 1_000
+    pub const fn has_too_many_errors(&self) -> bool {
+        self.unlisted > 1_000
     }
 
     pub fn end(mut self) -> Result<(), HarnessError> {
         if self.found.is_empty() {
             return Ok(());
         }
-        if self.more > 0 {
-            self.found.push(format!("… and {} more", self.more));
+        if self.unlisted > 0 {
+            self.found.push(format!("… and {} more", self.unlisted));
         }
         Err(fault(self.file, self.found.join("\n  ")))
     }

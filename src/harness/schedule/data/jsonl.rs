@@ -70,7 +70,7 @@ pub(super) fn read(
         line.clear();
         let mut limited = (&mut reader).take(LONGEST_LINE);
         let length = limited.read_until(b'\n', &mut line).map_err(|error| fault(file, error.to_string()))?;
-        if length == 0 || mistakes.is_hopeless() {
+        if length == 0 || mistakes.has_too_many_errors() {
             break;
         }
         if length as u64 == LONGEST_LINE {
@@ -104,7 +104,7 @@ pub(super) fn read(
         };
         match turn(row, data, speech) {
             Ok(turn) => {
-                room.take(held(&turn))?;
+                room.take(size_in_memory(&turn))?;
                 if let Some(at) = known {
                     entries[at].turns.push(turn);
                 } else {
@@ -181,7 +181,7 @@ fn ns(ms: f64) -> Option<u64> {
     (ms.is_finite() && ms >= 0.0).then(|| (ms * 1e6).round() as u64)
 }
 
-fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<CorpusTurn, RowError> {
+fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>) -> Result<CorpusTurn, RowError> {
     let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
     if output_length == Some(0) {
         return Err(RowError::OutputLength);
@@ -199,7 +199,7 @@ fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result
             if text.trim().is_empty() {
                 return Err(RowError::EmptyPrompt);
             }
-            let tokens = match speech {
+            let tokens = match prompt_tokenizer {
                 Some(speech) => speech.count(&text).map_err(RowError::Tokenizer)?,
                 None => words_of(&text),
             };
@@ -246,7 +246,7 @@ fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>,
 }
 
 /// About as many bytes as it occupies.
-fn held(turn: &CorpusTurn) -> usize {
+fn size_in_memory(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
         PromptPart::Ids(ids) => ids.len() * 4,
         PromptPart::Text(text) => text.len(),

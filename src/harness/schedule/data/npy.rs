@@ -13,7 +13,7 @@ use crate::harness::{HarnessError, PromptFile};
 /// Reads rows of ids, each cut to its length.
 pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
-    let mut ids = Array::open(file)?;
+    let mut ids = NpyReader::open(file)?;
     let [rows, columns] = ids.shape[..] else {
         return Err(fault(
             file,
@@ -29,7 +29,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
         let mut tokens = ids.numbers(columns)?;
         let length = lengths.as_ref().map_or(columns as i64, |lengths| lengths[row]);
         if length < 1 || length > columns as i64 {
-            mistakes.say(format!("row {row}: its length is {length}, and rows have {columns} tokens"));
+            mistakes.push_error(format!("row {row}: its length is {length}, and rows have {columns} tokens"));
             continue;
         }
         tokens.truncate(length as usize);
@@ -38,13 +38,14 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
         let tokens = match converted {
             Ok(tokens) => tokens,
             Err(id) => {
-                mistakes.say(format!("row {row}: {id} is no token id (is it padding? then `lengths` is needed)"));
+                mistakes
+                    .push_error(format!("row {row}: {id} is no token id (is it padding? then `lengths` is needed)"));
                 continue;
             }
         };
         let output_tokens = match outputs.as_ref().map(|outputs| outputs[row]) {
             Some(output) if !(1..=i64::from(u32::MAX)).contains(&output) => {
-                mistakes.say(format!("row {row}: {output} is no output length"));
+                mistakes.push_error(format!("row {row}: {output} is no output length"));
                 continue;
             }
             output => output.map(|output| output as u32),
@@ -66,7 +67,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
 
 /// One number for each of the first `rows` records.
 fn column(file: &Path, rows: usize) -> Result<Vec<i64>, HarnessError> {
-    let mut array = Array::open(file)?;
+    let mut array = NpyReader::open(file)?;
     let count: usize = array.shape.iter().product();
     if count < rows {
         return Err(fault(file, format!("it has {count} numbers, and there are {rows} records")));
@@ -74,7 +75,7 @@ fn column(file: &Path, rows: usize) -> Result<Vec<i64>, HarnessError> {
     array.numbers(rows)
 }
 
-struct Array<'a> {
+struct NpyReader<'a> {
     file: &'a Path,
     reader: BufReader<File>,
     shape: Vec<usize>,
@@ -82,7 +83,7 @@ struct Array<'a> {
     width: usize,
 }
 
-impl<'a> Array<'a> {
+impl<'a> NpyReader<'a> {
     fn open(file: &'a Path) -> Result<Self, HarnessError> {
         let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
         let mut reader = BufReader::with_capacity(1 << 20, opened);

@@ -6,8 +6,8 @@ use rand::RngExt;
 
 use super::prompt::{PreviousAnswers, Prompt, PromptPart};
 use super::tokenizer::PromptTokenizer;
-use crate::harness::schedule::draws;
-use crate::harness::schedule::draws::generator;
+use crate::harness::schedule::random_draws;
+use crate::harness::schedule::random_draws::generator;
 use crate::harness::{BenchSpec, HarnessError, PromptSource, ScheduleError};
 
 /// Everything that drawn parts are drawn from. A pure function of it and the parts.
@@ -17,13 +17,13 @@ pub(in crate::harness) struct PromptRenderer {
     pub vocab_size: u32,
     /// Never part of a drawn prompt.
     pub end_id: i32,
-    pub speech: Option<Arc<PromptTokenizer>>,
+    pub tokenizer: Option<Arc<PromptTokenizer>>,
 }
 
 impl PromptRenderer {
     /// Reads the tokenizer, if the spec names one.
     pub fn of(spec: &BenchSpec) -> Result<Self, HarnessError> {
-        let speech = match &spec.content {
+        let prompt_tokenizer = match &spec.content {
             PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
                 let speech = PromptTokenizer::load(file)?;
                 // Counting the words of given texts needs no drawn words.
@@ -34,23 +34,23 @@ impl PromptRenderer {
             }
             _ => None,
         };
-        Ok(Self { seed: spec.seed, vocab_size: spec.vocab_size, end_id: spec.end_id, speech })
+        Ok(Self { seed: spec.seed, vocab_size: spec.vocab_size, end_id: spec.end_id, tokenizer: prompt_tokenizer })
     }
 
     /// For a target that takes token ids.
     pub fn ids(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
-        if self.speech.is_some()
+        if self.tokenizer.is_some()
             && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
         {
             // One source for both kinds of target: the ids are those of the text.
             let text = self.text(parts, heard)?;
-            return self.speech()?.encode(&text);
+            return self.tokenizer()?.encode(&text);
         }
         let mut ids = Vec::new();
         for part in parts {
             match part {
                 PromptPart::Drawn { stream, number, tokens } => {
-                    ids.extend(draws::prompt(
+                    ids.extend(random_draws::prompt(
                         stream.purpose(),
                         self.seed,
                         *number,
@@ -60,10 +60,10 @@ impl PromptRenderer {
                     ));
                 }
                 PromptPart::Ids(given) => ids.extend_from_slice(given),
-                PromptPart::Text(text) => ids.extend(self.speech()?.encode(text)?),
+                PromptPart::Text(text) => ids.extend(self.tokenizer()?.encode(text)?),
                 PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
                     Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
-                    Some(Prompt::Text(answer)) => ids.extend(self.speech()?.encode(answer)?),
+                    Some(Prompt::Text(answer)) => ids.extend(self.tokenizer()?.encode(answer)?),
                     None => {}
                 },
             }
@@ -79,16 +79,16 @@ impl PromptRenderer {
             let (piece, is_drawn) = match part {
                 PromptPart::Drawn { stream, number, tokens } => {
                     let mut rng = generator(stream.purpose(), self.seed, *number);
-                    let piece = match &self.speech {
-                        Some(speech) => speech.words(&mut rng, *tokens),
+                    let piece = match &self.tokenizer {
+                        Some(speech) => speech.text_of_tokens(&mut rng, *tokens),
                         None => plain_words(&mut rng, *tokens),
                     };
                     (piece, true)
                 }
-                PromptPart::Ids(given) => (self.speech()?.decode(given)?, false),
+                PromptPart::Ids(given) => (self.tokenizer()?.decode(given)?, false),
                 PromptPart::Text(given) => ((**given).to_owned(), false),
                 PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
-                    Some(Prompt::Ids(answer)) => (self.speech()?.decode(answer)?, false),
+                    Some(Prompt::Ids(answer)) => (self.tokenizer()?.decode(answer)?, false),
                     Some(Prompt::Text(answer)) => (answer.clone(), false),
                     None => continue,
                 },
@@ -102,8 +102,8 @@ impl PromptRenderer {
         Ok(text)
     }
 
-    fn speech(&self) -> Result<&PromptTokenizer, HarnessError> {
-        Ok(self.speech.as_deref().ok_or(ScheduleError::NoTokenizer)?)
+    fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
+        Ok(self.tokenizer.as_deref().ok_or(ScheduleError::NoTokenizer)?)
     }
 }
 

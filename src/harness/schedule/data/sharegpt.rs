@@ -37,7 +37,8 @@ pub(super) fn read(
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, opened));
-    let mut reading = Reading { data, speech, room, entries: Vec::new(), unanswered: 0, failed: None };
+    let mut reading =
+        Reading { data, tokenizer: speech, memory_budget: room, entries: Vec::new(), unanswered: 0, failed: None };
     let read = json.deserialize_seq(&mut reading);
     let Reading { entries, unanswered, failed, .. } = reading;
     if let Some(error) = failed {
@@ -45,7 +46,8 @@ pub(super) fn read(
     }
     if let Err(error) = read {
         let mut mistakes = DataErrors::of(file);
-        mistakes.say(format!("{error}; a list of {{\"conversations\": [{{\"from\", \"value\"}}, …]}} is expected"));
+        mistakes
+            .push_error(format!("{error}; a list of {{\"conversations\": [{{\"from\", \"value\"}}, …]}} is expected"));
         mistakes.end()?;
     }
     let skipped = (unanswered > 0)
@@ -57,8 +59,8 @@ pub(super) fn read(
 
 struct Reading<'a> {
     data: &'a PromptFile,
-    speech: Option<&'a PromptTokenizer>,
-    room: MemoryBudget<'a>,
+    tokenizer: Option<&'a PromptTokenizer>,
+    memory_budget: MemoryBudget<'a>,
     entries: Vec<CorpusRecord>,
     unanswered: u64,
     failed: Option<HarnessError>,
@@ -101,11 +103,11 @@ impl Reading<'_> {
                 Some(system) => format!("{system}\n{}", question.value),
                 None => question.value,
             };
-            self.room.take(text.len() + answer.value.len() + size_of::<CorpusTurn>())?;
+            self.memory_budget.take(text.len() + answer.value.len() + size_of::<CorpusTurn>())?;
             turns.push(CorpusTurn {
                 tokens: Some(self.count(&text)?),
                 // Without a tokenizer the number of tokens in the answer is unknown.
-                output_tokens: self.speech.map(|speech| speech.count(&answer.value)).transpose()?.map(|n| n.max(1)),
+                output_tokens: self.tokenizer.map(|speech| speech.count(&answer.value)).transpose()?.map(|n| n.max(1)),
                 parts: Arc::from([PromptPart::Text(text.into())]),
                 answer: Some(answer.value.into()),
                 pause_ns: None,
@@ -121,6 +123,6 @@ impl Reading<'_> {
     }
 
     fn count(&self, text: &str) -> Result<u32, HarnessError> {
-        self.speech.map_or_else(|| Ok(words_of(text)), |speech| speech.count(text))
+        self.tokenizer.map_or_else(|| Ok(words_of(text)), |speech| speech.count(text))
     }
 }

@@ -8,7 +8,7 @@ use tokenizers::Tokenizer;
 
 use super::errors::fault;
 use crate::event::{Digest, Hasher};
-use crate::harness::schedule::draws::generator;
+use crate::harness::schedule::random_draws::generator;
 use crate::harness::{HarnessError, ScheduleError};
 
 /// Fewer words than these would make prompts too similar.
@@ -46,9 +46,9 @@ impl PromptTokenizer {
         // Some files cut or pad for training; a count must be of the whole text.
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
-        let mut speech = Self { tokenizer, words: Vec::new(), digest: Hasher::new().field(&bytes).finish() };
-        speech.words = speech.single_words();
-        Ok(speech)
+        let mut prompt_tokenizer = Self { tokenizer, words: Vec::new(), digest: Hasher::new().field(&bytes).finish() };
+        prompt_tokenizer.words = prompt_tokenizer.single_words();
+        Ok(prompt_tokenizer)
     }
 
     /// Without the special tokens that a server may add.
@@ -78,7 +78,7 @@ impl PromptTokenizer {
             return Err(fault(file, why));
         }
         for trial in 0..TRIALS {
-            let text = self.words(&mut generator("trial", 0, trial), TRIAL_WORDS);
+            let text = self.text_of_tokens(&mut generator("trial", 0, trial), TRIAL_WORDS);
             let found = self.count(&text)?;
             if found != TRIAL_WORDS {
                 let why = format!(
@@ -91,7 +91,7 @@ impl PromptTokenizer {
     }
 
     /// A text of exactly `tokens` tokens.
-    pub fn words(&self, rng: &mut Pcg64, tokens: u32) -> String {
+    pub fn text_of_tokens(&self, rng: &mut Pcg64, tokens: u32) -> String {
         let mut text = String::new();
         for _ in 0..tokens {
             if !text.is_empty() {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
 use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
-use crate::harness::schedule::draws::GENERATOR;
+use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
 
 /// The plan's file beside a result.
@@ -25,7 +25,7 @@ pub(in crate::harness) const PLAN: &str = "plan.jsonl";
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct PlanFileHeader {
     /// The version of this format.
     regatta_plan: u32,
     /// How drawn parts are drawn.
@@ -57,9 +57,9 @@ struct Line {
 }
 
 impl RequestSchedule {
-    fn head(&self) -> Head {
-        let PromptRenderer { seed, vocab_size, end_id, speech } = &*self.ink;
-        Head {
+    fn head(&self) -> PlanFileHeader {
+        let PromptRenderer { seed, vocab_size, end_id, tokenizer: speech } = &*self.renderer;
+        PlanFileHeader {
             regatta_plan: VERSION,
             generator: GENERATOR.to_owned(),
             seed: *seed,
@@ -124,13 +124,17 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
 }
 
 /// Reads a plan to send it again. Everything that would make it another plan is refused.
-pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) -> Result<RequestSchedule, HarnessError> {
+pub(super) fn read(
+    data: &PromptFile,
+    spec: &BenchSpec,
+    prompt_renderer: &PromptRenderer,
+) -> Result<RequestSchedule, HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut lines = BufReader::with_capacity(1 << 20, opened).lines();
     let first = lines.next().ok_or_else(|| fault(file, "it is empty"))?;
     let first = first.map_err(|error| fault(file, error.to_string()))?;
-    let head: Head = serde_json::from_str(&first)
+    let head: PlanFileHeader = serde_json::from_str(&first)
         .map_err(|error| fault(file, format!("line 1 is not the head of a plan.jsonl: {error}")))?;
     if head.regatta_plan != VERSION || head.generator != GENERATOR {
         let why = format!(
@@ -139,7 +143,7 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
         );
         return Err(fault(file, why));
     }
-    let tokenizer = ink.speech.as_ref().map(|speech| speech.digest);
+    let tokenizer = prompt_renderer.tokenizer.as_ref().map(|speech| speech.digest);
     if head.tokenizer.is_some() && tokenizer != head.tokenizer {
         return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
     }
@@ -147,7 +151,7 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
         seed: head.seed,
         vocab_size: head.vocab_size,
         end_id: head.end_id,
-        speech: ink.speech.clone(),
+        tokenizer: prompt_renderer.tokenizer.clone(),
     });
     let mut mistakes = DataErrors::of(file);
     let mut requests: Vec<PlannedRequest> = Vec::new();
@@ -168,7 +172,7 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
             },
             Err(error) => mistakes.at(number, error),
         }
-        if mistakes.is_hopeless() {
+        if mistakes.has_too_many_errors() {
             break;
         }
     }
@@ -178,14 +182,14 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
         let was = if is_closed { "times and no users" } else { "users and no times" };
         return Err(fault(file, format!("it was drawn for another scenario: its requests have {was}")));
     }
-    let told = DataSummary {
+    let data_summary = DataSummary {
         file: file.display().to_string(),
         digest: file_digest(file)?,
         records: requests.len() as u64,
         taken: requests.len() as u64,
         ..DataSummary::default()
     };
-    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(told), ink };
+    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(data_summary), renderer: ink };
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
         let why = format!(

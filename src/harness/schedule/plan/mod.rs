@@ -1,18 +1,18 @@
 //! The plan: every arrival, length and prompt, before anything runs. The same spec and files give the same plan, whatever
 //! the number of workers, connections and servers.
 
-mod draw;
 mod file;
 mod queue;
 mod samples;
 mod schedule;
+mod session_drawer;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use self::draw::{Ended, SessionDrawer};
 use self::samples::sampled;
+use self::session_drawer::{Ended, SessionDrawer};
 use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
@@ -27,11 +27,11 @@ const MOST: usize = 50_000_000;
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
 pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
-    let ink = Arc::new(PromptRenderer::of(spec)?);
+    let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
     if let Some(data) = spec.content.data.as_ref().filter(|data| data.kind == DataKind::Plan) {
-        return file::read(data, spec, &ink);
+        return file::read(data, spec, &prompt_renderer);
     }
-    let mut drawer = SessionDrawer::new(spec, &ink)?;
+    let mut drawer = SessionDrawer::new(spec, &prompt_renderer)?;
     let mut requests = Vec::new();
     let end = End::of(spec);
     let ended = loop {
@@ -52,14 +52,14 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     if requests.is_empty() {
         return Err(ScheduleError::NoArrival.into());
     }
-    let data = drawer.told();
-    let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, ink };
+    let data = drawer.data_summary();
+    let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, renderer: prompt_renderer };
     schedule.digest = schedule.digested();
     Ok(schedule)
 }
 
 /// The plan of a run with an external driver, before it begins: one request for each sample.
-pub(in crate::harness) fn outside(
+pub(in crate::harness) fn for_external_driver(
     spec: &BenchSpec,
     samples: &[ExternalSample],
 ) -> Result<RequestSchedule, HarnessError> {
@@ -67,8 +67,8 @@ pub(in crate::harness) fn outside(
     if samples.is_empty() {
         return Err(ScheduleError::NoSamples.into());
     }
-    let ink = Arc::new(PromptRenderer::of(spec)?);
-    Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
+    let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
+    Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, renderer: prompt_renderer })
 }
 
 /// When a plan is long enough.

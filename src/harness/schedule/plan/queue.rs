@@ -1,7 +1,7 @@
 //! The next requests of a closed loop. Users take sessions in the plan's order, so that faster users take more.
 
-use super::draw::SessionDrawer;
 use super::schedule::{PlannedRequest, RequestSchedule, session_length};
+use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError};
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ struct State {
     drawn: Vec<PlannedRequest>,
     next: usize,
     /// Continues where `drawn` ends; None when no more can follow.
-    more: Option<SessionDrawer>,
+    drawer: Option<SessionDrawer>,
     /// The error from drawing sessions.
     failed: Option<HarnessError>,
 }
@@ -44,7 +44,7 @@ impl PlanQueue {
         };
         let until_ns = spec.stop.time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Ok(Self {
-            state: Mutex::new(State { drawn: schedule.requests.clone(), next: 0, more, failed: None }),
+            state: Mutex::new(State { drawn: schedule.requests.clone(), next: 0, drawer: more, failed: None }),
             requests: spec.stop.requests.unwrap_or(0),
             until_ns,
             is_all: is_replay || spec.stop.duration.is_none(),
@@ -60,13 +60,13 @@ impl PlanQueue {
             return None;
         }
         while state.drawn.len() < first + self.batch {
-            let Some(more) = state.more.as_mut() else { break };
+            let Some(more) = state.drawer.as_mut() else { break };
             match more.next() {
                 Ok(Some(session)) => state.drawn.extend(session),
                 Ok(None) => break,
                 Err(error) => {
                     state.failed = Some(error);
-                    state.more = None;
+                    state.drawer = None;
                     return None;
                 }
             }
@@ -80,7 +80,7 @@ impl PlanQueue {
     }
 
     /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.
-    pub fn untaken(&self) -> u64 {
+    pub fn unreached_requests(&self) -> u64 {
         let state = self.state.lock();
         let planned = if self.is_all { state.drawn.len() } else { (self.requests as usize).min(state.drawn.len()) };
         planned.saturating_sub(state.next) as u64

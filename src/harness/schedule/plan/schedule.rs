@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Digest, Hasher};
 use crate::harness::HarnessError;
 use crate::harness::schedule::data::{DataSummary, PreviousAnswers, PromptPart, PromptRenderer, RandomStream};
-use crate::harness::schedule::draws::GENERATOR;
+use crate::harness::schedule::random_draws::GENERATOR;
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct RequestSchedule {
     pub digest: Digest,
     /// What the data gave, if there were any.
     pub data: Option<DataSummary>,
-    pub(super) ink: Arc<PromptRenderer>,
+    pub(super) renderer: Arc<PromptRenderer>,
 }
 
 /// One request to come.
@@ -51,19 +51,29 @@ pub enum RequestTrigger {
 
 impl RequestSchedule {
     /// The plan of a run that another process carried out: empty here.
-    pub(in crate::harness) fn elsewhere() -> Self {
-        let ink = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, speech: None });
-        Self { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
+    pub(in crate::harness) fn empty() -> Self {
+        let prompt_renderer = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, tokenizer: None });
+        Self { requests: Vec::new(), digest: Digest::of(&[]), data: None, renderer: prompt_renderer }
     }
 
     /// The prompt of request `index` for a target that takes token ids.
-    pub fn ids(&self, index: u64, planned: &PlannedRequest, heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
-        self.ink.ids(&planned.recipe(index), heard)
+    pub fn ids(
+        &self,
+        index: u64,
+        planned: &PlannedRequest,
+        previous_answers: &PreviousAnswers,
+    ) -> Result<Vec<i32>, HarnessError> {
+        self.renderer.ids(&planned.recipe(index), previous_answers)
     }
 
     /// The same prompt for a target that takes text.
-    pub fn text(&self, index: u64, planned: &PlannedRequest, heard: &PreviousAnswers) -> Result<String, HarnessError> {
-        self.ink.text(&planned.recipe(index), heard)
+    pub fn text(
+        &self,
+        index: u64,
+        planned: &PlannedRequest,
+        previous_answers: &PreviousAnswers,
+    ) -> Result<String, HarnessError> {
+        self.renderer.text(&planned.recipe(index), previous_answers)
     }
 
     /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
@@ -75,12 +85,12 @@ impl RequestSchedule {
 
     /// Tokens of a text, where a tokenizer was given.
     pub fn count(&self, text: &str) -> Option<u32> {
-        self.ink.speech.as_ref().and_then(|speech| speech.count(text).ok())
+        self.renderer.tokenizer.as_ref().and_then(|speech| speech.count(text).ok())
     }
 
     /// Whether the lengths of texts are those of a tokenizer.
     pub fn has_tokenizer(&self) -> bool {
-        self.ink.speech.is_some()
+        self.renderer.tokenizer.is_some()
     }
 
     /// Requests with a time in the plan: not later turns, and none of a closed loop.
@@ -120,7 +130,7 @@ impl RequestSchedule {
     }
 
     /// The plan of the same samples with the requests that were issued.
-    pub(in crate::harness) fn carried_out(&self, requests: Vec<PlannedRequest>) -> Self {
+    pub(in crate::harness) fn with_issued(&self, requests: Vec<PlannedRequest>) -> Self {
         let mut schedule = Self { requests, ..self.clone() };
         schedule.digest = schedule.digested();
         schedule
@@ -128,7 +138,7 @@ impl RequestSchedule {
 
     pub(super) fn digested(&self) -> Digest {
         let mut hasher = Hasher::new();
-        let PromptRenderer { seed, vocab_size, end_id, speech } = &*self.ink;
+        let PromptRenderer { seed, vocab_size, end_id, tokenizer: speech } = &*self.renderer;
         hasher.field(GENERATOR.as_bytes()).field(&seed.to_le_bytes());
         hasher.field(&vocab_size.to_le_bytes()).field(&end_id.to_le_bytes());
         hasher.field(speech.as_ref().map_or(&[][..], |speech| speech.digest.bytes()));

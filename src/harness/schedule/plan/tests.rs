@@ -230,12 +230,12 @@ fn a_session_grows_by_its_answers() {
         assert_eq!(session[0].due, RequestTrigger::Schedule);
     }
     turns.content.sessions = Some(Sessions { turns: Length::Fixed(2), history: History::Answers });
-    let heard = plan_of(&turns);
+    let request_schedule = plan_of(&turns);
     let answers = PreviousAnswers { answers: vec![Some(Prompt::Ids(vec![7, 7, 7]))] };
-    let second = heard.ids(1, &heard.requests[1], &answers).unwrap();
-    let first = ids(&heard, 0);
+    let second = request_schedule.ids(1, &request_schedule.requests[1], &answers).unwrap();
+    let first = ids(&request_schedule, 0);
     assert_eq!(second[first.len()..first.len() + 3], [7, 7, 7]);
-    assert!(second.starts_with(&first) && heard.requests[1].needs_answers());
+    assert!(second.starts_with(&first) && request_schedule.requests[1].needs_answers());
 }
 
 fn plan_of(spec: &BenchSpec) -> RequestSchedule {
@@ -366,12 +366,12 @@ fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     use crate::harness::{CallSource, ExternalSample};
     let outside = spec(LoadPattern::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
     let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
-    let set = super::outside(&outside, &samples).unwrap();
+    let set = super::for_external_driver(&outside, &samples).unwrap();
     let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {
         let session = at as u64;
         PlannedRequest { at_ns: session * 1_000_000, session, ..set.requests[sample].clone() }
     });
-    let first = set.carried_out(called.collect());
+    let first = set.with_issued(called.collect());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plan.jsonl");
     write(&file, &first).unwrap();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::schedule::data::Prompt;
 
 /// Ids where a server sends ids, else text. Events that are not understood are skipped.
-pub(in crate::harness) fn said(events: &[Vec<u8>]) -> Prompt {
+pub(in crate::harness) fn prompt_from_events(events: &[Vec<u8>]) -> Prompt {
     let (mut text, mut ids) = (String::new(), Vec::new());
     for event in events.iter().filter_map(|event| serde_json::from_slice::<Value>(event).ok()) {
         let choice = &event["choices"][0];
@@ -34,9 +34,12 @@ mod tests {
             r#"{"choices":[{"delta":{"content":"lo"},"finish_reason":"stop"}]}"#,
             r#"{"choices":[],"usage":{"completion_tokens":2}}"#,
         ]);
-        assert_eq!(said(&chat), Prompt::Text("Hello".to_owned()));
-        assert_eq!(said(&events(&[r#"{"choices":[{"text":"a b"}]}"#])), Prompt::Text("a b".to_owned()));
-        assert_eq!(said(&events(&[r#"{"text_output":"x"}"#, "not json"])), Prompt::Text("x".to_owned()));
-        assert_eq!(said(&events(&[r#"{"output_ids":[5,6]}"#, r#"{"output_ids":7}"#])), Prompt::Ids(vec![5, 6, 7]));
+        assert_eq!(prompt_from_events(&chat), Prompt::Text("Hello".to_owned()));
+        assert_eq!(prompt_from_events(&events(&[r#"{"choices":[{"text":"a b"}]}"#])), Prompt::Text("a b".to_owned()));
+        assert_eq!(prompt_from_events(&events(&[r#"{"text_output":"x"}"#, "not json"])), Prompt::Text("x".to_owned()));
+        assert_eq!(
+            prompt_from_events(&events(&[r#"{"output_ids":[5,6]}"#, r#"{"output_ids":7}"#])),
+            Prompt::Ids(vec![5, 6, 7])
+        );
     }
 }

@@ -37,22 +37,27 @@ pub(crate) struct HttpAttempt<'a> {
 
 impl HttpAttempt<'_> {
     /// `heard` is filled in every case, also when this future is dropped early.
-    pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+    pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
-        match self.attempt(socket, request.clone(), heard).await {
+        match self.attempt(socket, request.clone(), http_outcome).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
             // answer has come, so nothing of it is counted twice.
             Err((FailureClass::Connect, _)) if is_kept => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
                 let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
-                self.attempt(socket, request, heard).await
+                self.attempt(socket, request, http_outcome).await
             }
             ended => ended,
         }
     }
 
     /// A fault of the class `Connect` means that no byte of an answer came.
-    async fn attempt(&self, mut socket: HttpSocket, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+    async fn attempt(
+        &self,
+        mut socket: HttpSocket,
+        request: Bytes,
+        http_outcome: &mut HttpOutcome,
+    ) -> Result<(), HttpFault> {
         let expected = ExpectedAnswer {
             api: self.dialect.api,
             model: &self.dialect.model,
@@ -60,7 +65,7 @@ impl HttpAttempt<'_> {
             has_choices: self.dialect.choices() > 1,
             limits: self.limits,
         };
-        let mut listener = HttpResponseReader::new(expected, heard);
+        let mut listener = HttpResponseReader::new(expected, http_outcome);
         let mut decoder = Decoder::new(self.limits.header_bytes());
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
         let sent = match socket.write_all_buf(&mut head.chain(request)).await {
@@ -68,7 +73,7 @@ impl HttpAttempt<'_> {
             broken => broken,
         };
         // A server that refuses a request may answer before it has read all of it.
-        let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
+        let answered = self.read_response(&mut socket, &mut decoder, &mut listener).await;
         match (answered, sent) {
             (Ok(true), Ok(())) => {
                 self.pool.put(socket);
@@ -84,7 +89,7 @@ impl HttpAttempt<'_> {
     }
 
     /// True when the connection may carry another request.
-    async fn listen(
+    async fn read_response(
         &self,
         socket: &mut HttpSocket,
         decoder: &mut Decoder,
@@ -105,7 +110,7 @@ impl HttpAttempt<'_> {
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
             })
             .await
-            .map_err(|error| (FailureClass::Stream, self.pool.broken(&error)))?;
+            .map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
                     listener.end(t_read)?;
@@ -133,22 +138,22 @@ impl HttpAttempt<'_> {
                     DecodeStep::Data(piece) => listener.data(piece, t_read)?,
                     DecodeStep::End => {
                         listener.end(t_read)?;
-                        self.note(listener);
+                        self.update_last_token(listener);
                         // Bytes after the answer belong to no request of this client.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
             }
-            self.note(listener);
+            self.update_last_token(listener);
             if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
-                listener.heard.t_cancel = Some(self.clock.now());
+                listener.outcome.t_cancel = Some(self.clock.now());
                 return Ok(false);
             }
         }
     }
 
-    fn note(&self, listener: &HttpResponseReader<'_>) {
-        if let Some(t_read) = listener.heard.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
+    fn update_last_token(&self, listener: &HttpResponseReader<'_>) {
+        if let Some(t_read) = listener.outcome.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
             self.last_token.set(Some(t_read));
             self.last_token_of_server.set(t_read);
         }
@@ -176,10 +181,10 @@ const fn tls_hint(is_secure: bool) -> &'static str {
 }
 
 /// One query before the run: status and body.
-pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), QueryError> {
+pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), QueryError> {
     let (mut socket, _) = pool.take().await?;
     let is_secure = pool.is_secure();
-    let broken = |error: std::io::Error| QueryError::Broken { why: pool.broken(&error), is_secure };
+    let broken = |error: std::io::Error| QueryError::Broken { why: pool.connection_error_text(&error), is_secure };
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new(USUAL_HEAD);

@@ -224,7 +224,7 @@ fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
 }
 
 /// A text as written in JSON, in readable form.
-pub(super) fn plain(raw: &[u8]) -> String {
+pub(super) fn decode_json_string(raw: &[u8]) -> String {
     const LONGEST: usize = 400;
     let quoted = [b"\"", raw, b"\""].concat();
     let text = serde_json::from_slice(&quoted).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned());
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(seen.choices, 0);
         let huge = openai(br#"{"choices":[],"usage":{"completion_tokens":99999999999999999999999}}"#).unwrap();
         assert_eq!(huge.usage.unwrap().completion, Some(u64::MAX));
-        let error = |text: &str| openai(text.as_bytes()).unwrap().error.map(plain);
+        let error = |text: &str| openai(text.as_bytes()).unwrap().error.map(decode_json_string);
         assert_eq!(error(r#"{"error":{"message":"no \"room\"","code":429}}"#).unwrap(), r#"no "room""#);
         assert_eq!(error(r#"{"error":"busy"}"#).unwrap(), "busy");
         assert_eq!(error(r#"{"error":null}"#), None);

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::attempt::ask;
+use super::attempt::get;
 use super::pool::ConnectionPool;
-use super::request_template::{HttpRequestTemplate, Offered, headers};
+use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server without these endpoints is accepted without a check; its first answer shows whether it works.
-pub(crate) async fn greet(
+pub(crate) async fn handshake(
     pool: &ConnectionPool,
     spec: &BenchSpec,
     http: &Http,
@@ -34,7 +34,7 @@ pub(crate) async fn greet(
             HarnessError::Spec(format!("the key is to be in the environment variable {name}, which is not set"))
         })?),
     };
-    let asker = Asker { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
+    let asker = HandshakeClient { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
     await_port(pool).await.map_err(|error| absent(error.into()))?;
     let offered = match http.api {
         Api::Generate => {
@@ -47,7 +47,7 @@ pub(crate) async fn greet(
         }
         Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec).await.map_err(model)?,
     };
-    HttpRequestTemplate::agree(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
+    HttpRequestTemplate::new(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: offered.model,
         faults,
@@ -65,16 +65,16 @@ async fn await_port(pool: &ConnectionPool) -> Result<(), ConnectError> {
     }
 }
 
-struct Asker<'a> {
+struct HandshakeClient<'a> {
     pool: &'a ConnectionPool,
     headers: String,
     patience: Duration,
 }
 
-impl Asker<'_> {
+impl HandshakeClient<'_> {
     async fn get(&self, path: &str) -> Result<(u16, Value), HandshakeError> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
-        let answer = tokio::time::timeout(self.patience, ask(self.pool, &request)).await;
+        let answer = tokio::time::timeout(self.patience, get(self.pool, &request)).await;
         let (status, body) = answer
             .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
             .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
@@ -82,7 +82,7 @@ impl Asker<'_> {
     }
 }
 
-async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, HandshakeError> {
+async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec) -> Result<ServerModelInfo, HandshakeError> {
     let (status, list) = asker.get("/v1/models").await?;
     if matches!(status, 401 | 403) {
         return Err(HandshakeError::Key { status });
@@ -95,10 +95,10 @@ async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, Handshak
         [] => return Err(HandshakeError::NoModelNamed { status }),
         _ => return Err(HandshakeError::OtherModels(names.into_iter().map(str::to_owned).collect())),
     };
-    Ok(Offered { model, inputs: None })
+    Ok(ServerModelInfo { model, inputs: None })
 }
 
-async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, HandshakeError> {
+async fn triton(asker: &HandshakeClient<'_>, spec: &BenchSpec) -> Result<ServerModelInfo, HandshakeError> {
     let model = spec.model.clone();
     let (status, described) = asker.get(&format!("/v2/models/{model}")).await?;
     match status {
@@ -108,13 +108,13 @@ async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, Handshak
                     .as_array()
                     .map(|all| all.iter().filter_map(|it| it["name"].as_str().map(str::to_owned)).collect())
             };
-            Ok(Offered { model, inputs: names(&described["inputs"]) })
+            Ok(ServerModelInfo { model, inputs: names(&described["inputs"]) })
         }
         400 | 404 | 503 => match described["error"].as_str() {
             Some(why) => Err(HandshakeError::Refused(why.to_owned())),
-            None if status == 404 => Ok(Offered { model, inputs: None }),
+            None if status == 404 => Ok(ServerModelInfo { model, inputs: None }),
             None => Err(HandshakeError::Status(status)),
         },
-        _ => Ok(Offered { model, inputs: None }),
+        _ => Ok(ServerModelInfo { model, inputs: None }),
     }
 }

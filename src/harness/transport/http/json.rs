@@ -89,7 +89,7 @@ impl<'a> Json<'a> {
     }
 
     /// A number, `true`, `false` or `null`, as written.
-    pub fn word(&mut self) -> Walked<&'a [u8]> {
+    pub fn scalar(&mut self) -> Walked<&'a [u8]> {
         self.peek();
         let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
         let (word, left) = self.left.split_at(self.left.iter().take_while(is_part).count());
@@ -103,7 +103,7 @@ impl<'a> Json<'a> {
     /// A whole number, the largest where it is beyond all bounds; `None` for anything else, which is stepped over.
     pub fn number(&mut self) -> Walked<Option<u64>> {
         if matches!(self.peek(), Some(b'0'..=b'9')) {
-            let word = self.word()?;
+            let word = self.scalar()?;
             let is_whole = word.iter().all(u8::is_ascii_digit);
             let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
             return Ok(number.or(is_whole.then_some(u64::MAX)));
@@ -132,7 +132,7 @@ impl<'a> Json<'a> {
             Some(b'{') => self.object(|_, it| it.skip()),
             Some(b'[') => self.array(Self::skip),
             Some(b'"') => self.string().map(drop),
-            Some(_) => self.word().map(drop),
+            Some(_) => self.scalar().map(drop),
             None => Err(NotJson("it ends too early")),
         }
     }

@@ -20,9 +20,9 @@ mod response_reader;
 mod socket;
 mod tls;
 
-pub(in crate::harness) use answer_text::said;
+pub(in crate::harness) use answer_text::prompt_from_events;
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
-pub(in crate::harness) use handshake::greet;
+pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
 pub(in crate::harness) use request_template::HttpRequestTemplate;
 pub(in crate::harness) use response_reader::HttpOutcome;

@@ -51,7 +51,7 @@ impl ConnectionPool {
     }
 
     /// Every connection is made with it from now on.
-    pub fn secure(&mut self, tls: Connector) {
+    pub fn set_tls(&mut self, tls: Connector) {
         self.tls = Some(tls);
     }
 
@@ -107,23 +107,23 @@ impl ConnectionPool {
     }
 
     /// The error text for a broken connection.
-    pub fn broken(&self, error: &std::io::Error) -> String {
+    pub fn connection_error_text(&self, error: &std::io::Error) -> String {
         match (tls::alert(error), &self.tls) {
-            (Some(alert), Some(tls)) => tls.refused(alert).to_string(),
+            (Some(alert), Some(tls)) => tls.alert_text(alert).to_string(),
             _ => format!("the connection broke: {error}"),
         }
     }
 
     async fn connect(&self) -> Result<HttpSocket, ConnectError> {
-        let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.dial()).await;
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.connect_socket()).await;
         let socket = socket.map_err(|_| ConnectError::Late(CONNECT_TIMEOUT))??;
         socket.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return Ok(HttpSocket::Plain(socket)) };
-        let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.secure(socket, &self.host)).await;
+        let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.handshake(socket, &self.host)).await;
         Ok(HttpSocket::Secure(Box::new(secured.map_err(|_| ConnectError::LateTls(CONNECT_TIMEOUT))??)))
     }
 
-    async fn dial(&self) -> Result<TcpStream, ConnectError> {
+    async fn connect_socket(&self) -> Result<TcpStream, ConnectError> {
         match self.address.get() {
             Some(address) => Ok(TcpStream::connect(address).await?),
             None => self.first().await,

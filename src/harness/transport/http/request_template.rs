@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::draws::generator;
+use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest};
-use crate::spec::{Cancel, CancelBy, RandomSeed, Words};
+use crate::spec::{CancelBy, CancelPolicy, RandomSeed, WordList};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -18,7 +18,7 @@ pub(crate) struct HttpRequestTemplate {
     /// The names that answers must carry.
     pub model: String,
     pub streams: bool,
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelPolicy>,
     path: String,
     /// Headers after the host: key, content type and the like.
     headers: String,
@@ -35,7 +35,7 @@ pub(crate) struct HttpRequestTemplate {
 
 /// What the server reported about the model before the run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Offered {
+pub(super) struct ServerModelInfo {
     /// Its name, should none have been given.
     pub model: String,
     /// A Triton model's inputs, where they are known.
@@ -44,15 +44,19 @@ pub(super) struct Offered {
 
 impl HttpRequestTemplate {
     /// Checks the request block against the interface. Errors: everything that does not fit.
-    pub(super) fn agree(
+    pub(super) fn new(
         spec: &BenchSpec,
         http: &Http,
-        offered: &Offered,
+        offered: &ServerModelInfo,
         key: Option<&str>,
     ) -> Result<Self, Vec<String>> {
         let ask = &spec.request;
-        let mut sheet =
-            Sheet { api: http.api, inputs: offered.inputs.as_deref(), constants: Map::new(), faults: Vec::new() };
+        let mut sheet = RequestFieldsBuilder {
+            api: http.api,
+            inputs: offered.inputs.as_deref(),
+            constants: Map::new(),
+            faults: Vec::new(),
+        };
         let streams = ask.streaming.unwrap_or(true);
         let has_ids = sheet.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
         let has_text = sheet.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
@@ -74,7 +78,7 @@ impl HttpRequestTemplate {
             (!ask.lora_task_id.is_empty(), "lora_task_id"),
             (ask.batch() > 1, "batch"),
             (ask.num_return_sequences.is_some(), "num_return_sequences"),
-            (matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })), "cancel.by: stop"),
+            (matches!(ask.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })), "cancel.by: stop"),
         ] {
             if is_asked {
                 sheet.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
@@ -87,14 +91,17 @@ impl HttpRequestTemplate {
         match http.api {
             Api::Generate => {
                 let (key, end) = if prompt_ids { ("streaming", spec.end_id) } else { ("stream", spec.end_id) };
-                sheet.usual(key, Value::from(streams));
+                sheet.field_if_available(key, Value::from(streams));
                 if prompt_ids {
-                    sheet.usual("end_id", Value::from(ask.end_id.unwrap_or(end)));
-                    sheet.usual("pad_id", Value::from(ask.pad_id.unwrap_or(end)));
-                    sheet.usual("beam_width", Value::from(ask.beam_width.unwrap_or(1)));
+                    sheet.field_if_available("end_id", Value::from(ask.end_id.unwrap_or(end)));
+                    sheet.field_if_available("pad_id", Value::from(ask.pad_id.unwrap_or(end)));
+                    sheet.field_if_available("beam_width", Value::from(ask.beam_width.unwrap_or(1)));
                 }
                 if !streams {
-                    sheet.usual("exclude_input_in_output", Value::from(ask.exclude_input_in_output.unwrap_or(true)));
+                    sheet.field_if_available(
+                        "exclude_input_in_output",
+                        Value::from(ask.exclude_input_in_output.unwrap_or(true)),
+                    );
                 }
             }
             Api::OpenaiChat | Api::OpenaiCompletions => {
@@ -105,22 +112,24 @@ impl HttpRequestTemplate {
                 }
             }
         }
-        sheet.asked("temperature", &["temperature"], ask.temperature.map(Value::from));
-        sheet.asked("top_p", &["top_p", "runtime_top_p"], ask.top_p.map(Value::from));
-        sheet.asked("top_k", &["top_k", "runtime_top_k"], ask.top_k.map(Value::from));
-        sheet.asked("repetition_penalty", &["repetition_penalty"], ask.repetition_penalty.map(Value::from));
-        sheet.asked("presence_penalty", &["presence_penalty"], ask.presence_penalty.map(Value::from));
-        sheet.asked("frequency_penalty", &["frequency_penalty"], ask.frequency_penalty.map(Value::from));
-        sheet.asked("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
+        sheet.field_if_set("temperature", &["temperature"], ask.temperature.map(Value::from));
+        sheet.field_if_set("top_p", &["top_p", "runtime_top_p"], ask.top_p.map(Value::from));
+        sheet.field_if_set("top_k", &["top_k", "runtime_top_k"], ask.top_k.map(Value::from));
+        sheet.field_if_set("repetition_penalty", &["repetition_penalty"], ask.repetition_penalty.map(Value::from));
+        sheet.field_if_set("presence_penalty", &["presence_penalty"], ask.presence_penalty.map(Value::from));
+        sheet.field_if_set("frequency_penalty", &["frequency_penalty"], ask.frequency_penalty.map(Value::from));
+        sheet.field_if_set("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
         match &ask.stop_words {
-            Some(Words::Texts(texts)) => sheet.asked("stop_words", &["stop", "stop_words"], Some(json!(texts))),
-            Some(Words::Ids(_)) => sheet.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
+            Some(WordList::Texts(texts)) => {
+                sheet.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)))
+            }
+            Some(WordList::Ids(_)) => sheet.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
             None => {}
         }
         let mut seed_key = None;
         match ask.random_seed {
             Some(RandomSeed::Fixed(seed)) => {
-                sheet.asked("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
+                sheet.field_if_set("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
             }
             Some(RandomSeed::PerRequest(true)) => seed_key = sheet.find("random_seed", &["seed", "random_seed"]),
             Some(RandomSeed::PerRequest(false)) | None => {}
@@ -149,7 +158,7 @@ impl HttpRequestTemplate {
         match self.api {
             Api::Generate if self.prompt_ids => TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
             Api::Generate if self.streams => TokenCounting::Responses { sequences: 1 },
-            Api::Generate => TokenCounting::Asked,
+            Api::Generate => TokenCounting::Requested,
             Api::OpenaiChat | Api::OpenaiCompletions => TokenCounting::Usage,
         }
     }
@@ -168,7 +177,7 @@ impl HttpRequestTemplate {
     }
 
     /// Whether request `index` is to be ended early, and how.
-    pub fn cancel_of(&self, index: u64) -> Option<Cancel> {
+    pub fn cancel_of(&self, index: u64) -> Option<CancelPolicy> {
         self.cancel.filter(|cancel| generator("cancel", self.seed, index).random::<f64>() < cancel.share)
     }
 
@@ -239,14 +248,14 @@ pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
 }
 
 /// Fields so far, and those that do not fit.
-struct Sheet<'a> {
+struct RequestFieldsBuilder<'a> {
     api: Api,
     inputs: Option<&'a [String]>,
     constants: Map<String, Value>,
     faults: Vec<String>,
 }
 
-impl Sheet<'_> {
+impl RequestFieldsBuilder<'_> {
     fn has(&self, name: &str) -> bool {
         self.inputs.is_none_or(|inputs| inputs.iter().any(|input| input == name))
     }
@@ -265,13 +274,13 @@ impl Sheet<'_> {
     }
 
     /// Sent where the model has it.
-    fn usual(&mut self, name: &str, value: Value) {
+    fn field_if_available(&mut self, name: &str, value: Value) {
         if self.has(name) {
             self.constants.insert(name.to_owned(), value);
         }
     }
 
-    fn asked(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
+    fn field_if_set(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
         let Some(value) = value else { return };
         if let Some(name) = self.find(key, names) {
             self.constants.insert(name.to_owned(), value);

@@ -31,7 +31,7 @@ pub(super) struct ExpectedAnswer<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct HttpOutcome {
     /// Every event as it came, where answers become part of later prompts.
-    pub kept: Option<Vec<Vec<u8>>>,
+    pub events: Option<Vec<Vec<u8>>>,
     pub account: Accounting,
     pub t_cancel: Option<u64>,
 }
@@ -42,17 +42,17 @@ pub(super) struct HttpResponseReader<'h> {
     expected: ExpectedAnswer<'h>,
     events: SseParser,
     /// An answer in one piece, or an error.
-    whole: Vec<u8>,
+    body: Vec<u8>,
     status: u16,
     is_events: bool,
     /// A text without anything in it, at this time: a token if another follows.
-    held: Option<u64>,
+    pending_empty_at: Option<u64>,
     /// The `id` of the first event; all of an answer have the same.
     id: Option<Vec<u8>>,
     is_finished: bool,
     /// `[DONE]`.
     is_done: bool,
-    pub heard: &'h mut HttpOutcome,
+    pub outcome: &'h mut HttpOutcome,
 }
 
 impl<'h> HttpResponseReader<'h> {
@@ -60,14 +60,14 @@ impl<'h> HttpResponseReader<'h> {
         Self {
             expected,
             events: SseParser::default(),
-            whole: Vec::new(),
+            body: Vec::new(),
             status: 0,
             is_events: false,
-            held: None,
+            pending_empty_at: None,
             id: None,
             is_finished: false,
             is_done: false,
-            heard,
+            outcome: heard,
         }
     }
 
@@ -78,11 +78,11 @@ impl<'h> HttpResponseReader<'h> {
 
     /// Tokens so far.
     pub fn tokens(&self) -> u32 {
-        self.heard.account.tokens()
+        self.outcome.account.tokens()
     }
 
     fn take(&mut self, event: WireEvent, t_read: u64) {
-        self.heard.account.take(event, t_read);
+        self.outcome.account.take(event, t_read);
     }
 
     /// A piece of the body that was read at `t_read`.
@@ -98,11 +98,11 @@ impl<'h> HttpResponseReader<'h> {
         }
         let is_error = self.status != 200;
         let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
-        let room = most.saturating_sub(self.whole.len());
+        let room = most.saturating_sub(self.body.len());
         if room < piece.len() && !is_error {
             return Err(limits.body_exceeded());
         }
-        self.whole.extend_from_slice(&piece[..piece.len().min(room)]);
+        self.body.extend_from_slice(&piece[..piece.len().min(room)]);
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl<'h> HttpResponseReader<'h> {
             return Err(self.refusal());
         }
         if !self.is_events {
-            let whole = std::mem::take(&mut self.whole);
+            let whole = std::mem::take(&mut self.body);
             return self.whole_answer(&whole, t_read);
         }
         let mut events = std::mem::take(&mut self.events);
@@ -130,7 +130,7 @@ impl<'h> HttpResponseReader<'h> {
             let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
             return Err((FailureClass::Short, why));
         }
-        if !self.heard.account.has_ended() {
+        if !self.outcome.account.has_ended() {
             let why = "the stream ended without [DONE]".to_owned();
             self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
         }
@@ -144,21 +144,21 @@ impl<'h> HttpResponseReader<'h> {
             self.take(WireEvent::End, t_read);
             return Ok(());
         }
-        self.keep(event.data);
+        self.keep_event(event.data);
         let seen = self.scan(event.data)?;
         if event.is_error && seen.error.is_none() {
-            return Err((FailureClass::Server, event_scan::plain(event.data)));
+            return Err((FailureClass::Server, event_scan::decode_json_string(event.data)));
         }
         self.check_names(&seen, t_read);
-        self.note(&seen, t_read)
+        self.apply_event(&seen, t_read)
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
-        self.keep(whole);
+        self.keep_event(whole);
         let seen = self.scan(whole)?;
         self.check_names(&seen, t_read);
         if let Some(error) = seen.error {
-            return Err((FailureClass::Server, event_scan::plain(error)));
+            return Err((FailureClass::Server, event_scan::decode_json_string(error)));
         }
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
@@ -171,8 +171,8 @@ impl<'h> HttpResponseReader<'h> {
         Ok(())
     }
 
-    fn keep(&mut self, event: &[u8]) {
-        if let Some(kept) = self.heard.kept.as_mut().filter(|_| !self.heard.account.has_ended()) {
+    fn keep_event(&mut self, event: &[u8]) {
+        if let Some(kept) = self.outcome.events.as_mut().filter(|_| !self.outcome.account.has_ended()) {
             kept.push(event.to_vec());
         }
     }
@@ -183,13 +183,13 @@ impl<'h> HttpResponseReader<'h> {
             Api::OpenaiChat | Api::OpenaiCompletions => event_scan::openai(text),
         };
         seen.map_err(|error| {
-            (FailureClass::Stream, format!("{error}: {}", event_scan::plain(&text[..text.len().min(200)])))
+            (FailureClass::Stream, format!("{error}: {}", event_scan::decode_json_string(&text[..text.len().min(200)])))
         })
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it.
     fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
-        let plain = |raw: &[u8]| event_scan::plain(&raw[..raw.len().min(LONGEST_NAME)]);
+        let plain = |raw: &[u8]| event_scan::decode_json_string(&raw[..raw.len().min(LONGEST_NAME)]);
         let model = self.expected.model;
         if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
             // A name may have been escaped.
@@ -209,20 +209,20 @@ impl<'h> HttpResponseReader<'h> {
         }
     }
 
-    fn note(&mut self, seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
+    fn apply_event(&mut self, seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         if let Some(error) = seen.error {
-            return Err((FailureClass::Server, event_scan::plain(error)));
+            return Err((FailureClass::Server, event_scan::decode_json_string(error)));
         }
         self.is_finished |= seen.finish.is_some();
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
         }
         for tokens in seen.chunks.each() {
-            if let Some(t_held) = self.held.take() {
+            if let Some(t_held) = self.pending_empty_at.take() {
                 self.take(WireEvent::Chunk(ChunkTokens::Empty), t_held);
             }
             if tokens == ChunkTokens::Empty && self.expected.api == Api::Generate {
-                self.held = Some(t_read);
+                self.pending_empty_at = Some(t_read);
             } else {
                 self.take(WireEvent::Chunk(tokens), t_read);
             }
@@ -244,13 +244,13 @@ impl<'h> HttpResponseReader<'h> {
 
     fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
-        let said = match event_scan::openai(&self.whole) {
-            Ok(ScannedEvent { error: Some(error), .. }) => event_scan::plain(error),
+        let text = match event_scan::openai(&self.body) {
+            Ok(ScannedEvent { error: Some(error), .. }) => event_scan::decode_json_string(error),
             // vLLM's older shape, FastAPI's, or no JSON at all.
-            _ => event_scan::plain(&self.whole),
+            _ => event_scan::decode_json_string(&self.body),
         };
-        let colon = if said.is_empty() { "" } else { ": " };
-        (class, format!("HTTP status {}{colon}{said}", self.status))
+        let colon = if text.is_empty() { "" } else { ": " };
+        (class, format!("HTTP status {}{colon}{text}", self.status))
     }
 }
 
@@ -265,20 +265,20 @@ mod tests {
         ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseBounds::default() }
     }
 
-    fn counted(heard: HttpOutcome) -> CountedTokens {
-        heard.account.settle(TokenSource::Usage, None)
+    fn counted(http_outcome: HttpOutcome) -> CountedTokens {
+        http_outcome.account.settle(TokenSource::Usage, None)
     }
 
     fn listen(api: Api, body: &[&str]) -> (HttpOutcome, Result<(), HttpFault>) {
-        let mut heard = HttpOutcome::default();
-        let mut listener = HttpResponseReader::new(expected(api), &mut heard);
+        let mut http_outcome = HttpOutcome::default();
+        let mut listener = HttpResponseReader::new(expected(api), &mut http_outcome);
         listener.head(200, true);
         let mut outcome = Ok(());
         for (at, piece) in body.iter().enumerate() {
             outcome = outcome.and_then(|()| listener.data(piece.as_bytes(), at as u64));
         }
         let outcome = outcome.and_then(|()| listener.end(body.len() as u64));
-        (heard, outcome)
+        (http_outcome, outcome)
     }
 
     fn content(text: &str) -> String {
@@ -343,10 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_the_server_said() {
+    fn a_refusal_includes_the_server_message() {
         let refuse = |status, body: &str| {
-            let mut heard = HttpOutcome::default();
-            let mut listener = HttpResponseReader::new(expected(Api::OpenaiChat), &mut heard);
+            let mut http_outcome = HttpOutcome::default();
+            let mut listener = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
             listener.head(status, false);
             listener.data(body.as_bytes(), 0).unwrap();
             listener.end(0).unwrap_err()

@@ -35,20 +35,24 @@ pub(in crate::harness) async fn send(
 }
 
 /// One message in each direction, for the queries before the run.
-pub(in crate::harness) async fn ask(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, CallError> {
+pub(in crate::harness) async fn unary_call(
+    link: &Connection,
+    method: &'static str,
+    frame: Bytes,
+) -> Result<Bytes, CallError> {
     let mut answer = send(link, method, frame, None).await?;
     let mut frames = Frames::new(LONGEST_ANSWER);
-    let mut told = None;
+    let mut bytes = None;
     while let Some(part) = answer.part().await {
         match part.map_err(CallError::BrokenAnswer)? {
             RpcPart::Data(data) => {
                 frames.push(data);
                 if let Some(message) = frames.next().map_err(CallError::Wire)? {
-                    told = Some(message);
+                    bytes = Some(message);
                 }
             }
             RpcPart::Trailers(trailers) => check_status(&trailers)?,
         }
     }
-    told.ok_or(CallError::NoAnswer)
+    bytes.ok_or(CallError::NoAnswer)
 }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_are_held_against_lengths() {
+    fn shapes_are_checked_against_lengths() {
         let say = |name, shape: &[i64], bytes| misshapen(name, "FP32", shape, bytes, 7, 2);
         assert_eq!(say("output_log_probs", &[1, 1, 2], 8), None);
         assert_eq!(say("context_logits", &[1, 7, 10], 280), None);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::calls::ask;
+use super::calls::unary_call;
 use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
 use crate::harness::transport::connection::Connection;
@@ -17,7 +17,7 @@ use crate::triton::proto::inference::{
 };
 
 /// Uses the link itself: after these calls the server's stream limit has arrived.
-pub(in crate::harness) async fn greet(
+pub(in crate::harness) async fn handshake(
     link: &Connection,
     spec: &BenchSpec,
 ) -> Result<InferRequestTemplate, HarnessError> {
@@ -41,7 +41,7 @@ pub(in crate::harness) async fn greet(
         _ => {}
     }
     let contract = describe(link, spec).await.map_err(refuse)?;
-    InferRequestTemplate::agree(spec, &contract).map_err(|faults| HarnessError::Request {
+    InferRequestTemplate::new(spec, &contract).map_err(|faults| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
         faults,
@@ -104,7 +104,7 @@ async fn answer<A: Message + Default>(
     question: &impl Message,
 ) -> Result<A, HandshakeError> {
     let patience = spec.stall_timeout;
-    let bytes: Bytes = tokio::time::timeout(patience, ask(link, method, grpc_messages::frame(question)))
+    let bytes: Bytes = tokio::time::timeout(patience, unary_call(link, method, grpc_messages::frame(question)))
         .await
         .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })??;
     A::decode(bytes).map_err(|source| HandshakeError::Undecodable { method, source })

@@ -51,19 +51,19 @@ pub(in crate::harness) struct StreamReply {
 /// How a stream ended, for a request that had no token yet and for one that had.
 #[derive(Clone)]
 struct StreamFailure {
-    before: RpcFault,
+    before_first_message: RpcFault,
     after: RpcFault,
 }
 
 impl StreamFailure {
     fn of_all(fault: RpcFault) -> Self {
-        Self { before: fault.clone(), after: fault }
+        Self { before_first_message: fault.clone(), after: fault }
     }
 
     fn broken(error: &h2::Error) -> Self {
         let fault =
             |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", error_chain(error)));
-        Self { before: fault(false), after: fault(true) }
+        Self { before_first_message: fault(false), after: fault(true) }
     }
 
     fn malformed(error: &WireError, limits: &ResponseBounds) -> Self {
@@ -71,7 +71,8 @@ impl StreamFailure {
     }
 
     fn check(headers: &HeaderMap) -> Result<(), Self> {
-        check_status(headers).map_err(|status| Self { before: status.fault(false), after: status.fault(true) })
+        check_status(headers)
+            .map_err(|status| Self { before_first_message: status.fault(false), after: status.fault(true) })
     }
 }
 
@@ -90,9 +91,9 @@ impl SharedStream {
         let routes = Rc::<RefCell<Routes>>::default();
         let read = Rc::clone(&routes);
         // Both end with the stream; the worker's end takes them along.
-        tokio::task::spawn_local(speak(body, messages));
+        tokio::task::spawn_local(write_messages(body, messages));
         tokio::task::spawn_local(async move {
-            let death = match listen(response, &last_read, &read, &strays, &limits).await {
+            let death = match read_responses(response, &last_read, &read, &strays, &limits).await {
                 Ok(()) => {
                     StreamFailure::of_all((FailureClass::Stream, "the server ended the shared stream".to_owned()))
                 }
@@ -110,12 +111,12 @@ impl SharedStream {
     }
 
     /// Sends a message; its answers arrive in the returned slot.
-    pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
+    pub async fn send_request(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
         let (give, answers) = mpsc::channel(WAITING);
         {
             let mut routes = self.routes.borrow_mut();
             if let Some(death) = &routes.death {
-                return Err(death.before.clone());
+                return Err(death.before_first_message.clone());
             }
             if routes.waiting.contains_key(&id) {
                 return Err((FailureClass::Stream, format!("id {id} is under way on this stream already")));
@@ -123,10 +124,10 @@ impl SharedStream {
             routes.waiting.insert(id, give);
             routes.highest_id = routes.highest_id.max(Some(id));
         }
-        let seat = StreamSlot { stream: Rc::clone(self), id, answers, is_over: false };
+        let stream_slot = StreamSlot { stream: Rc::clone(self), id, answers, is_over: false };
         match self.queue.send(frame).await {
-            Ok(()) => Ok(seat),
-            Err(_) => Err(seat.why(false)),
+            Ok(()) => Ok(stream_slot),
+            Err(_) => Err(stream_slot.failure(false)),
         }
     }
 }
@@ -143,12 +144,12 @@ impl StreamSlot {
     pub async fn next(&mut self, has_begun: bool) -> Result<StreamReply, RpcFault> {
         match self.answers.recv().await {
             Some(reply) => Ok(reply),
-            None => Err(self.why(has_begun)),
+            None => Err(self.failure(has_begun)),
         }
     }
 
     /// The server is done with the request.
-    pub const fn over(&mut self) {
+    pub const fn mark_finished(&mut self) {
         self.is_over = true;
     }
 
@@ -157,10 +158,10 @@ impl StreamSlot {
         std::iter::from_fn(|| self.answers.try_recv().ok()).count()
     }
 
-    fn why(&self, has_begun: bool) -> RpcFault {
+    fn failure(&self, has_begun: bool) -> RpcFault {
         match &self.stream.routes.borrow().death {
             Some(StreamFailure { after, .. }) if has_begun => after.clone(),
-            Some(StreamFailure { before, .. }) => before.clone(),
+            Some(StreamFailure { before_first_message: before, .. }) => before.clone(),
             None => (FailureClass::Stream, "the shared stream takes no more requests".to_owned()),
         }
     }
@@ -177,7 +178,7 @@ impl Drop for StreamSlot {
 }
 
 /// Writes messages as the server's window allows. Closes our half when no sender is left.
-async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>) {
+async fn write_messages(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>) {
     while let Some(message) = messages.recv().await {
         // h2 would take any number of them; to wait until it may send some of this one keeps the queue's bound.
         body.reserve_capacity(1);
@@ -192,7 +193,7 @@ async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>)
     let _ = body.send_data(Bytes::new(), true);
 }
 
-async fn listen(
+async fn read_responses(
     response: ResponseFuture,
     last_read: &Cell<u64>,
     routes: &RefCell<Routes>,
@@ -210,8 +211,8 @@ async fn listen(
             RpcPart::Trailers(trailers) => StreamFailure::check(&trailers)?,
         }
         while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
-            let seat = seat_of(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
-            if let Some(seat) = seat {
+            let sender = route_for(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
+            if let Some(seat) = sender {
                 // A request that has finished does not wait.
                 let _ = seat.send(StreamReply { t_read, message }).await;
             }
@@ -221,7 +222,7 @@ async fn listen(
 }
 
 /// The owner of a message. None: a request that was abandoned, or that has ended.
-fn seat_of(
+fn route_for(
     message: &[u8],
     routes: &Routes,
     strays: &mut Violations,
@@ -229,14 +230,14 @@ fn seat_of(
 ) -> Result<Option<mpsc::Sender<StreamReply>>, StreamFailure> {
     let (id, error) = named(message).map_err(|e| StreamFailure::malformed(&e, limits))?;
     if let Ok(id) = id.parse::<u64>() {
-        let seat = routes.waiting.get(&id).cloned();
-        if seat.is_none() && !routes.given_up.contains(&id) {
+        let sender = routes.waiting.get(&id).cloned();
+        if sender.is_none() && !routes.given_up.contains(&id) {
             let is_known = routes.highest_id.is_some_and(|highest| id <= highest);
             let (class, what) =
                 if is_known { (Violation::AfterEnd, "has ended") } else { (Violation::WrongId, "was never sent") };
             strays.add(class, || format!("a response names the request {id}, which {what}"));
         }
-        return Ok(seat);
+        return Ok(sender);
     }
     let count = routes.waiting.len();
     if count <= 1 && routes.given_up.is_empty() {

@@ -15,7 +15,7 @@ pub(super) enum PythonToken {
     Indent,
     Dedent,
     /// What has no place in a config.
-    Strange,
+    Unsupported,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,7 @@ impl Lexer<'_> {
             (None, Ok(number)) if number.is_finite() => {
                 PythonToken::Number(number, text.bytes().all(|byte| byte.is_ascii_digit()))
             }
-            _ => PythonToken::Strange,
+            _ => PythonToken::Unsupported,
         };
         self.push(token);
         self.skip(end.max(1));
@@ -196,13 +196,15 @@ impl Lexer<'_> {
             }
         }
         let is_plain = is_closed && !prefix.contains(['f', 'b']);
-        self.out
-            .push(Spot { token: if is_plain { PythonToken::Text(said) } else { PythonToken::Strange }, line: begun });
+        self.out.push(Spot {
+            token: if is_plain { PythonToken::Text(said) } else { PythonToken::Unsupported },
+            line: begun,
+        });
     }
 
     fn mark(&mut self, c: char) {
         let Some(mark) = MARKS.iter().find(|mark| self.rest.starts_with(**mark)) else {
-            self.push(PythonToken::Strange);
+            self.push(PythonToken::Unsupported);
             return self.skip(c.len_utf8());
         };
         match *mark {

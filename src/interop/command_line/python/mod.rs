@@ -4,7 +4,7 @@
 mod lex;
 mod parse;
 
-pub(in crate::interop) use parse::{Expr, PythonItem, Statement, What, parse};
+pub(in crate::interop) use parse::{Expr, PythonItem, Statement, StatementKind, parse};
 
 #[cfg(test)]
 mod tests {
@@ -31,9 +31,12 @@ mod tests {
     fn classes_have_their_decorators_and_bodies() {
         let text = "@R.register(H.Triton, T.k_99)\nclass A(B):\n    x = 1\n    pass\n\nclass C(A): pass\n";
         let found = parse(text);
-        let What::Class { name, bases, decorators, body } = &found[0].what else { panic!("{found:?}") };
+        let StatementKind::Class { name, bases, decorators, body } = &found[0].what else { panic!("{found:?}") };
         assert_eq!((name.as_str(), bases.len(), decorators.len(), body.len()), ("A", 1, 1, 2));
-        assert!(matches!(&found[1].what, What::Class { decorators, .. } if decorators.is_empty()), "{found:?}");
+        assert!(
+            matches!(&found[1].what, StatementKind::Class { decorators, .. } if decorators.is_empty()),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -41,7 +44,11 @@ mod tests {
         for (text, word) in
             [("x = f'{a}'\n", "x"), ("for a in b:\n  c\n", "for"), ("x = a if b else c\n", "x"), ("x += 1\n", "x")]
         {
-            assert!(matches!(&parse(text)[0].what, What::Other(found) if found == word), "{text}: {:?}", parse(text));
+            assert!(
+                matches!(&parse(text)[0].what, StatementKind::Other(found) if found == word),
+                "{text}: {:?}",
+                parse(text)
+            );
         }
     }
 

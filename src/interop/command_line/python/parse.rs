@@ -32,16 +32,16 @@ pub enum PythonItem {
 pub struct Statement {
     /// From 1.
     pub line: usize,
-    pub what: What,
+    pub what: StatementKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum StatementKind {
     /// `import`, `from`, `pass`, a text alone: nothing that a config sets.
     Nothing,
     Assign(Expr, Expr),
     /// An expression alone, which may change something: `base.update({…})`.
-    Alone(Expr),
+    Expression(Expr),
     Class {
         name: String,
         bases: Vec<Expr>,
@@ -142,13 +142,13 @@ impl<'a> Parser<'a> {
         all
     }
 
-    fn statement(&mut self, decorators: Vec<Expr>) -> What {
+    fn statement(&mut self, decorators: Vec<Expr>) -> StatementKind {
         let begun = self.at;
         if let Some(PythonToken::Name(word)) = self.peek() {
             match word.as_str() {
                 "import" | "from" | "pass" => {
                     self.skip_line();
-                    return What::Nothing;
+                    return StatementKind::Nothing;
                 }
                 "class" => return self.class(decorators),
                 "if" | "for" | "while" | "with" | "try" | "def" | "async" | "elif" | "else" | "except" | "finally"
@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
                     if matches!(self.peek(), Some(PythonToken::Indent)) {
                         self.skip_block();
                     }
-                    return What::Other(word);
+                    return StatementKind::Other(word);
                 }
                 _ => {}
             }
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         }
         if self.take("=") {
             return match self.expression() {
-                Some(value) if self.at_end() => What::Assign(target, value),
+                Some(value) if self.at_end() => StatementKind::Assign(target, value),
                 _ => self.other(begun),
             };
         }
@@ -178,8 +178,8 @@ impl<'a> Parser<'a> {
             return self.other(begun);
         }
         match target {
-            Expr::Text(_) => What::Nothing,
-            target => What::Alone(target),
+            Expr::Text(_) => StatementKind::Nothing,
+            target => StatementKind::Expression(target),
         }
     }
 
@@ -188,14 +188,14 @@ impl<'a> Parser<'a> {
     }
 
     /// What cannot be read is skipped; its first token names it.
-    fn other(&mut self, begun: usize) -> What {
+    fn other(&mut self, begun: usize) -> StatementKind {
         self.skip_line();
         if matches!(self.peek(), Some(PythonToken::Indent)) {
             self.skip_block();
         }
         match self.spots.get(begun).map(|spot| &spot.token) {
-            Some(PythonToken::Name(name)) => What::Other(name.clone()),
-            _ => What::Other("what stands there".to_owned()),
+            Some(PythonToken::Name(name)) => StatementKind::Other(name.clone()),
+            _ => StatementKind::Other("what stands there".to_owned()),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn class(&mut self, decorators: Vec<Expr>) -> What {
+    fn class(&mut self, decorators: Vec<Expr>) -> StatementKind {
         let begun = self.at;
         self.at += 1;
         let Some(name) = self.name().map(str::to_owned) else { return self.other(begun) };
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
                 self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
             }
         }
-        What::Class { name, bases, decorators, body }
+        StatementKind::Class { name, bases, decorators, body }
     }
 
     fn expression(&mut self) -> Option<Expr> {

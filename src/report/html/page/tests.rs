@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::sample;
+use crate::report::test_runs;
 
-fn told(events: &[crate::event::Event], seconds: &[f64]) -> RunState {
-    let mut story = RunState::new();
+fn folded_state(events: &[crate::event::Event], seconds: &[f64]) -> RunState {
+    let mut run_state = RunState::new();
     for (n, event) in events.iter().enumerate() {
-        story.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
+        run_state.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
     }
-    story
+    run_state
 }
 
 fn metric(zero: &str, scale: f64) -> Value {
@@ -35,7 +35,7 @@ fn result() -> PageResult {
         let wave = (f64::from(n) / 6.0).sin();
         json!({ "second": n, "tokens": (1204.0 + 90.0 * wave) as u64, "in_flight": (14.0 + 6.0 * wave) as u64, "ttft_ms": 80.0 + 20.0 * wave })
     });
-    let result = sample::result_of(json!({
+    let result = test_runs::result_of(json!({
         "verdict": "valid_with_warnings",
         "reasons": [
             { "check": "drift", "severity": "warning", "text": "the second half is 3.1 % slower than the first" },
@@ -56,7 +56,7 @@ fn about() -> RunOrigin {
         manifest_path: "manifests/quickstart.yaml".to_owned(),
         manifest: "regatta: 1\nname: quickstart\nabout: <b>bold</b>\n".to_owned(),
         versions: vec![("regatta".to_owned(), "0.1.0".to_owned()), ("tritonserver".to_owned(), "2.60.0".to_owned())],
-        keys: sample::plan()
+        keys: test_runs::plan()
             .tasks
             .iter()
             .map(|task| (task.id.clone(), Digest::of(task.id.as_str().as_bytes())))
@@ -66,7 +66,7 @@ fn about() -> RunOrigin {
 
 fn page(name: &str, events: &[crate::event::Event], results: &[PageResult]) -> String {
     let seconds = [0.0, 0.0, 0.0, 0.01, 0.02, 0.03, 1.28, 1.3, 30.0, 63.7, 66.0, 66.1, 66.5, 66.9];
-    let page = render(&told(events, &seconds), &about(), results, &sample::plan()).expect("a page");
+    let page = render(&folded_state(events, &seconds), &about(), results, &test_runs::plan()).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(name), &page).expect("written");
     }
@@ -76,7 +76,7 @@ fn page(name: &str, events: &[crate::event::Event], results: &[PageResult]) -> S
 
 #[test]
 fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
-    let page = page("valid.html", &sample::valid(), &[result()]);
+    let page = page("valid.html", &test_runs::valid(), &[result()]);
     for wanted in [
         "VALID WITH WARNINGS",
         "drift: the second half",
@@ -100,7 +100,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
 
 #[test]
 fn a_page_of_a_failed_run_says_what_to_do() {
-    let page = page("failed.html", &sample::failing(), &[]);
+    let page = page("failed.html", &test_runs::failing(), &[]);
     for wanted in
         ["out of GPU memory", "kv_cache_free_gpu_mem_fraction", "CUDA error: out of memory", "logs/triton.server.log"]
     {
@@ -110,7 +110,7 @@ fn a_page_of_a_failed_run_says_what_to_do() {
 
 #[test]
 fn a_page_loads_nothing_and_runs_nothing() {
-    let page = page("plain.html", &sample::valid(), &[result()]);
+    let page = page("plain.html", &test_runs::valid(), &[result()]);
     let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
     for unwanted in ["<script", "http://", "https://", "<img", "<link", "@import", "url("] {
         assert!(!without_namespace.contains(unwanted), "{unwanted}");
@@ -121,7 +121,7 @@ fn a_page_loads_nothing_and_runs_nothing() {
 fn nothing_from_outside_becomes_markup() {
     let evil = "<script>alert('x')</script>\"&\u{1b}[31m";
     let id = TaskId::new(format!("stage/{evil}"));
-    let mut plan = sample::plan();
+    let mut plan = test_runs::plan();
     plan.tasks[0].id = id.clone();
     let mut failure = crate::event::Failure::new(FailureKind::Exit(1), evil).cause(evil).hint(evil).command(evil);
     failure.tail = vec![evil.to_owned()];
@@ -144,11 +144,12 @@ fn nothing_from_outside_becomes_markup() {
     ];
     let metric = json!({ "percentile_rule": evil, "unit": evil, "population": evil, "no_interval": evil });
     let reason = json!({ "check": evil, "severity": "warning", "text": evil });
-    let own = sample::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
+    let own = test_runs::result_of(json!({ evil: 1, "reasons": [reason], "latency": { "ttft": metric },
         "curves": { evil: [[0, 0], [1, 1]] }, "tokens": { "source": evil } }));
-    let other =
-        sample::result_of(json!({ "imported": { "tool": evil }, "verdict": "not_judged", "requested": { evil: evil },
-        "latency": { evil: { "percentile_rule": evil, "unit": evil } } }));
+    let other = test_runs::result_of(
+        json!({ "imported": { "tool": evil }, "verdict": "not_judged", "requested": { evil: evil },
+        "latency": { evil: { "percentile_rule": evil, "unit": evil } } }),
+    );
     let results =
         [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(json!({ evil: evil })) });
     let about = RunOrigin {
@@ -157,7 +158,7 @@ fn nothing_from_outside_becomes_markup() {
         versions: vec![(evil.to_owned(), evil.to_owned())],
         ..RunOrigin::default()
     };
-    let page = render(&told(&events, &[0.0, 0.1, 1.0]), &about, &results, &plan).expect("a page");
+    let page = render(&folded_state(&events, &[0.0, 0.1, 1.0]), &about, &results, &plan).expect("a page");
     assert!(!page.contains("<script"), "markup got through");
     assert!(!page.contains('\u{1b}'));
 }

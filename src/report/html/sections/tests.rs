@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::sample;
+use crate::report::test_runs;
 
 fn blocks(result: Value) -> Vec<Block> {
-    read(sample::result_of(result).own().expect("Regatta's own"), None)
+    read(test_runs::result_of(result).own().expect("Regatta's own"), None)
 }
 
 fn block(result: &Value, title: &str) -> Block {
@@ -23,7 +23,7 @@ fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
 }
 
 #[test]
-fn promises_say_what_was_promised_and_of_how_many() {
+fn slo_attainment_lists_limits_and_counts() {
     let goodput = json!({ "slo": { "ttft_ms": 450.0, "tpot_ms": null, "e2e_ms": 9000.0 }, "good": 95, "of": 100,
         "attainment": 0.95, "requests": 9.5, "output_tokens": 950.0 });
     let told = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "SLO attainment");
@@ -50,11 +50,11 @@ fn a_search_is_an_interval_with_all_its_probes() {
         "tpot_p99_limit_ms": null, "found": { "at_least": 40.0, "below": 44.0 }, "probes": [
             { "rate": 40.0, "met": true, "ttft_p99_ms": 25.0, "tpot_p99_ms": 5.0, "output_tokens_per_s": 160.0 },
             { "rate": 44.0, "met": false, "ttft_p99_ms": 9000.0, "tpot_p99_ms": 5.0, "why": "limits: TTFT p99" } ] });
-    let told = read(&sample::result(), Some(&search)).remove(0);
-    assert_eq!(told.title, "The search for the highest rate");
-    assert_eq!(told.facts[0][1], "40 – 44");
-    assert_eq!(told.rows[1], ["2", "44", "9,000", "5", "n/a", "missed: limits: TTFT p99"]);
-    let [picture] = told.plots.as_slice() else { panic!("one limit, one picture") };
+    let block = read(&test_runs::result(), Some(&search)).remove(0);
+    assert_eq!(block.title, "The search for the highest rate");
+    assert_eq!(block.facts[0][1], "40 – 44");
+    assert_eq!(block.rows[1], ["2", "44", "9,000", "5", "n/a", "missed: limits: TTFT p99"]);
+    let [picture] = block.plots.as_slice() else { panic!("one limit, one picture") };
     for wanted in ["limit 400 ms", "found: 40 – 44 req/s", "▲ 9,000", "40 req/s: TTFT p99 25 ms"] {
         assert!(picture.contains(wanted), "{wanted}");
     }

@@ -12,15 +12,15 @@ use tonic::Status;
 
 use super::super::driver::ResponseSink;
 use super::super::loaded_model::LoadedModel;
-use super::super::service::{ServiceInner, Speaking};
+use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::super::tensor::full_shape;
 use super::reply::ServedFailure;
 use super::request_body::BodyError;
-use super::{Answer, event, events, failed, refused, said};
+use super::{Answer, event, events, failed, json_reply, refusal_reply};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 
-type Said = Result<ModelStreamInferResponse, Status>;
+type GenerateOutcome = Result<ModelStreamInferResponse, Status>;
 
 pub(super) async fn perform(
     inner: &Arc<ServiceInner>,
@@ -31,7 +31,7 @@ pub(super) async fn perform(
 ) -> Answer {
     let model = match inner.find(name, version) {
         Ok(model) => model,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return refusal_reply(&refusal),
     };
     let request = match request(model, body) {
         Ok(request) => request,
@@ -39,7 +39,7 @@ pub(super) async fn perform(
     };
     let accepted = match inner.accept(&request, false) {
         Ok(accepted) => accepted,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return refusal_reply(&refusal),
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -48,15 +48,15 @@ pub(super) async fn perform(
     }
     drop(sender);
     let answers = UnboundedReceiverStream::new(receiver);
-    let mut answers = Speaking::new(Box::pin(answers), call);
+    let mut answers = GuardedResponseStream::new(Box::pin(answers), call);
     if streams {
         // The status belongs to the first response: until it is there, nothing is sent.
         return match answers.next().await {
             None => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-            Some(first) => match spoken(&first) {
+            Some(first) => match outputs_json(&first) {
                 Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
                 Ok(value) => {
-                    let rest = answers.filter_map(|answer| match spoken(&answer) {
+                    let rest = answers.filter_map(|answer| match outputs_json(&answer) {
                         Ok(Value::Null) => None,
                         Ok(value) => Some(event(&value)),
                         Err(failure) => Some(event(&json!({"error": failure.0}))),
@@ -70,8 +70,8 @@ pub(super) async fn perform(
     let second = answers.next().await;
     match (first, second) {
         (None, _) => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        (Some(first), None) => match spoken(&first) {
-            Ok(value) => said(StatusCode::OK, &value),
+        (Some(first), None) => match outputs_json(&first) {
+            Ok(value) => json_reply(StatusCode::OK, &value),
             Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
         },
         // The real server has sent 200 by then.
@@ -84,7 +84,7 @@ pub(super) async fn perform(
 }
 
 /// Null is a response without outputs.
-fn spoken(answer: &Said) -> Result<Value, ServedFailure> {
+fn outputs_json(answer: &GenerateOutcome) -> Result<Value, ServedFailure> {
     match answer {
         Err(status) => Err(ServedFailure(status.message().to_owned())),
         Ok(said) if !said.error_message.is_empty() => Err(ServedFailure(said.error_message.clone())),
@@ -103,7 +103,7 @@ fn outputs(response: &ModelInferResponse) -> Value {
     value.insert("model_name".to_owned(), response.model_name.clone().into());
     value.insert("model_version".to_owned(), response.model_version.clone().into());
     for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
-        let said = if output.datatype == "BYTES" {
+        let json = if output.datatype == "BYTES" {
             Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default()))
         } else {
             match raw.as_chunks::<4>().0 {
@@ -111,7 +111,7 @@ fn outputs(response: &ModelInferResponse) -> Value {
                 all => all.iter().map(|word| i32::from_le_bytes(*word)).collect(),
             }
         };
-        value.insert(output.name.clone(), said);
+        value.insert(output.name.clone(), json);
     }
     Value::Object(value)
 }

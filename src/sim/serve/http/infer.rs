@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::super::service::ServiceInner;
 use super::request_body::BodyError;
-use super::{Answer, failed, said, status_of, whole};
+use super::{Answer, failed, full_reply, json_reply, status_of};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest, ModelInferResponse};
@@ -189,11 +189,11 @@ fn written(response: &ModelInferResponse, binary: &Binary) -> Answer {
         head["id"] = response.id.clone().into();
     }
     if !binary.others && binary.names.is_empty() {
-        return said(StatusCode::OK, &head);
+        return json_reply(StatusCode::OK, &head);
     }
     let head = head.to_string();
     let length = HeaderValue::from(head.len());
-    let mut answer = whole(StatusCode::OK, "application/octet-stream", [head.as_bytes(), &tail].concat());
+    let mut answer = full_reply(StatusCode::OK, "application/octet-stream", [head.as_bytes(), &tail].concat());
     answer.headers_mut().insert(JSON_LENGTH, length);
     answer
 }

@@ -34,12 +34,12 @@ use crate::triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     RepositoryIndexResponse, StatisticDuration,
 };
-use reply::{Answer, empty, event, events, failed, plain, refused, said, status_of, whole};
+use reply::{Answer, empty, event, events, failed, full_reply, json_reply, ok_reply, refusal_reply, status_of};
 use request_body::{body, bytes, object};
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PortFace {
+pub(super) enum PortRole {
     /// Triton's HTTP service and OpenAI's interface.
     Service,
     /// `/metrics`.
@@ -49,13 +49,13 @@ pub(super) enum PortFace {
 /// A port that is open and not yet served.
 pub(super) struct Open {
     listener: TcpListener,
-    face: PortFace,
+    role: PortRole,
 }
 
 impl Open {
     /// Port 0 takes a free one.
-    pub async fn bind(address: SocketAddr, face: PortFace) -> std::io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, face })
+    pub async fn bind(address: SocketAddr, face: PortRole) -> std::io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await?, role: face })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -75,7 +75,7 @@ impl Open {
                 continue;
             };
             let _ = socket.set_nodelay(true);
-            let (inner, face) = (Arc::clone(&inner), self.face);
+            let (inner, face) = (Arc::clone(&inner), self.role);
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     let inner = Arc::clone(&inner);
@@ -88,12 +88,12 @@ impl Open {
     }
 }
 
-async fn answer(inner: &Arc<ServiceInner>, face: PortFace, request: Request<Incoming>) -> Answer {
+async fn answer(inner: &Arc<ServiceInner>, face: PortRole, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let words: Vec<&str> = path.split('/').skip(1).collect();
-    if face == PortFace::Metrics {
+    if face == PortRole::Metrics {
         return match words.as_slice() {
-            ["metrics"] => plain(metrics::text(inner), "text/plain; charset=utf-8"),
+            ["metrics"] => ok_reply(metrics::text(inner), "text/plain; charset=utf-8"),
             _ => empty(StatusCode::NOT_FOUND),
         };
     }
@@ -115,9 +115,9 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         return empty(StatusCode::METHOD_NOT_ALLOWED);
     }
     let (name, version, call) = match words {
-        [] if !is_post => return said(StatusCode::OK, &server(inner)),
+        [] if !is_post => return json_reply(StatusCode::OK, &server(inner)),
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
-        ["repository", "index"] if is_post => return said(StatusCode::OK, &index(&describe::index(inner))),
+        ["repository", "index"] if is_post => return json_reply(StatusCode::OK, &index(&describe::index(inner))),
         ["models", name, "versions", version, call @ ..] => (*name, *version, call),
         ["models", name, call @ ..] => (*name, "", call),
         _ => return empty(StatusCode::NOT_FOUND),
@@ -134,7 +134,7 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         }
         _ => return empty(StatusCode::NOT_FOUND),
     };
-    told.map_or_else(|refusal| refused(&refusal), |told| said(StatusCode::OK, &told))
+    told.map_or_else(|refusal| refusal_reply(&refusal), |told| json_reply(StatusCode::OK, &told))
 }
 
 async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {
@@ -153,28 +153,28 @@ async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, 
 }
 
 fn server(inner: &ServiceInner) -> Value {
-    let told = describe::server(inner);
-    json!({ "name": told.name, "version": told.version, "extensions": told.extensions })
+    let server_metadata_response = describe::server(inner);
+    json!({ "name": server_metadata_response.name, "version": server_metadata_response.version, "extensions": server_metadata_response.extensions })
 }
 
-fn metadata(told: &ModelMetadataResponse) -> Value {
+fn metadata(model_metadata_response: &ModelMetadataResponse) -> Value {
     let tensor =
         |tensor: &TensorMetadata| json!({"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape});
     json!({
-        "name": told.name,
-        "versions": told.versions,
-        "platform": told.platform,
-        "inputs": told.inputs.iter().map(tensor).collect::<Vec<_>>(),
-        "outputs": told.outputs.iter().map(tensor).collect::<Vec<_>>(),
+        "name": model_metadata_response.name,
+        "versions": model_metadata_response.versions,
+        "platform": model_metadata_response.platform,
+        "inputs": model_metadata_response.inputs.iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": model_metadata_response.outputs.iter().map(tensor).collect::<Vec<_>>(),
     })
 }
 
-fn index(told: &RepositoryIndexResponse) -> Value {
+fn index(repository_index_response: &RepositoryIndexResponse) -> Value {
     let model = |model: &ModelIndex| json!({"name": model.name, "version": model.version, "state": model.state, "reason": model.reason});
-    told.models.iter().map(model).collect()
+    repository_index_response.models.iter().map(model).collect()
 }
 
-fn statistics(told: &ModelStatisticsResponse) -> Value {
+fn statistics(model_statistics_response: &ModelStatisticsResponse) -> Value {
     let duration = |it: Option<StatisticDuration>| it.map(|it| json!({"count": it.count, "ns": it.ns}));
     let inference = |it: &InferStatistics| {
         json!({
@@ -209,7 +209,7 @@ fn statistics(told: &ModelStatisticsResponse) -> Value {
             "response_stats": {},
         })
     };
-    json!({ "model_stats": told.model_stats.iter().map(model).collect::<Vec<_>>() })
+    json!({ "model_stats": model_statistics_response.model_stats.iter().map(model).collect::<Vec<_>>() })
 }
 
 const fn ready(is: bool) -> StatusCode {

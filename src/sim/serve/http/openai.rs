@@ -14,13 +14,13 @@ use tokio_stream::{StreamExt as _, iter, once};
 use super::super::answer::{self, ServedPrompt};
 use super::super::decode::TokenSpeaker;
 use super::super::driver::ResponseSink;
-use super::super::extra_outputs::Returns;
+use super::super::extra_outputs::SelectedOutputs;
 use super::super::prompt::PromptTokens;
 use super::super::request::{Accepted, RequestPart, check_lengths, version};
-use super::super::service::{ServiceInner, Speaking};
+use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::super::tensor::RequestRefusal;
 use super::reply::ServedFailure;
-use super::{Answer, body, event, events, said, status_of};
+use super::{Answer, body, event, events, json_reply, status_of};
 use crate::triton::proto::inference::ModelStreamInferResponse;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ pub(super) fn models(inner: &ServiceInner) -> Answer {
     let data: Vec<Value> = served
         .map(|model| json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator"}))
         .collect();
-    said(StatusCode::OK, &json!({"object": "list", "data": data}))
+    json_reply(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 
 /// The request in a body.
-struct Asked {
+struct OpenaiRequest {
     engine: String,
     part: RequestPart,
     model: String,
@@ -52,12 +52,12 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         Ok(body) => body,
         Err(error) => return refuse(&RequestRefusal::invalid(error.to_string())),
     };
-    let asked = match ask(inner, kind, &body) {
+    let openai_request = match parse_request(inner, kind, &body) {
         Ok(asked) => asked,
         Err(refusal) => return refuse(&refusal),
     };
-    let Asked { engine, part, model, streams, include_usage, continuous_usage } = asked;
-    let shape = Shape {
+    let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage } = openai_request;
+    let shape = ReplyTemplate {
         kind,
         id: part.answer.id.clone(),
         model,
@@ -72,7 +72,7 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
     let mut sender = Some(sender);
     let accepted = Accepted::Serve { engine, parts: vec![part] };
     inner.submit(accepted, call.owner, || sender.take().map(ResponseSink::Stream));
-    let mut answers = Speaking::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
+    let mut answers = GuardedResponseStream::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
     let first = match answers.next().await {
         None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
         Some(first) => text_of(first),
@@ -82,7 +82,7 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         Ok(first) => first,
     };
     if !streams {
-        return said(StatusCode::OK, &shape.whole(&first));
+        return json_reply(StatusCode::OK, &shape.full_reply(&first));
     }
     let mut count = 0;
     let ending = shape.ending();
@@ -98,15 +98,16 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
 }
 
 fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, ServedFailure> {
-    let said = answer.map_err(|status| ServedFailure(status.message().to_owned()))?;
-    if !said.error_message.is_empty() {
-        return Err(ServedFailure(said.error_message));
+    let model_stream_infer_response = answer.map_err(|status| ServedFailure(status.message().to_owned()))?;
+    if !model_stream_infer_response.error_message.is_empty() {
+        return Err(ServedFailure(model_stream_infer_response.error_message));
     }
-    let raw = said.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
+    let raw =
+        model_stream_infer_response.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
 }
 
-fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, RequestRefusal> {
+fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, RequestRefusal> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
     let model = inner
@@ -144,10 +145,10 @@ fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<As
         is_final_apart: false,
         wants_empty_final: false,
         outputs: Vec::new(),
-        returns: Returns::default(),
+        returns: SelectedOutputs::default(),
         left: Arc::new(AtomicUsize::new(1)),
     };
-    Ok(Asked {
+    Ok(OpenaiRequest {
         engine: engine_name.to_owned(),
         part: RequestPart { isl, osl, answer },
         model: name.to_owned(),
@@ -177,7 +178,7 @@ fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) 
 
 /// The constant part of every piece of one answer.
 #[derive(Clone)]
-struct Shape {
+struct ReplyTemplate {
     kind: Kind,
     id: String,
     model: String,
@@ -189,7 +190,7 @@ struct Shape {
     continuous_usage: bool,
 }
 
-impl Shape {
+impl ReplyTemplate {
     fn chunk(&self, choices: &Value, usage: Value) -> Bytes {
         let object = match self.kind {
             Kind::Chat => "chat.completion.chunk",
@@ -236,7 +237,7 @@ impl Shape {
         usage.into_iter().chain([Bytes::from_static(b"data: [DONE]\n\n")]).collect()
     }
 
-    fn whole(&self, text: &str) -> Value {
+    fn full_reply(&self, text: &str) -> Value {
         let (object, choice) = match self.kind {
             Kind::Chat => (
                 "chat.completion",
@@ -260,7 +261,7 @@ fn refuse(refusal: &RequestRefusal) -> Answer {
 }
 
 fn error(status: StatusCode, message: &str) -> Answer {
-    said(status, &error_object(status, message))
+    json_reply(status, &error_object(status, message))
 }
 
 fn error_object(status: StatusCode, message: &str) -> Value {

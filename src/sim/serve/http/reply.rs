@@ -17,7 +17,7 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 pub(super) type Answer = Response<Body>;
 
-pub(super) fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Answer {
+pub(super) fn full_reply(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
     *answer.status_mut() = status;
     if let Ok(kind) = kind.parse() {
@@ -26,16 +26,16 @@ pub(super) fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> A
     answer
 }
 
-pub(super) fn plain(text: String, kind: &str) -> Answer {
-    whole(StatusCode::OK, kind, text)
+pub(super) fn ok_reply(text: String, kind: &str) -> Answer {
+    full_reply(StatusCode::OK, kind, text)
 }
 
 pub(super) fn empty(status: StatusCode) -> Answer {
-    whole(status, "text/plain", Bytes::new())
+    full_reply(status, "text/plain", Bytes::new())
 }
 
-pub(super) fn said(status: StatusCode, value: &Value) -> Answer {
-    whole(status, "application/json", value.to_string())
+pub(super) fn json_reply(status: StatusCode, value: &Value) -> Answer {
+    full_reply(status, "application/json", value.to_string())
 }
 
 /// What a model answered in place of an output: the message, as clients receive it.
@@ -43,10 +43,10 @@ pub(super) struct ServedFailure(pub String);
 
 /// An error in Triton's shape.
 pub(super) fn failed(status: StatusCode, message: &str) -> Answer {
-    said(status, &json!({"error": message}))
+    json_reply(status, &json!({"error": message}))
 }
 
-pub(super) fn refused(refusal: &RequestRefusal) -> Answer {
+pub(super) fn refusal_reply(refusal: &RequestRefusal) -> Answer {
     failed(status_of(refusal.code), &refusal.message)
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::event::Digest;
 use crate::harness::{EngineIdentity, ServerIdentity};
 use crate::plan::ActionKind;
-use crate::runner::Upstream;
+use crate::runner::UpstreamProvenance;
 use crate::sim;
 
 /// Bytes of `config.json`; real ones have some ten thousand.
@@ -47,7 +47,7 @@ const FLAGS: [(&str, &[&str]); 5] = [
 ];
 
 /// Those that this run built, and those in folders that `servers`, which are on this machine, report.
-pub fn of<'a>(origins: &Upstream, servers: impl Iterator<Item = &'a ServerIdentity>) -> Vec<EngineIdentity> {
+pub fn of<'a>(origins: &UpstreamProvenance, servers: impl Iterator<Item = &'a ServerIdentity>) -> Vec<EngineIdentity> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut engines: Vec<EngineIdentity> = Vec::new();
     for origin in origins.tasks.iter().filter(|origin| origin.kind == ActionKind::Engine) {

@@ -20,7 +20,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     if endpoints.is_empty() || !task.cache {
         return BTreeMap::new();
     }
-    let (protocol, model) = match how(task, &endpoints) {
+    let (protocol, model) = match protocol_and_model(task, &endpoints) {
         Ok(found) => found.unwrap_or((Transport::Kserve, String::new())),
         Err(error) => return BTreeMap::from([("servers".to_owned(), error.to_string())]),
     };
@@ -28,7 +28,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let asked = std::thread::scope(|scope| {
         let asking = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-            Some(runtime.block_on(ask(&endpoints, &protocol, &model)))
+            Some(runtime.block_on(identity_facts(&endpoints, &protocol, &model)))
         };
         scope.spawn(asking).join().ok().flatten()
     });
@@ -36,7 +36,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.
-fn how(task: &Task, endpoints: &[Endpoint]) -> Result<Option<(Transport, String)>, ActionError> {
+fn protocol_and_model(task: &Task, endpoints: &[Endpoint]) -> Result<Option<(Transport, String)>, ActionError> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
     let action = PlanReference::replace_in(&task.action, |reference| match reference {
@@ -55,7 +55,7 @@ fn over(bench: &Bench) -> Option<(Transport, String)> {
     Some((protocol, targets.model.unwrap_or_else(|| bench.model.clone())))
 }
 
-async fn ask(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> BTreeMap<String, String> {
+async fn identity_facts(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> BTreeMap<String, String> {
     let servers = harness::ask_identities(endpoints, protocol, model).await;
     let mut facts = BTreeMap::new();
     for (server, endpoint) in servers.iter().zip(endpoints) {

@@ -69,7 +69,7 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
     measured.identify(before, identity);
 }
 
-fn manifest(context: &TaskContext, origins: &crate::runner::Upstream) -> ManifestIdentity {
+fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
     ManifestIdentity {

@@ -14,9 +14,9 @@ use crate::harness::{self, BenchSpec, FoundRate, RateBounds};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
-use crate::plan::loadgen::{Cost, ask, short, whole};
-use crate::stages::bench::loadgen::once;
-use crate::stages::bench::unfinished::{Servers, start_anew};
+use crate::plan::loadgen::{Cost, full_test, short, test_request};
+use crate::stages::bench::loadgen::run_test;
+use crate::stages::bench::resume::{Servers, discard_parts_if_finished};
 use crate::stages::task_context::TaskContext;
 
 /// `search.json`
@@ -59,20 +59,20 @@ pub async fn perform(
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
     let loadgen = bench.loadgen.as_deref().ok_or_else(|| refused("there is no `loadgen`"))?;
-    if let Some(wrong) = bounds.wrong() {
+    if let Some(wrong) = bounds.problem() {
         return Err(refused(&format!("`bench.search`: {wrong}")));
     }
     let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
-    start_anew(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
+    discard_parts_if_finished(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(context, spec).await;
     let mut probes: Vec<LoadgenProbeReport> = Vec::new();
     let found = loop {
         let history: Vec<SearchTest> =
             probes.iter().map(|one| SearchTest { rate: one.rate, is_whole: one.is_whole, met: one.met }).collect();
         let (rate, is_whole) = match next(&bounds, &history) {
-            SearchStep::Short(rate) => (rate, false),
-            SearchStep::Whole(rate) => (rate, true),
+            SearchStep::ShortTest(rate) => (rate, false),
+            SearchStep::FullTest(rate) => (rate, true),
             SearchStep::Found(found) => break found,
             SearchStep::NotEvenLow => {
                 let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
@@ -84,11 +84,11 @@ pub async fn perform(
         let probe =
             Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
                 .await?;
-        context.lease.notice(probe.told());
+        context.lease.notice(probe.probe_line());
         probes.push(probe);
     };
     let limits = limits(bench);
-    let told = LoadgenSearchReport {
+    let loadgen_search_report = LoadgenSearchReport {
         judge: "loadgen",
         rehearsal: loadgen.rehearse,
         bounds,
@@ -97,7 +97,7 @@ pub async fn perform(
         probes: &probes,
         found,
     };
-    let told = serde_json::to_vec_pretty(&told).unwrap_or_default();
+    let told = serde_json::to_vec_pretty(&loadgen_search_report).unwrap_or_default();
     // The output of this stage is that of the whole test at the rate that was found.
     let best = probes.iter().rev().find(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq());
     if let Some(best) = best {
@@ -127,7 +127,7 @@ async fn attempt(
 ) -> Result<LoadgenProbeReport, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
     let mut folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
-    let test = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
+    let test = if is_whole { full_test(loadgen, rate) } else { short(loadgen, rate) };
     // As in a search by the limits of the stage: a stall of a moment does not end it, a client that is too slow does.
     let mut is_second = false;
     loop {
@@ -136,7 +136,7 @@ async fn attempt(
             return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
         }
         empty(&path)?;
-        let result = Box::pin(once(context, bench, &test, spec.clone(), program, &path)).await?;
+        let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
         if let Some(lost) = result.server_lost() {
             // No lower rate would meet the limits without a server.
             let what = format!("at {rate} qps the server failed");
@@ -158,28 +158,28 @@ async fn attempt(
 
 /// Those of the round.
 fn limits(bench: &Bench) -> Option<LatencyLimits> {
-    let asked = ask(bench)?;
+    let asked = test_request(bench)?;
     asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
 }
 
 impl LoadgenProbeReport {
     fn of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Self {
-        let told = explain(detail);
+        let explanation = explain(detail);
         let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
         Self {
             rate,
             is_whole,
-            met: told.result.as_deref() == Some("VALID") && told.reasons.is_empty(),
+            met: explanation.result.as_deref() == Some("VALID") && explanation.reasons.is_empty(),
             ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
             tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
             output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
-            why: told.reasons.first().map(|reason| reason.what.clone()),
+            why: explanation.reasons.first().map(|reason| reason.what.clone()),
             folder,
         }
     }
 
     /// `short test at 20 qps: held` and why not.
-    fn told(&self) -> String {
+    fn probe_line(&self) -> String {
         let kind = if self.is_whole { "whole" } else { "short" };
         let came = if self.met { "held" } else { "missed" };
         let why = self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));

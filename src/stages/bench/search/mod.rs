@@ -16,13 +16,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use self::start_point::{SearchGoal, StartPoint};
-use super::unfinished::{Servers, start_anew};
+use super::resume::{Servers, discard_parts_if_finished};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, RateBounds, Reason};
 use crate::manifest::model::{self, Telemetry};
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
-use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
+use crate::stats::{ProbeMargin, RateEstimate, RateSearcher, RateStep};
 use output::{FILE, PROBES, with_identity};
 use probe::{ProbeReport, Prober};
 
@@ -56,24 +56,24 @@ pub async fn perform(
 ) -> Result<Done, Failure> {
     let &model::RateSearch { low, high, start, precision, .. } = asked;
     let bounds = RateBounds { low, high, precision };
-    if let Some(wrong) = bounds.wrong() {
+    if let Some(wrong) = bounds.problem() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
     let goal = SearchGoal::of(&spec);
     let earlier = asked.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
     let started_from = earlier.transpose()?;
-    context.lease.notice(foretold(&spec, &bounds));
+    context.lease.notice(cost_estimate(&spec, &bounds));
     if let Some(earlier) = &started_from {
         context.lease.notice(earlier.notice());
     }
-    start_anew(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
+    discard_parts_if_finished(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(context, &spec).await;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
     let mut tried: Vec<ProbeReport> = Vec::new();
     let estimate = loop {
-        let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
+        let margins: Vec<ProbeMargin> = tried.iter().map(|tried| tried.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
                 tried.push(Box::pin(prober.probe(rate, tried.len())).await?);
@@ -88,7 +88,7 @@ pub async fn perform(
             }
         }
     };
-    let found = found(estimate.as_ref(), &bounds);
+    let found = rounded_rates(estimate.as_ref(), &bounds);
     let mut warnings = Vec::new();
     if estimate.is_some() {
         let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
@@ -101,7 +101,7 @@ pub async fn perform(
         }
         tried.push(last);
     }
-    let told = SearchReport {
+    let search_report = SearchReport {
         goal,
         bounds,
         started_from,
@@ -116,7 +116,7 @@ pub async fn perform(
             |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
         fs::write(&path, bytes).map_err(error)
     };
-    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
+    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
@@ -144,20 +144,20 @@ fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
         }
     }
     let of_chosen = chosen.map(|at| tried[at].warnings.as_slice()).unwrap_or_default();
-    let mut told: Vec<String> = of_chosen.iter().map(Reason::line).collect();
+    let mut lines: Vec<String> = of_chosen.iter().map(Reason::line).collect();
     if qualified > 0 {
         let checks: Vec<String> = of_others.iter().map(|(check, probes)| format!("{check} ({probes})")).collect();
-        told.push(format!(
+        lines.push(format!(
             "search: {qualified} of {} probes have warnings of their own, in `search.json`: {}",
             tried.len(),
             checks.join(", ")
         ));
     }
-    told
+    lines
 }
 
 /// Rates that can be read and typed again, within those that may be tried.
-fn found(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
+fn rounded_rates(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
     let Some(estimate) = estimate else { return FoundRate { at_least: bounds.high, below: None } };
     let scale = 10f64.powi(3 - estimate.rate.abs().log10().floor() as i32);
     let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
@@ -166,7 +166,7 @@ fn found(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
 }
 
 /// What it will cost, before it costs it.
-fn foretold(spec: &BenchSpec, bounds: &RateBounds) -> String {
+fn cost_estimate(spec: &BenchSpec, bounds: &RateBounds) -> String {
     let probes = ESTIMATING + 1;
     let arrivals = |rate: f64| {
         let by_number = spec.stop.requests.map_or(0.0, |requests| requests as f64 / rate);

@@ -17,8 +17,8 @@ pub(super) struct SearchTest {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SearchStep {
-    Short(f64),
-    Whole(f64),
+    ShortTest(f64),
+    FullTest(f64),
     Found(FoundRate),
     NotEvenLow,
 }
@@ -37,7 +37,7 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
         (None, Some(missed)) => {
             let misses = whole().count() as i32;
             let step = (FIRST_STEP * 2f64.powi(misses - 1)).min(0.5);
-            SearchStep::Whole(rounded(missed * (1.0 - step)).max(bounds.low))
+            SearchStep::FullTest(rounded(missed * (1.0 - step)).max(bounds.low))
         }
         (Some(at_least), None) => {
             let missed = history.iter().filter(|tried| !tried.met && tried.rate > at_least).map(|tried| tried.rate);
@@ -49,7 +49,7 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
             if is_narrow {
                 SearchStep::Found(FoundRate { at_least: held, below: Some(missed) })
             } else {
-                SearchStep::Whole(middle)
+                SearchStep::FullTest(middle)
             }
         }
     }
@@ -60,11 +60,11 @@ fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     let probes: Vec<RateProbe> = history.iter().map(|tried| RateProbe { rate: tried.rate, met: tried.met }).collect();
     match bounds.next(&probes) {
         ProbeStep::NotEvenLow => SearchStep::NotEvenLow,
-        ProbeStep::Found(found) => SearchStep::Whole(found.at_least),
-        ProbeStep::Try(rate) if history.iter().any(|tried| tried.met && tried.rate.total_cmp(&rate).is_eq()) => {
-            SearchStep::Whole(rate)
+        ProbeStep::Found(found) => SearchStep::FullTest(found.at_least),
+        ProbeStep::Probe(rate) if history.iter().any(|tried| tried.met && tried.rate.total_cmp(&rate).is_eq()) => {
+            SearchStep::FullTest(rate)
         }
-        ProbeStep::Try(rate) => SearchStep::Short(rate),
+        ProbeStep::Probe(rate) => SearchStep::ShortTest(rate),
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
         loop {
             assert!(history.len() < 60, "{history:?}");
             let (rate, is_whole) = match next(&BOUNDS, &history) {
-                SearchStep::Short(rate) => (rate, false),
-                SearchStep::Whole(rate) => (rate, true),
+                SearchStep::ShortTest(rate) => (rate, false),
+                SearchStep::FullTest(rate) => (rate, true),
                 end => return (end, history),
             };
             history.push(SearchTest { rate, is_whole, met: rate <= if is_whole { whole } else { short } });

@@ -9,11 +9,11 @@ use super::output::PROBES;
 use crate::event::{Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult};
 use crate::manifest::model::Telemetry;
-use crate::stages::bench::finished_run::{before, keep};
 use crate::stages::bench::measurement::measure;
-use crate::stages::bench::unfinished::Servers;
+use crate::stages::bench::resume::Servers;
+use crate::stages::bench::saved_run::{before, keep};
 use crate::stages::task_context::TaskContext;
-use crate::stats::Margin;
+use crate::stats::ProbeMargin;
 
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
@@ -31,7 +31,7 @@ pub(super) struct Prober<'a> {
 pub(super) struct ProbeReport {
     #[serde(flatten)]
     pub(super) probe: RateProbe,
-    pub(super) margin: Margin,
+    pub(super) margin: ProbeMargin,
     verdict: Verdict,
     ttft_p99_ms: Option<f64>,
     tpot_p99_ms: Option<f64>,
@@ -101,13 +101,13 @@ impl Prober<'_> {
         rate: f64,
         folder: &Path,
         label: &str,
-    ) -> Result<(RunResult, Margin), Failure> {
+    ) -> Result<(RunResult, ProbeMargin), Failure> {
         let path = &self.context.lease.out.join(folder);
         if let Some(earlier) = probe_before(path, spec, self.servers) {
             return Ok(earlier);
         }
         let measured = Box::pin(measure(self.context, spec, self.watched, label, None)).await?;
-        if self.context.lease.stop.is_asked() && self.context.lease.stop.why().is_none() {
+        if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
         if let Some(lost) = measured.result.server_lost() {
@@ -144,12 +144,12 @@ pub(super) fn second_folder(folder: &Path) -> PathBuf {
 }
 
 /// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, Margin)> {
+fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeMargin)> {
     let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
     Some((before(path, spec, servers)?, margin))
 }
 
-fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {
+fn keep_margin(path: &Path, margin: &ProbeMargin) -> Result<(), Failure> {
     let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
     let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
     written

@@ -4,7 +4,7 @@
 //! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's own
 //! environment and process groups, so it ends with the task, however that ends.
 
-mod place;
+mod server_location;
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
-use crate::exec::process::{How, SpawnError};
+use crate::exec::process::{ExitKind, SpawnError};
 use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
 use crate::harness::{BenchSpec, ServerIdentity, UnjudgedRun};
 use crate::manifest::model::Telemetry as Wanted;
 use crate::stages::task_context::{TaskContext, signal_name};
-pub use place::is_here;
+pub use server_location::is_here;
 
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
 const EVERY: Duration = Duration::from_millis(500);
@@ -67,7 +67,7 @@ pub async fn start(
     if !context.command(vec!["nvidia-smi".into()]).is_found() {
         return gone("`nvidia-smi` is not in PATH");
     }
-    if !place::all_here(&spec.endpoints).await {
+    if !server_location::all_here(&spec.endpoints).await {
         return gone("the servers are not on this host, and nvidia-smi reports this host's GPUs only");
     }
     if servers.iter().any(ServerIdentity::is_simulated) {
@@ -77,7 +77,7 @@ pub async fn start(
     match watch(context, &leased).await {
         Ok(telemetry) => Some(telemetry),
         Err(why) => {
-            if !context.lease.stop.is_asked() {
+            if !context.lease.stop.is_requested() {
                 context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` turns it off"));
             }
             None
@@ -102,12 +102,12 @@ enum NoTelemetry {
 async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, NoTelemetry> {
     let mut smi = NvidiaSmi::default();
     let gpus = loop {
-        let (how, text) = ask(context, smi.probe(leased)).await?;
+        let (how, text) = run_probe(context, smi.probe(leased)).await?;
         let gpus = smi.identities(&text);
         if how.is_success() && !gpus.is_empty() {
             break gpus;
         }
-        if let SmiError::Said(said) = smi.refusal(&text) {
+        if let SmiError::Message(said) = smi.refusal(&text) {
             return Err(NoTelemetry::Refused(said));
         }
     };
@@ -116,7 +116,7 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
     } else {
         "the GPUs leased to the servers under test".to_owned()
     };
-    let cuda = match ask(context, gpu::asking_for_versions()).await {
+    let cuda = match run_probe(context, gpu::asking_for_versions()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
         // One from before this query; the rest goes on.
         _ => None,
@@ -129,13 +129,13 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn ask(context: &TaskContext, argv: Vec<String>) -> Result<(How, String), NoTelemetry> {
+async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind, String), NoTelemetry> {
     let mut probe = launch(context, argv)?;
     let how = tokio::select! {
         ended = timeout(PATIENCE, probe.ended()) => {
             ended.map_err(|_| NoTelemetry::Late(PATIENCE))?
         }
-        () = context.lease.stop.asked() => return Err(NoTelemetry::Stopped),
+        () = context.lease.stop.requested() => return Err(NoTelemetry::Stopped),
     };
     Ok((how, probe.written()))
 }
@@ -156,12 +156,12 @@ impl TelemetrySampler {
         tokio::select! {
             () = enough => {}
             () = sleep(limit) => {}
-            () = context.lease.stop.asked() => {}
+            () = context.lease.stop.requested() => {}
         }
     }
 
     /// How it ended, if it did so by itself.
-    async fn ended_early(&mut self) -> Option<How> {
+    async fn ended_early(&mut self) -> Option<ExitKind> {
         tokio::select! {
             biased;
             how = self.sampler.ended() => Some(how),
@@ -186,12 +186,12 @@ impl TelemetrySampler {
         let (trace, malformed) = self.read(measured.zero());
         if let Some(how) = early {
             let how = match how {
-                How::Code(code) => format!("with exit code {code}"),
-                How::Signal(signal) => format!("by {}", signal_name(signal)),
-                How::Stopped => "because it was stopped".to_owned(),
+                ExitKind::Code(code) => format!("with exit code {code}"),
+                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+                ExitKind::Stopped => "because it was stopped".to_owned(),
             };
-            let said = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
-            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{said}"));
+            let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
+            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
         }
         if apart.abs() > APART {
             self.notes.push(format!(
@@ -201,7 +201,7 @@ impl TelemetrySampler {
         for note in &self.notes {
             context.lease.notice(format!("GPU telemetry: {note}"));
         }
-        let told = GpuContext {
+        let gpu_context = GpuContext {
             source: "nvidia-smi".to_owned(),
             population: std::mem::take(&mut self.population),
             interval_s: EVERY.as_secs_f64(),
@@ -210,7 +210,7 @@ impl TelemetrySampler {
             notes: std::mem::take(&mut self.notes),
             ..GpuContext::default()
         };
-        measured.gpus_read(trace, told);
+        measured.gpus_read(trace, gpu_context);
     }
 
     fn read(&self, zero: Instant) -> (GpuTrace, Vec<String>) {
@@ -236,11 +236,11 @@ impl TelemetrySampler {
 }
 
 /// Whether an end was not the one that we requested.
-const fn is_its_own(how: How) -> bool {
+const fn is_its_own(how: ExitKind) -> bool {
     match how {
-        How::Code(code) => code != 0 && code != 128 + SIGTERM,
-        How::Signal(signal) => signal != SIGTERM,
-        How::Stopped => false,
+        ExitKind::Code(code) => code != 0 && code != 128 + SIGTERM,
+        ExitKind::Signal(signal) => signal != SIGTERM,
+        ExitKind::Stopped => false,
     }
 }
 
@@ -254,11 +254,11 @@ pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
     if trace.gpus.is_empty() {
         return;
     }
-    let told = GpuContext {
+    let gpu_context = GpuContext {
         source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
         population: "GPUs that the servers under test tell of".to_owned(),
         interval_s: scrape.interval.as_secs_f64(),
         ..GpuContext::default()
     };
-    measured.gpus_read(trace, told);
+    measured.gpus_read(trace, gpu_context);
 }

@@ -18,15 +18,15 @@ use crate::stages::remote::ssh;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The endpoints as they are from here, each tried once; or what is in the way of one.
-pub async fn from_here(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
-    let at = match &place.way {
+pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
+    let at = match &place.transport {
         HostTransport::Ssh { address: Some(address), .. } => address.clone(),
         HostTransport::Ssh { .. } => host_name(place).await,
         HostTransport::Node => place.name.clone(),
     };
-    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..moved(one, &at) });
+    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..with_host(one, &at) });
     let mut moved: Vec<Endpoint> = moved.collect();
-    if matches!(place.way, HostTransport::Node) {
+    if matches!(place.transport, HostTransport::Node) {
         // A cluster's nodes need not be in a name service.
         moved = reachable(moved, &environment(std::env::vars_os(), None)).await;
     }
@@ -37,7 +37,7 @@ pub async fn from_here(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Ve
 }
 
 /// Names of that machine mean nothing here.
-fn moved(endpoint: Endpoint, at: &str) -> Endpoint {
+fn with_host(endpoint: Endpoint, at: &str) -> Endpoint {
     let local =
         matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
     if local { Endpoint { host: at.to_owned(), ..endpoint } } else { endpoint }
@@ -48,7 +48,7 @@ async fn host_name(place: &HostPlace) -> String {
     let Some(ssh) = place.ssh() else { return place.name.clone() };
     let words = ssh.configuration();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let told = asked.ok().and_then(process::ProbeResult::good).and_then(|text| ssh::host_name(&text));
+    let told = asked.ok().and_then(process::ProbeResult::successful_output).and_then(|text| ssh::host_name(&text));
     told.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_server_on_a_host_is_found_where_the_host_is() {
         let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
-        assert_eq!(moved(at("127.0.0.1"), "10.0.0.7"), at("10.0.0.7"));
-        assert_eq!(moved(at("10.1.0.7"), "10.0.0.7"), at("10.1.0.7"), "it was bound to that");
+        assert_eq!(with_host(at("127.0.0.1"), "10.0.0.7"), at("10.0.0.7"));
+        assert_eq!(with_host(at("10.1.0.7"), "10.0.0.7"), at("10.1.0.7"), "it was bound to that");
     }
 }

@@ -26,13 +26,13 @@ const ORPHANED: Duration = Duration::from_secs(2);
 pub struct AgentInput {
     pub orders: AgentOrders,
     /// Ends when the connection does.
-    pub heard: UnboundedReceiver<String>,
-    pub say: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    pub lines: UnboundedReceiver<String>,
+    pub send: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 }
 
 /// The whole of a guard. The result of the stage has been sent when it returns.
-pub async fn guard(guarded: AgentInput) {
-    let AgentInput { orders, mut heard, say } = guarded;
+pub async fn run_agent(guarded: AgentInput) {
+    let AgentInput { orders, lines: mut heard, send: say } = guarded;
     let looked = orders.clone();
     let looking = tokio::task::spawn_blocking(move || handshake::problems(&looked));
     let Ok(problems) = looking.await else { return };
@@ -42,28 +42,31 @@ pub async fn guard(guarded: AgentInput) {
     if !is_fine || !wait_for_go(&mut heard, &say).await {
         return say(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
-    let warden = Arc::new(Mutex::new(warden(&orders)));
+    let mutex = Arc::new(Mutex::new(start_watchdog(&orders)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
-        let (say, warden) = (Arc::clone(&say), Arc::clone(&warden));
+        let (say, warden) = (Arc::clone(&say), Arc::clone(&mutex));
         Arc::new(move |event| take(event, &warden, &say))
     };
     let how = tokio::select! {
         how = perform(&orders, &stop, emit, &say) => how,
         never = watch(&orders, &mut heard, &stop, &say) => match never {},
     };
-    if let Some(warden) = warden.lock().take() {
+    if let Some(warden) = mutex.lock().take() {
         warden.finish();
     }
     say(&AgentMessage::Ended(Box::new(how)));
 }
 
 /// Until then others may still turn out to be unusable.
-async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
+async fn wait_for_go(
+    unbounded_receiver: &mut UnboundedReceiver<String>,
+    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+) -> bool {
     let mut beat = interval(heartbeat::BEAT);
     let mut deserted = Instant::now() + heartbeat::DESERTED;
     loop {
         tokio::select! {
-            line = heard.recv() => match line.as_deref() {
+            line = unbounded_receiver.recv() => match line.as_deref() {
                 Some(GO) => return true,
                 Some(BEAT) => deserted = Instant::now() + heartbeat::DESERTED,
                 _ => return false,
@@ -75,20 +78,20 @@ async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&Ag
 }
 
 /// Ends everything that carries our name, should we be killed.
-fn warden(orders: &AgentOrders) -> Option<Watchdog> {
+fn start_watchdog(orders: &AgentOrders) -> Option<Watchdog> {
     let program = std::env::current_exe().ok()?;
     let hold = File::options().write(true).open("/dev/null").ok()?;
     Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.
-fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
-    if let Some(warden) = &*warden.lock() {
+fn take(event: Event, mutex: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+    if let Some(warden) = &*mutex.lock() {
         match &event {
             Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
             Event::ProcessEnded { pgid, .. } => warden.remove(*pgid),
-            Event::OutlivingStarted { outliving, .. } => warden.hold(outliving),
-            Event::OutlivingRemoved { outliving, .. } => warden.let_go(outliving),
+            Event::OutlivingStarted { outliving, .. } => warden.register(outliving),
+            Event::OutlivingRemoved { outliving, .. } => warden.deregister(outliving),
             _ => {}
         }
     }
@@ -114,7 +117,7 @@ async fn perform(
         project: orders.project.clone(),
         gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
         lowered: orders.lowered.clone(),
-        seat: None,
+        batch_slot: None,
         stop: stop.clone(),
         ready: Some(ready),
         emit,
@@ -128,7 +131,7 @@ async fn perform(
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
     let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
-    let doing = tokio::spawn(async move { Box::pin(stages.here(lease)).await });
+    let doing = tokio::spawn(async move { Box::pin(stages.run_locally(lease)).await });
     doing.await.unwrap_or_else(|panic| {
         Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
     })
@@ -147,10 +150,10 @@ async fn watch(
     loop {
         tokio::select! {
             line = heard.recv() => match line.as_deref() {
-                Some(STOP) => stop.gently(),
+                Some(STOP) => stop.request(),
                 Some(KILL) => stop.now(),
                 Some(_) => {}
-                None => return alone(orders, stop, "its connection to the run has ended").await,
+                None => return stop_after_disconnect(orders, stop, "its connection to the run has ended").await,
             },
             _ = beat.tick() => {
                 say(&AgentMessage::Beat);
@@ -158,7 +161,7 @@ async fn watch(
             }
             () = sleep_until(deserted) => {
                 let why = format!("it has heard nothing of the run for {} s", heartbeat::DESERTED.as_secs());
-                return alone(orders, stop, &why).await;
+                return stop_after_disconnect(orders, stop, &why).await;
             }
         }
         deserted = Instant::now() + heartbeat::DESERTED;
@@ -166,12 +169,12 @@ async fn watch(
 }
 
 /// No run is left: the servers have a moment to end, and no longer.
-async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
+async fn stop_after_disconnect(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
     if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
         // The log is all that the user will see of it.
         let _ = writeln!(log, "regatta: {why}, so its servers are ended");
     }
-    stop.gently();
+    stop.request();
     tokio::time::sleep(ORPHANED).await;
     stop.now();
     std::future::pending().await

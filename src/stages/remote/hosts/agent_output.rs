@@ -6,8 +6,8 @@ use super::connection::HostLost;
 use super::host_place::HostPlace;
 use super::spec::HostProblem;
 use crate::event::{Failure, FailureKind};
-use crate::exec::process::{self, How};
-use crate::stages::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, complaint};
+use crate::exec::process::{self, ExitKind};
+use crate::stages::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
 
 /// How many of the last lines of a host's log are shown.
 const TAIL: usize = 15;
@@ -31,37 +31,37 @@ pub fn unusable(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Fail
 }
 
 /// Why a host never greeted us.
-pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
-    let said = lost.words.join("\n");
-    let last = lost.words.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
-    if lost.how == Some(How::Code(NO_FOLDER)) && said.contains(NO_FOLDER_TEXT) {
+pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
+    let text = lost.last_lines.join("\n");
+    let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
+    if lost.how == Some(ExitKind::Code(NO_FOLDER)) && text.contains(NO_FOLDER_TEXT) {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
         return HostProblem::new(
             what,
             "the project folder must be at the same place there, on a filesystem that all hosts share",
         );
     }
-    if lost.how == Some(How::Code(NO_PROGRAM)) {
+    if lost.how == Some(ExitKind::Code(NO_PROGRAM)) {
         let what = last.unwrap_or_else(|| "this program is not there".to_owned());
         return HostProblem::new(what, "`program` of the host sets the path of this program there");
     }
-    if let Some((what, hint)) = place.ssh().and_then(|ssh| complaint(ssh, &said)) {
+    if let Some((what, hint)) = place.ssh().and_then(|ssh| explain_error(ssh, &text)) {
         let last = last.map(|last| format!(": {last}")).unwrap_or_default();
         return HostProblem::new(format!("{what}{last}"), hint);
     }
     let ended = match lost.how {
         None => "it did not answer in time".to_owned(),
-        Some(How::Code(code)) => format!("the connection ended with exit code {code}"),
+        Some(ExitKind::Code(code)) => format!("the connection ended with exit code {code}"),
         Some(_) => "the connection was ended".to_owned(),
     };
     HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
 /// A host that was there and does not respond any more.
-pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
-    let said = lost.words.join("\n");
-    let known = place.ssh().and_then(|ssh| complaint(ssh, &said));
-    let since = lost.heard.strftime("%H:%M:%S UTC");
+pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
+    let text = lost.last_lines.join("\n");
+    let known = place.ssh().and_then(|ssh| explain_error(ssh, &text));
+    let since = lost.last_message_at.strftime("%H:%M:%S UTC");
     let what = format!(
         "connection to host {} was lost {when}: last message at {since}, {:.1} s ago",
         place.name,
@@ -69,7 +69,7 @@ pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failu
     );
     let mut failure = Failure::new(FailureKind::Service, what).tail(last_lines(log));
     failure.log = Some(log.to_owned());
-    let last = lost.words.iter().rev().find(|line| !line.trim().is_empty());
+    let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty());
     failure = match (&known, last) {
         (Some((what, _)), Some(last)) => failure.cause(format!("{what}: {}", last.trim())),
         (None, Some(last)) => failure.cause(last.trim().to_owned()),

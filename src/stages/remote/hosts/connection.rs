@@ -12,7 +12,7 @@ use super::heartbeat::{BEAT, SILENT};
 use super::spec;
 use super::spec::{AgentMessage, AgentOrders, HostProblem};
 use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
-use crate::exec::process::{How, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
+use crate::exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const GREETING: Duration = Duration::from_secs(40);
@@ -37,12 +37,12 @@ pub enum HostEvent {
 /// A host that does not respond any more.
 #[derive(Clone, Debug)]
 pub struct HostLost {
-    pub heard: Timestamp,
+    pub last_message_at: Timestamp,
     pub since: Instant,
     /// How the connection ended, if it did.
-    pub how: Option<How>,
+    pub how: Option<ExitKind>,
     /// The last messages of ssh or srun.
-    pub words: Vec<String>,
+    pub last_lines: Vec<String>,
     /// It had greeted us, so there may be something to end.
     pub was_greeted: bool,
 }
@@ -66,43 +66,54 @@ pub struct HostConnection {
     pub task: TaskId,
     pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
     pub heeds: UnboundedReceiver<HostCommand>,
-    pub news: UnboundedSender<(usize, HostEvent)>,
+    pub events: UnboundedSender<(usize, HostEvent)>,
 }
 
 impl HostConnection {
-    pub async fn live(mut self) {
+    pub async fn run(mut self) {
         let words: PathBuf = self.command.log.clone();
         let mut running = match Running::start(self.command.clone()) {
             Ok(running) => running,
             Err(error) => {
-                return self.tell(HostEvent::Lost(HostLost::new(None, vec![error.to_string()])));
+                return self.send_event(HostEvent::Lost(HostLost::new(None, vec![error.to_string()])));
             }
         };
         let pgid = running.pgid();
         (self.emit)(Event::ProcessStarted { task: self.task.clone(), pgid });
-        let ending = self.talk(&mut running).await;
+        let ending = self.exchange_lines(&mut running).await;
         // A process that is still there sees the end of its standard input.
-        let exit = leave(running, &ending).await;
+        let exit = close(running, &ending).await;
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
         let last = match ending {
-            Ending::Ended(how) => HostEvent::Ended(how),
-            Ending::Lost { heard, since, was_greeted } => {
-                let how = exit.filter(|exit| exit.how != How::Stopped).map(|exit| exit.how);
-                HostEvent::Lost(HostLost { heard, since, how, words: tail(&words, LAST_WORDS), was_greeted })
+            ConnectionEnd::Ended(how) => HostEvent::Ended(how),
+            ConnectionEnd::Lost { heard, since, was_greeted } => {
+                let how = exit.filter(|exit| exit.how != ExitKind::Stopped).map(|exit| exit.how);
+                HostEvent::Lost(HostLost {
+                    last_message_at: heard,
+                    since,
+                    how,
+                    last_lines: tail(&words, LAST_WORDS),
+                    was_greeted,
+                })
             }
         };
-        self.tell(last);
+        self.send_event(last);
     }
 
-    fn tell(&self, news: HostEvent) {
+    fn send_event(&self, news: HostEvent) {
         // A coordinator that is gone has no use for it.
-        let _ = self.news.send((self.index, news));
+        let _ = self.events.send((self.index, news));
     }
 
-    async fn talk(&mut self, running: &mut Running) -> Ending {
-        let mut ear = Ear { heard: Timestamp::now(), since: Instant::now(), was_greeted: false, ended: None };
-        let Some((say, mut hear)) = running.talk() else { return ear.lost() };
-        let mouth = speak(say);
+    async fn exchange_lines(&mut self, running: &mut Running) -> ConnectionEnd {
+        let mut received_state = ReceivedState {
+            last_message_at: Timestamp::now(),
+            since: Instant::now(),
+            has_handshake: false,
+            ended: None,
+        };
+        let Some((say, mut hear)) = running.take_pipes() else { return received_state.lost() };
+        let mouth = spawn_writer(say);
         let [env, orders] = [serde_json::to_string(&self.env), serde_json::to_string(&self.orders)];
         for line in [env, orders].into_iter().flatten() {
             let _ = mouth.send(line);
@@ -116,18 +127,18 @@ impl HostConnection {
                 biased;
                 _ = running.ended() => {
                     for line in hear.rest() {
-                        self.hear(&line, &mut ear);
+                        self.handle_line(&line, &mut received_state);
                     }
-                    return ear.ending();
+                    return received_state.ending();
                 }
                 line = hear.line(), if is_open => match line {
-                    Some(line) => self.hear(&line, &mut ear),
+                    Some(line) => self.handle_line(&line, &mut received_state),
                     None => is_open = false,
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
                     Some(HostCommand::Go) => drop(mouth.send(spec::GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
-                    Some(HostCommand::Stop) if !ear.was_greeted => return ear.lost(),
+                    Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
                     Some(HostCommand::Stop) => drop(mouth.send(spec::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         is_heeding = killing.is_some();
@@ -138,77 +149,77 @@ impl HostConnection {
                 _ = beat.tick() => {
                     let _ = mouth.send(spec::BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
-                    self.listen(&mut hear, &mut ear);
-                    let patience = if ear.was_greeted { SILENT } else { GREETING };
-                    if ear.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
-                        return ear.lost();
+                    self.drain_lines(&mut hear, &mut received_state);
+                    let patience = if received_state.has_handshake { SILENT } else { GREETING };
+                    if received_state.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
+                        return received_state.lost();
                     }
                 }
             }
-            if ear.ended.is_some() {
-                return ear.ending();
+            if received_state.ended.is_some() {
+                return received_state.ending();
             }
         }
     }
 
-    fn listen(&self, hear: &mut LineReader, ear: &mut Ear) {
+    fn drain_lines(&self, hear: &mut LineReader, received_state: &mut ReceivedState) {
         for line in hear.rest() {
-            self.hear(&line, ear);
+            self.handle_line(&line, received_state);
         }
     }
 
-    fn hear(&self, line: &str, ear: &mut Ear) {
+    fn handle_line(&self, line: &str, received_state: &mut ReceivedState) {
         // For example a shell's own greeting.
         let Ok(said) = serde_json::from_str::<AgentMessage>(line) else { return };
-        (ear.heard, ear.since) = (Timestamp::now(), Instant::now());
+        (received_state.last_message_at, received_state.since) = (Timestamp::now(), Instant::now());
         match said {
             AgentMessage::Beat => {}
             AgentMessage::Hello(problems) => {
-                ear.was_greeted = true;
-                self.tell(HostEvent::Hello(problems));
+                received_state.has_handshake = true;
+                self.send_event(HostEvent::Hello(problems));
             }
-            AgentMessage::Told(event) => self.tell(HostEvent::Told(event)),
-            AgentMessage::Ready(endpoints) => self.tell(HostEvent::Ready(endpoints)),
-            AgentMessage::Ended(how) => ear.ended = Some(how),
+            AgentMessage::Told(event) => self.send_event(HostEvent::Told(event)),
+            AgentMessage::Ready(endpoints) => self.send_event(HostEvent::Ready(endpoints)),
+            AgentMessage::Ended(how) => received_state.ended = Some(how),
         }
     }
 }
 
 impl HostLost {
     /// A host that never responded.
-    pub fn new(how: Option<How>, words: Vec<String>) -> Self {
-        Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted: false }
+    pub fn new(how: Option<ExitKind>, words: Vec<String>) -> Self {
+        Self { last_message_at: Timestamp::now(), since: Instant::now(), how, last_lines: words, was_greeted: false }
     }
 }
 
 /// What was received so far.
-struct Ear {
-    heard: Timestamp,
+struct ReceivedState {
+    last_message_at: Timestamp,
     since: Instant,
-    was_greeted: bool,
+    has_handshake: bool,
     ended: Option<Box<Result<Done, Failure>>>,
 }
 
-impl Ear {
-    fn ending(&mut self) -> Ending {
+impl ReceivedState {
+    fn ending(&mut self) -> ConnectionEnd {
         match self.ended.take() {
-            Some(how) => Ending::Ended(how),
+            Some(how) => ConnectionEnd::Ended(how),
             None => self.lost(),
         }
     }
 
-    const fn lost(&self) -> Ending {
-        Ending::Lost { heard: self.heard, since: self.since, was_greeted: self.was_greeted }
+    const fn lost(&self) -> ConnectionEnd {
+        ConnectionEnd::Lost { heard: self.last_message_at, since: self.since, was_greeted: self.has_handshake }
     }
 }
 
-enum Ending {
+enum ConnectionEnd {
     Ended(Box<Result<Done, Failure>>),
     Lost { heard: Timestamp, since: Instant, was_greeted: bool },
 }
 
 /// Writes lines in a task of its own: a connection that takes none must not keep us from reading. Ends with its sender.
-fn speak(mut say: LineWriter) -> UnboundedSender<String> {
+fn spawn_writer(mut say: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
     tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
@@ -221,8 +232,8 @@ fn speak(mut say: LineWriter) -> UnboundedSender<String> {
 }
 
 /// Lets the connection end by itself where it can. `None`: it had to be ended.
-async fn leave(mut running: Running, ending: &Ending) -> Option<ProcessExit> {
-    let patience = if matches!(ending, Ending::Ended(_)) { LEAVES } else { Duration::ZERO };
+async fn close(mut running: Running, ending: &ConnectionEnd) -> Option<ProcessExit> {
+    let patience = if matches!(ending, ConnectionEnd::Ended(_)) { LEAVES } else { Duration::ZERO };
     if tokio::time::timeout(patience, running.ended()).await.is_ok() {
         return Some(running.wait().await);
     }

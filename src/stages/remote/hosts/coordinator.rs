@@ -29,11 +29,11 @@ const HURRY: Duration = Duration::from_secs(2);
 struct Host {
     problems: Option<Vec<HostProblem>>,
     ready: Option<Vec<Endpoint>>,
-    over: Option<Over>,
+    end: Option<HostEnd>,
 }
 
 #[derive(Debug)]
-enum Over {
+enum HostEnd {
     Ended(Box<Result<Done, Failure>>),
     Lost(Box<HostLost>),
 }
@@ -42,13 +42,13 @@ struct Coordinator<'a> {
     context: &'a TaskContext,
     places: &'a [HostPlace],
     hosts: Vec<Host>,
-    orders: Vec<UnboundedSender<HostCommand>>,
-    news: UnboundedReceiver<(usize, HostEvent)>,
-    links: JoinSet<()>,
+    commands: Vec<UnboundedSender<HostCommand>>,
+    events: UnboundedReceiver<(usize, HostEvent)>,
+    connections: JoinSet<()>,
     logs: Vec<PathBuf>,
     names: Vec<String>,
     /// Where the last host that spoke of it stands.
-    stands: String,
+    last_progress: String,
 }
 
 /// Does a `serve` stage on all places.
@@ -58,7 +58,7 @@ pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run:
     let mut crew = Coordinator::start(&context, &places)?;
     let result = crew.work(send_ready).await;
     crew.end(result.is_err()).await;
-    crew.make_sure().await;
+    crew.recheck_lost_hosts().await;
     result
 }
 
@@ -71,17 +71,17 @@ impl<'a> Coordinator<'a> {
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = handshake::programs(lease)?;
         let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
-        let origins = if writes_origins { (lease.origins)() } else { crate::runner::Upstream::default() };
+        let origins = if writes_origins { (lease.origins)() } else { crate::runner::UpstreamProvenance::default() };
         let mut crew = Coordinator {
             context,
             places,
             hosts: places.iter().map(|_| Host::default()).collect(),
-            orders: Vec::new(),
-            news,
-            links: JoinSet::new(),
+            commands: Vec::new(),
+            events: news,
+            connections: JoinSet::new(),
             logs: Vec::new(),
             names: Vec::new(),
-            stands: String::new(),
+            last_progress: String::new(),
         };
         for (index, place) in places.iter().enumerate() {
             let out = lease.out.join(&place.name);
@@ -97,7 +97,10 @@ impl<'a> Coordinator<'a> {
                     name: name.clone(),
                     task: (*lease.task).clone(),
                     attempt: lease.attempt,
-                    assignment: crate::runner::Assignment { host: Some(alone()), ..lease.assignment.clone() },
+                    assignment: crate::runner::Assignment {
+                        host: Some(single_host_setting()),
+                        ..lease.assignment.clone()
+                    },
                     lowered: lease.lowered.clone(),
                     out,
                     log: log.clone(),
@@ -105,50 +108,54 @@ impl<'a> Coordinator<'a> {
                     programs: programs.clone(),
                 },
                 env: env.clone(),
-                command: command(context, place, &["__host"], &place.name).talking(),
+                command: command(context, place, &["__host"], &place.name).with_piped_stdio(),
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
                 heeds,
-                news: tell.clone(),
+                events: tell.clone(),
             };
-            crew.orders.push(order);
+            crew.commands.push(order);
             crew.logs.push(log);
             crew.names.push(name);
-            crew.links.spawn(link.live());
+            crew.connections.spawn(link.run());
         }
         Ok(crew)
     }
 
     async fn work(&mut self, send_ready: Option<oneshot::Sender<Vec<Endpoint>>>) -> Result<Done, Failure> {
-        self.say();
-        self.until(|hosts| hosts.iter().all(|host| host.problems.is_some()), Heed::Later).await?;
+        self.report_progress();
+        self.until(|hosts| hosts.iter().all(|host| host.problems.is_some()), HostFailureTiming::Later).await?;
         self.refuse()?;
         self.order(HostCommand::Go);
-        self.until(|hosts| hosts.iter().all(|host| host.ready.is_some()), Heed::AtOnce("before it was ready")).await?;
+        self.until(
+            |hosts| hosts.iter().all(|host| host.ready.is_some()),
+            HostFailureTiming::AtOnce("before it was ready"),
+        )
+        .await?;
         let endpoints = self.endpoints().await?;
         if let Some(sender) = send_ready {
             // No receiver is left: then the run is stopping, and reports it.
             let _ = sender.send(endpoints);
         }
-        match self.until(|_| false, Heed::AtOnce("while it was needed")).await {
+        match self.until(|_| false, HostFailureTiming::AtOnce("while it was needed")).await {
             Err(failure) if failure.kind == FailureKind::Interrupted => Ok(Done::default()),
             other => other.map(|()| Done::default()),
         }
     }
 
     /// Takes news until `enough`. A stop request or a finished host ends it.
-    async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, heed: Heed) -> Result<(), Failure> {
+    async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, heed: HostFailureTiming) -> Result<(), Failure> {
         while !enough(&self.hosts) {
             tokio::select! {
                 biased;
-                () = self.context.lease.stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
-                news = self.news.recv() => match news {
+                () = self.context.lease.stop.requested() => return Err(Failure::new(FailureKind::Interrupted, "stopped")),
+                news = self.events.recv() => match news {
                     Some((host, news)) => self.take(host, news),
                     None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),
                 },
             }
-            if let Heed::AtOnce(when) = heed {
-                self.over(when)?;
+            if let HostFailureTiming::AtOnce(when) = heed {
+                self.check_finished_hosts(when)?;
             }
         }
         Ok(())
@@ -160,22 +167,22 @@ impl<'a> Coordinator<'a> {
         match news {
             HostEvent::Hello(problems) => one.problems = Some(problems),
             HostEvent::Told(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
-            HostEvent::Told(Event::Progress { text, .. }) => self.stands = format!("{name}: {text}"),
+            HostEvent::Told(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
             HostEvent::Told(event) => (self.context.lease.emit)(event),
             HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
-            HostEvent::Ended(how) => one.over = Some(Over::Ended(how)),
+            HostEvent::Ended(how) => one.end = Some(HostEnd::Ended(how)),
             HostEvent::Lost(lost) => {
                 // A host without a handshake has a problem, and the others are waited for.
                 if !lost.was_greeted {
-                    one.problems = Some(vec![agent_output::not_greeted(&self.places[host], &lost)]);
+                    one.problems = Some(vec![agent_output::connect_problem(&self.places[host], &lost)]);
                 }
-                one.over = Some(Over::Lost(Box::new(lost)));
+                one.end = Some(HostEnd::Lost(Box::new(lost)));
             }
         }
-        self.say();
+        self.report_progress();
     }
 
-    fn say(&self) {
+    fn report_progress(&self) {
         let count = |is: fn(&Host) -> bool| self.hosts.iter().filter(|host| is(host)).count();
         let (greeted, ready) = (count(|host| host.problems.is_some()), count(|host| host.ready.is_some()));
         let all = self.hosts.len();
@@ -184,28 +191,30 @@ impl<'a> Coordinator<'a> {
         }
         let text = match greeted == all {
             false => format!("{greeted} of {all} hosts have answered"),
-            true if self.stands.is_empty() => format!("{ready} of {all} hosts ready"),
-            true => format!("{ready} of {all} hosts ready; {}", self.stands),
+            true if self.last_progress.is_empty() => format!("{ready} of {all} hosts ready"),
+            true => format!("{ready} of {all} hosts ready; {}", self.last_progress),
         };
-        self.context.lease.say(text, ready as u64, Some(all as u64));
+        self.context.lease.report_progress(text, ready as u64, Some(all as u64));
     }
 
     fn refuse(&self) -> Result<(), Failure> {
-        let told = self.hosts.iter().enumerate();
-        let problems: Vec<(usize, HostProblem)> = told
+        let enumerate = self.hosts.iter().enumerate();
+        let problems: Vec<(usize, HostProblem)> = enumerate
             .flat_map(|(host, one)| one.problems.iter().flatten().map(move |problem| (host, problem.clone())))
             .collect();
         if problems.is_empty() { Ok(()) } else { Err(agent_output::unusable(self.places, &problems)) }
     }
 
     /// The first host that has finished although it is needed.
-    fn over(&self, when: &str) -> Result<(), Failure> {
+    fn check_finished_hosts(&self, when: &str) -> Result<(), Failure> {
         for (host, one) in self.hosts.iter().enumerate() {
             let place = &self.places[host];
-            match &one.over {
+            match &one.end {
                 None => {}
-                Some(Over::Lost(lost)) => return Err(agent_output::lost(place, lost, &self.logs[host], when)),
-                Some(Over::Ended(how)) => {
+                Some(HostEnd::Lost(lost)) => {
+                    return Err(agent_output::lost_host_failure(place, lost, &self.logs[host], when));
+                }
+                Some(HostEnd::Ended(how)) => {
                     let failure = (**how).clone().err().unwrap_or_else(|| {
                         Failure::new(FailureKind::Service, format!("its servers ended {when}")).tail(Vec::new())
                     });
@@ -221,7 +230,7 @@ impl<'a> Coordinator<'a> {
         let mut asking = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
             let (place, endpoints) = (self.places[host].clone(), one.ready.clone().unwrap_or_default());
-            asking.spawn(async move { (host, address::from_here(&place, endpoints).await) });
+            asking.spawn(async move { (host, address::reachable_endpoints(&place, endpoints).await) });
         }
         let mut all = BTreeMap::new();
         let mut problems = Vec::new();
@@ -243,7 +252,7 @@ impl<'a> Coordinator<'a> {
     }
 
     fn order(&self, order: HostCommand) {
-        for link in &self.orders {
+        for link in &self.commands {
             // One that has ended needs none.
             let _ = link.send(order);
         }
@@ -255,41 +264,41 @@ impl<'a> Coordinator<'a> {
         self.order(HostCommand::Stop);
         let stop = self.context.lease.stop.clone();
         let enough = async {
-            if has_failed && !stop.is_asked() {
+            if has_failed && !stop.is_requested() {
                 tokio::time::sleep(HURRY).await;
             } else {
-                stop.asked_now().await;
+                stop.hard_requested().await;
             }
         };
         tokio::pin!(enough);
         let mut killed = false;
-        while self.hosts.iter().any(|host| host.over.is_none()) {
+        while self.hosts.iter().any(|host| host.end.is_none()) {
             tokio::select! {
                 biased;
                 () = &mut enough, if !killed => {
                     killed = true;
                     self.order(HostCommand::Kill);
                 }
-                news = self.news.recv() => match news {
+                news = self.events.recv() => match news {
                     Some((host, news)) => self.take(host, news),
                     None => break,
                 },
             }
         }
-        while self.links.join_next().await.is_some() {}
+        while self.connections.join_next().await.is_some() {}
     }
 
     /// Tries every lost host once more, and reports what is known of it. If no message came through until now, none
     /// will come.
-    async fn make_sure(&self) {
+    async fn recheck_lost_hosts(&self) {
         let mut asking = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
-            let Some(Over::Lost(lost)) = &one.over else { continue };
+            let Some(HostEnd::Lost(lost)) = &one.end else { continue };
             if lost.was_greeted {
                 let place = &self.places[host];
                 let of = format!("{}.again", place.name);
                 let command = command(self.context, place, &["__warden", &self.names[host]], &of);
-                let may_answer = lost.how.is_some() && matches!(place.way, HostTransport::Ssh { .. });
+                let may_answer = lost.how.is_some() && matches!(place.transport, HostTransport::Ssh { .. });
                 asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
         }
@@ -311,19 +320,19 @@ impl<'a> Coordinator<'a> {
 
 /// Whether a finished host is a failure at once, or only after the others have answered.
 #[derive(Clone, Copy)]
-enum Heed {
+enum HostFailureTiming {
     AtOnce(&'static str),
     Later,
 }
 
 /// The `host` setting for a guard: it is the remote place already, and has no other hosts.
-fn alone() -> String {
+fn single_host_setting() -> String {
     r#"{"ssh":[]}"#.to_owned()
 }
 
 /// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.
 fn command(context: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
-    let mut command = context.command(place.words(words));
+    let mut command = context.command(place.argv(words));
     // What is meant for the servers is none of ssh's business.
     command.env.retain(|(name, _)| [process::HOME, process::RUN, process::TASK].contains(&name.as_str()));
     command.log = context.lease.log.with_extension(format!("{of}.connection"));

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct HostPlace {
     /// For messages, logs and results.
     pub name: String,
-    pub way: HostTransport,
+    pub transport: HostTransport,
     /// This program on it.
     program: PathBuf,
     project: PathBuf,
@@ -36,9 +36,9 @@ pub enum HostTransport {
 
 impl HostPlace {
     /// What starts this program there with these arguments. Its standard input and output are ours.
-    pub fn words(&self, words: &[&str]) -> Vec<OsString> {
-        match &self.way {
-            HostTransport::Ssh { ssh, .. } => ssh.words(&ssh_command::remote(&self.project, &self.program, words)),
+    pub fn argv(&self, words: &[&str]) -> Vec<OsString> {
+        match &self.transport {
+            HostTransport::Ssh { ssh, .. } => ssh.argv(&ssh_command::remote(&self.project, &self.program, words)),
             HostTransport::Node => {
                 let mut argv: Vec<OsString> = srun(&self.name).map(OsString::from).to_vec();
                 argv.push(self.program.clone().into());
@@ -49,7 +49,7 @@ impl HostPlace {
     }
 
     pub fn ssh(&self) -> Option<&Ssh> {
-        match &self.way {
+        match &self.transport {
             HostTransport::Ssh { ssh, .. } => Some(ssh),
             HostTransport::Node => None,
         }
@@ -70,7 +70,7 @@ pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<HostPlace>, Fai
         .map(|machine| HostPlace {
             program: machine.program.as_ref().map_or_else(|| own.clone(), |program| project.join(program)),
             project: project.to_owned(),
-            way: HostTransport::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
+            transport: HostTransport::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
             name: machine.name,
         })
         .collect())
@@ -93,7 +93,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let Some(names) = asked.ok().and_then(process::ProbeResult::good) else {
+    let Some(names) = asked.ok().and_then(process::ProbeResult::successful_output) else {
         let what = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };
@@ -111,7 +111,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     };
     let place = |name: &str| HostPlace {
         name: name.to_owned(),
-        way: HostTransport::Node,
+        transport: HostTransport::Node,
         program: program.clone(),
         project: project.to_owned(),
     };
@@ -119,11 +119,11 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
 }
 
 /// For display: how a guard is started on each machine, with `<project>` for the project folder.
-pub fn typed(hosts: &[SshHost]) -> Vec<String> {
+pub fn agent_command_lines(hosts: &[SshHost]) -> Vec<String> {
     let line = |machine: SshMachine| {
         let program = machine.program.clone().unwrap_or_else(|| "regatta".to_owned());
         let remote = ssh_command::remote(Path::new("<project>"), Path::new(&program), &["__host"]);
-        format!("{}: {}", machine.name, process::shown(&ssh(&machine).words(&remote), &[], &[]))
+        format!("{}: {}", machine.name, process::shown(&ssh(&machine).argv(&remote), &[], &[]))
     };
     hosts.iter().map(SshHost::machine).map(line).collect()
 }

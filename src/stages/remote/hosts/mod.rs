@@ -21,12 +21,12 @@
 mod address;
 mod agent;
 mod agent_output;
-mod ask;
 mod connection;
 mod coordinator;
 mod handshake;
 mod heartbeat;
 mod host_place;
+mod probe_host;
 mod spec;
 
 use std::path::Path;
@@ -34,13 +34,13 @@ use std::path::Path;
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
 use crate::runner::{Lease, within};
-pub use agent::{AgentInput, guard};
-pub use ask::ask_host;
-pub use host_place::typed;
+pub use agent::{AgentInput, run_agent};
+pub use host_place::agent_command_lines;
+pub use probe_host::ask_host;
 pub use spec::{AgentMessage, AgentOrders};
 
 /// Where a task runs when that is not here.
-pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
+pub fn parse_remote_host(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
     host.map(serde_json::from_str).transpose().map_err(|error| {
         Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
             .hint("this is a bug in Regatta, not in the manifest")

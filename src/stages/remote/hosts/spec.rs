@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure, Lowered};
+use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting};
 use crate::plan::Task;
-use crate::runner::{Assignment, Upstream};
+use crate::runner::{Assignment, UpstreamProvenance};
 
 /// The second line that a guard reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct AgentOrders {
     pub attempt: u32,
     pub assignment: Assignment,
     /// The number that its retry rule has lowered.
-    pub lowered: Option<Lowered>,
+    pub lowered: Option<ReducedSetting>,
     /// Of this host alone; made by the run, so that to find it is to share the project folder.
     pub out: PathBuf,
     /// Of this host alone.
@@ -25,7 +25,7 @@ pub struct AgentOrders {
     pub project: PathBuf,
     /// What the task was made from; of stages that write it down.
     #[serde(default)]
-    pub origins: Upstream,
+    pub origins: UpstreamProvenance,
     /// Programs that must be found there.
     pub programs: Vec<String>,
 }

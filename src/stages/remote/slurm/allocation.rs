@@ -9,7 +9,7 @@ use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
 use crate::runner::store::JobFolder;
-use crate::runner::{Assignment, Lease, Upstream};
+use crate::runner::{Assignment, Lease, UpstreamProvenance};
 
 /// A run to be done in one allocation.
 pub struct Allocation {
@@ -31,7 +31,7 @@ pub struct Allocation {
 pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done, Failure>, bool) {
     let Allocation { name, words, slurm, out, log, project, stop, emit } = allocation;
     let folder = JobFolder::of(home, &out);
-    let task = Task { cache: false, ..Task::bare(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
+    let task = Task { cache: false, ..Task::minimal(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
     let lease = Lease {
         task: Arc::new(task),
         attempt: 1,
@@ -41,11 +41,11 @@ pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done,
         project,
         gpus: Vec::new(),
         lowered: None,
-        seat: None,
+        batch_slot: None,
         stop,
         ready: None,
         emit,
-        origins: Arc::new(Upstream::default),
+        origins: Arc::new(UpstreamProvenance::default),
     };
     job_follower::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
 }

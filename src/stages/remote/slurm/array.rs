@@ -11,24 +11,24 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::commands::{Submission, Submitted, ranges, submit};
+use super::commands::{Submission, SubmitOutcome, ranges, submit};
 use super::context::SlurmContext;
-use super::gathering::{Brought, Member};
-use super::job_attempt::{JobAttempt, typed};
+use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::JobExistence;
+use super::pending_members::{ArrayMember, EnqueueResult};
 use super::submission;
-use super::submitting::{LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
+use super::submit_job::{LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, rejection_failure};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
 use crate::runner::store::PathError;
 
 /// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.
-pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> Brought {
+pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> EnqueueResult {
     let (reply, hears) = oneshot::channel();
-    let member = Member::new(attempt, known, reply).map_err(|error| broken(&error))?;
+    let member = ArrayMember::new(attempt, known, reply).map_err(|error| broken(&error))?;
     let cluster = attempt.cluster;
-    attempt.lease.say("is submitted", 0, None);
+    attempt.lease.report_progress("is submitted", 0, None);
     let all = match seat {
         Some(seat) => {
             let party = seat.name().to_owned();
@@ -39,28 +39,32 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
         None => vec![member],
     };
     // What earlier runs submitted under another name is another array.
-    let mut arrays: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    let mut arrays: BTreeMap<String, Vec<ArrayMember>> = BTreeMap::new();
     for member in all {
         arrays.entry(member.job.name.clone()).or_default().push(member);
     }
     for members in arrays.into_values() {
         // Of its own, so that it ends with none of them.
-        tokio::spawn(Array::new(cluster.clone(), members).bring_in());
+        tokio::spawn(ArraySubmission::new(cluster.clone(), members).submit());
     }
     let brought = tokio::select! {
         biased;
         brought = hears => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
         // A hurried stop does not wait for a submission that is under way.
-        () = attempt.lease.stop.asked_now() => Ok(false),
+        () = attempt.lease.stop.hard_requested() => Ok(false),
     };
     if brought.is_err() {
-        attempt.settle();
+        attempt.mark_ended();
     }
     brought
 }
 
-impl Member {
-    fn new(attempt: &JobAttempt<'_>, known: JobExistence, reply: oneshot::Sender<Brought>) -> Result<Self, PathError> {
+impl ArrayMember {
+    fn new(
+        attempt: &JobAttempt<'_>,
+        known: JobExistence,
+        reply: oneshot::Sender<EnqueueResult>,
+    ) -> Result<Self, PathError> {
         let spec = &attempt.spec;
         let program = submission::program(&spec.slurm, &spec.project);
         let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
@@ -84,40 +88,40 @@ impl Member {
         self.job.element.unwrap_or_default()
     }
 
-    fn say(self, brought: Brought) {
+    fn reply(self, brought: EnqueueResult) {
         // The receiver is gone when its attempt did not wait.
         let _ = self.reply.send(brought);
     }
 }
 
 /// Elements of one array that are not in the queue yet, by index.
-struct Array {
+struct ArraySubmission {
     cluster: SlurmContext,
-    rest: Vec<Member>,
+    pending_members: Vec<ArrayMember>,
     /// As many as one submission may have: fewer than there are if the user's job limit is lower.
     piece: usize,
-    told: String,
+    last_message: String,
 }
 
-impl Array {
-    fn new(cluster: SlurmContext, mut members: Vec<Member>) -> Self {
-        members.sort_by_key(Member::element);
-        Self { cluster, rest: members, piece: usize::MAX, told: String::new() }
+impl ArraySubmission {
+    fn new(cluster: SlurmContext, mut members: Vec<ArrayMember>) -> Self {
+        members.sort_by_key(ArrayMember::element);
+        Self { cluster, pending_members: members, piece: usize::MAX, last_message: String::new() }
     }
 
-    async fn bring_in(mut self) {
+    async fn submit(mut self) {
         let mut pause = PAUSE;
-        let mut perhaps = self.rest.iter().any(|member| member.known == JobExistence::Perhaps);
+        let mut perhaps = self.pending_members.iter().any(|member| member.known == JobExistence::Unknown);
         loop {
             if std::mem::take(&mut perhaps) {
-                self.look_for_them().await;
+                self.find_in_queue().await;
             }
-            self.let_stopped_go();
-            let n = self.rest.len().min(self.piece);
+            self.drop_stopped();
+            let n = self.pending_members.len().min(self.piece);
             if n == 0 {
                 return;
             }
-            let order = match self.write_down(n) {
+            let order = match self.write_submission(n) {
                 Ok(order) => order,
                 Err(error) => return self.all_fail(&broken(&error)),
             };
@@ -127,42 +131,42 @@ impl Array {
                 submit(&order).await
             };
             match submitted {
-                Submitted::Number(number) => {
+                SubmitOutcome::Number(number) => {
                     // Slurm has its own copy of it.
                     self.forget_script();
-                    for member in self.rest.drain(..n) {
+                    for member in self.pending_members.drain(..n) {
                         // For display only: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
-                        member.say(Ok(true));
+                        member.reply(Ok(true));
                     }
                     pause = PAUSE;
                     self.piece = self.piece.saturating_mul(2);
                     continue;
                 }
-                Submitted::TooMany(why) if n > 1 => {
-                    self.tell(&format!(
+                SubmitOutcome::TooMany(why) if n > 1 => {
+                    self.notify_once(&format!(
                         "Slurm does not take {n} jobs at once ({why}); they are submitted in smaller arrays"
                     ));
                     self.piece = n.div_ceil(2);
                     continue;
                 }
-                Submitted::Unknown(why) => {
-                    self.tell(&not_yet(&why));
+                SubmitOutcome::Unknown(why) => {
+                    self.notify_once(&retry_message(&why));
                     perhaps = true;
                 }
-                Submitted::TooMany(why) | Submitted::Later(why) => self.tell(&not_yet(&why)),
-                Submitted::Refused(why) => {
+                SubmitOutcome::TooMany(why) | SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
+                SubmitOutcome::Refused(why) => {
                     self.forget_script();
-                    return self.all_fail(&refused(&why, "array").command(typed(&order)));
+                    return self.all_fail(&rejection_failure(&why, "array").command(submission_command(&order)));
                 }
-                Submitted::Absent(why) => {
+                SubmitOutcome::Absent(why) => {
                     self.forget_script();
                     return self.all_fail(&absent(why));
                 }
             }
-            let stop = self.rest[0].stop.clone();
+            let stop = self.pending_members[0].stop.clone();
             tokio::select! {
-                () = stop.asked() => {}
+                () = stop.requested() => {}
                 () = sleep(pause) => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -170,32 +174,32 @@ impl Array {
     }
 
     fn forget_script(&self) {
-        if let Some(first) = self.rest.first() {
+        if let Some(first) = self.pending_members.first() {
             first.folder.arrays().forget_script(&first.job.name);
         }
     }
 
     /// Removes the elements that are no longer needed.
-    fn let_stopped_go(&mut self) {
-        for member in self.rest.extract_if(.., |member| member.stop.is_asked()) {
-            member.say(Ok(false));
+    fn drop_stopped(&mut self) {
+        for member in self.pending_members.extract_if(.., |member| member.stop.is_requested()) {
+            member.reply(Ok(false));
         }
     }
 
     fn all_fail(&mut self, failure: &Failure) {
-        for member in self.rest.drain(..) {
-            member.say(Err(failure.clone()));
+        for member in self.pending_members.drain(..) {
+            member.reply(Err(failure.clone()));
         }
     }
 
     /// The submission of the first `n`, its script written.
-    fn write_down(&self, n: usize) -> Result<Submission, PathError> {
-        let members = &self.rest[..n];
+    fn write_submission(&self, n: usize) -> Result<Submission, PathError> {
+        let members = &self.pending_members[..n];
         let first = &members[0];
         let files = first.folder.arrays();
         let folders: Vec<(u32, &std::path::Path)> =
             members.iter().map(|member| (member.element(), member.folder.path())).collect();
-        let elements: Vec<u32> = members.iter().map(Member::element).collect();
+        let elements: Vec<u32> = members.iter().map(ArrayMember::element).collect();
         let name = first.job.name.clone();
         files.write(&name, &submission::array_script(&first.program, &folders, &first.comment), &elements)?;
         Ok(Submission {
@@ -210,48 +214,48 @@ impl Array {
     }
 
     /// Looks for them by name until the queue has answered: an element must be missing twice, some time apart.
-    async fn look_for_them(&mut self) {
+    async fn find_in_queue(&mut self) {
         for last in [false, true] {
-            self.let_stopped_go();
-            let Some(first) = self.rest.first() else { return };
+            self.drop_stopped();
+            let Some(first) = self.pending_members.first() else { return };
             let (mut view, stop) = (first.view.clone(), first.stop.clone());
             let after = Instant::now();
-            self.cluster.queue.hurry();
+            self.cluster.queue.poll_soon();
             let seen = tokio::select! {
                 biased;
-                () = stop.asked() => return,
+                () = stop.requested() => return,
                 seen = view.wait_for(|view| view.at.is_some_and(|at| at >= after)) => match seen {
                     Ok(seen) => seen.clone(),
                     // Its sender lives as long as its listeners.
                     Err(_) => return,
                 },
             };
-            let is_there = |member: &mut Member| {
+            let is_there = |member: &mut ArrayMember| {
                 // It may be over already.
                 member.folder.claimant().is_some() || !seen.of(&member.job).is_empty()
             };
-            for member in self.rest.extract_if(.., is_there) {
-                member.say(Ok(true));
+            for member in self.pending_members.extract_if(.., is_there) {
+                member.reply(Ok(true));
             }
-            if !last && !self.rest.is_empty() {
+            if !last && !self.pending_members.is_empty() {
                 sleep(ON_ITS_WAY).await;
             }
         }
     }
 
     /// One message for the user, in the name of the first: it is one submission.
-    fn tell(&mut self, text: &str) {
-        if self.told == text {
+    fn notify_once(&mut self, text: &str) {
+        if self.last_message == text {
             return;
         }
-        text.clone_into(&mut self.told);
-        if let Some(first) = self.rest.first() {
+        text.clone_into(&mut self.last_message);
+        if let Some(first) = self.pending_members.first() {
             (first.emit)(Event::Notice { task: Some(first.task.clone()), text: text.to_owned() });
         }
     }
 }
 
-fn not_yet(why: &str) -> String {
+fn retry_message(why: &str) -> String {
     format!("Slurm has not taken its array yet: {why}; it is tried again")
 }
 

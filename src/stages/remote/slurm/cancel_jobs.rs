@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::cancelling::living;
+use super::cancel_elements::unfinished_numbers;
 use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
@@ -22,10 +22,10 @@ const LONGEST: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
-pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
+pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
     attempt.folder.claimant()?;
-    while Instant::now() < deadline && !attempt.lease.stop.is_now() {
+    while Instant::now() < deadline && !attempt.lease.stop.is_hard_requested() {
         if let Some(ended) = attempt.folder.ended() {
             return Some(ended);
         }
@@ -41,7 +41,7 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
         let what = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
         return cancel(what, &attempt.env).await.map(|()| Vec::new());
     }
-    let numbers = living(attempt.view.borrow().of(&attempt.spec.job()));
+    let numbers = unfinished_numbers(attempt.view.borrow().of(&attempt.spec.job()));
     attempt.cluster.cancelling.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
@@ -52,32 +52,32 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError
     let deadline = Instant::now() + GONE;
     let mut hard = false;
     loop {
-        let asked = Instant::now();
+        let instant = Instant::now();
         let error = match ask_to_end(attempt, hard).await {
             Ok(numbers) => {
-                attempt.cluster.queue.hurry();
+                attempt.cluster.queue.poll_soon();
                 // Elements that were not known yet have to be named first.
                 let news = |view: &QueueView| {
-                    let left = living(view.of(&job));
+                    let left = unfinished_numbers(view.of(&job));
                     let by_number = job.element.is_some() && left.iter().any(|number| !numbers.contains(number));
-                    view.at.is_some_and(|at| at >= asked) && (left.is_empty() || by_number)
+                    view.at.is_some_and(|at| at >= instant) && (left.is_empty() || by_number)
                 };
                 let left = deadline.saturating_duration_since(Instant::now());
                 let queue = attempt.cluster.queue.clone();
                 let hurry = async {
                     loop {
                         sleep(PAUSE).await;
-                        queue.hurry();
+                        queue.poll_soon();
                     }
                 };
                 tokio::select! {
                     seen = attempt.view.wait_for(news) => match seen {
-                        Ok(view) if living(view.of(&job)).is_empty() => return Ok(()),
+                        Ok(view) if unfinished_numbers(view.of(&job)).is_empty() => return Ok(()),
                         Ok(_) => continue,
                         Err(closed) => return Err(closed.into()),
                     },
                     () = sleep(left) => return Err(CancelError::StillQueued),
-                    () = stop.asked_now(), if !hard => { hard = true; continue }
+                    () = stop.hard_requested(), if !hard => { hard = true; continue }
                     () = hurry => continue,
                 }
             }
@@ -88,7 +88,7 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError
         }
         tokio::select! {
             () = sleep(PAUSE) => {}
-            () = stop.asked_now() => hard = true,
+            () = stop.hard_requested() => hard = true,
         }
     }
 }
@@ -102,12 +102,12 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
 /// The same by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
         let Some(spec) = folder.read::<JobSpec>() else {
             // A run that died while it wrote it: nothing was submitted.
-            let _ = folder.forget();
+            let _ = folder.remove();
             continue;
         };
         let _ = folder.cancel();
@@ -116,13 +116,13 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             continue;
         }
         let ended = cancel(CancelCommand::Name(&spec.name), &env).await;
-        told.push(tell(&folder, &spec, ended));
+        lines.push(cancel_message(&folder, &spec, ended));
     }
     if !elements.is_empty() {
         let ended = end_elements(&elements, cluster, &env).await;
-        told.extend(elements.iter().map(|(folder, spec)| tell(folder, spec, ended.clone())));
+        lines.extend(elements.iter().map(|(folder, spec)| cancel_message(folder, spec, ended.clone())));
     }
-    told
+    lines
 }
 
 /// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too.
@@ -131,24 +131,24 @@ async fn end_elements(
     cluster: &SlurmContext,
     env: &Environment,
 ) -> Result<(), CancelError> {
-    let asked = Instant::now();
-    let mut view = cluster.queue.listen(env, LONGEST);
-    cluster.queue.hurry();
-    let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= asked))).await;
+    let instant = Instant::now();
+    let mut view = cluster.queue.subscribe(env, LONGEST);
+    cluster.queue.poll_soon();
+    let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= instant))).await;
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
         return Err(CancelError::NoQueue);
     };
-    let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| living(seen.of(&spec.job()))).collect();
+    let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| unfinished_numbers(seen.of(&spec.job()))).collect();
     cluster.cancelling.cancel(&numbers, false, env).await
 }
 
-fn tell(folder: &JobFolder, spec: &JobSpec, ended: Result<(), CancelError>) -> String {
+fn cancel_message(folder: &JobFolder, spec: &JobSpec, ended: Result<(), CancelError>) -> String {
     match ended {
         Ok(()) => {
             if let Some(element) = spec.element {
                 folder.arrays().forget(&spec.name, element);
             }
-            let _ = folder.forget();
+            let _ = folder.remove();
             format!("cancelled the job {} of {}, which an earlier run left behind", spec.job(), spec.task.id)
         }
         Err(why) => format!("the job {} of an earlier run could not be cancelled: {why}", spec.job()),

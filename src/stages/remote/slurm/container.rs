@@ -7,18 +7,18 @@ use crate::runner::Lease;
 
 /// The command as it runs in the job: as it is, or inside the container that `host` names. `env` are the names of the
 /// variables that must reach it regardless of its image.
-pub fn around(lease: &Lease, argv: Vec<OsString>, env: &[String]) -> Vec<OsString> {
+pub fn wrap_command(lease: &Lease, argv: Vec<OsString>, env: &[String]) -> Vec<OsString> {
     let host = lease.assignment.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
     match host {
         Some(HostOn::Slurm(slurm)) => match slurm.container {
-            Some(container) => inside(&container, &lease.project, &lease.out, argv, env),
+            Some(container) => srun_container_argv(&container, &lease.project, &lease.out, argv, env),
             None => argv,
         },
         Some(HostOn::Ssh(_)) | None => argv,
     }
 }
 
-fn inside(
+fn srun_container_argv(
     container: &SlurmContainer,
     project: &std::path::Path,
     out: &std::path::Path,
@@ -59,7 +59,7 @@ mod tests {
         };
         let argv = vec!["/bin/sh".into(), "-c".into(), "echo hi".into()];
         let env = ["OUT".to_owned(), "HF_TOKEN".to_owned()];
-        let words = inside(&container, Path::new("/p"), Path::new("/p/.regatta/out/k-0"), argv, &env);
+        let words = srun_container_argv(&container, Path::new("/p"), Path::new("/p/.regatta/out/k-0"), argv, &env);
         let words: Vec<_> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
         insta::assert_snapshot!(words.join("\n"), @r"
         srun

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::cancelling::Cancelling;
+use super::cancel_elements::Cancelling;
 use super::commands::JobQueue;
-use super::gathering::Gathering;
+use super::pending_members::PendingArrayMembers;
 
 /// How many submissions go on at once: a controller is busy enough.
 pub(super) const AT_ONCE: usize = 4;
@@ -16,7 +16,7 @@ pub(super) const AT_ONCE: usize = 4;
 pub struct SlurmContext {
     pub(super) queue: JobQueue,
     pub(super) submitting: Arc<Semaphore>,
-    pub(super) gathering: Gathering,
+    pub(super) gathering: PendingArrayMembers,
     pub(super) cancelling: Arc<Cancelling>,
     /// The cluster's `MaxArraySize`, once it was queried.
     pub(super) max_array_size: Arc<OnceCell<u32>>,
@@ -27,7 +27,7 @@ impl Default for SlurmContext {
         Self {
             queue: JobQueue::default(),
             submitting: Arc::new(Semaphore::new(AT_ONCE)),
-            gathering: Gathering::default(),
+            gathering: PendingArrayMembers::default(),
             cancelling: Arc::default(),
             max_array_size: Arc::default(),
         }

@@ -34,7 +34,7 @@ impl JobHeartbeat {
 
     /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the node.
     /// Returns a message for the user.
-    pub fn look(&mut self, life: Option<String>, now: Instant) -> Option<String> {
+    pub fn update(&mut self, life: Option<String>, now: Instant) -> Option<String> {
         let life = life?;
         match &self.last {
             Some((last, since)) if *last == life => {
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_is_told_once_and_its_end_too() {
+    fn a_missing_heartbeat_is_reported_once_and_so_is_its_return() {
         let slurm = Slurm { silence: "30s".to_owned(), ..Slurm::default() };
         assert_eq!(every(&slurm), Duration::from_millis(7500));
         let begun = Instant::now();
         let mut pulse = JobHeartbeat::of(&slurm);
         let mut look =
-            |at: u64, life: Option<&str>| pulse.look(life.map(str::to_owned), begun + Duration::from_secs(at));
+            |at: u64, life: Option<&str>| pulse.update(life.map(str::to_owned), begun + Duration::from_secs(at));
         assert_eq!(look(100, None), None, "a job that waits is not silent");
         assert_eq!(look(101, Some("1")), None);
         assert_eq!(look(130, Some("1")), None);

@@ -35,7 +35,7 @@ pub struct JobAttempt<'a> {
 
 impl JobAttempt<'_> {
     /// Its end was seen, or there is none: nothing of it is to be looked for again.
-    pub fn settle(&self) {
+    pub fn mark_ended(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
@@ -63,8 +63,8 @@ impl JobAttempt<'_> {
 }
 
 /// The submission as it could be typed.
-pub fn typed(order: &Submission) -> String {
+pub fn submission_command(order: &Submission) -> String {
     let mut argv = vec![std::ffi::OsString::from("sbatch")];
-    argv.extend(order.words());
+    argv.extend(order.sbatch_argv());
     shown(&argv, &[], &[])
 }

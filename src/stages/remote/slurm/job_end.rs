@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::cancel_jobs;
-use super::job_attempt::{JobAttempt, LOOK, typed};
+use super::job_attempt::{JobAttempt, LOOK, submission_command};
 use super::job_monitor::{JobMonitor, pick};
 use super::spec::{FolderSize, JobEnd};
 use crate::event::{Done, Failure, FailureKind};
@@ -47,7 +47,7 @@ impl JobAttempt<'_> {
             if Instant::now() > deadline || job.as_ref().is_some_and(|job| job.state.is_final()) {
                 break job;
             }
-            self.cluster.queue.hurry();
+            self.cluster.queue.poll_soon();
             tokio::select! {
                 _ = self.view.changed() => {}
                 () = sleep(LOOK) => {}
@@ -81,7 +81,7 @@ impl JobAttempt<'_> {
                 return Err(Failure::new(FailureKind::System, what)
                     .hint("is the project folder on a filesystem that all nodes share? Was it written to after the job's end?"));
             }
-            self.lease.say("waits for the files of its output", 0, None);
+            self.lease.report_progress("waits for the files of its output", 0, None);
             sleep(LOOK).await;
         }
     }
@@ -94,7 +94,7 @@ impl JobAttempt<'_> {
         if failure.tail.is_empty() {
             failure.tail = process::tail(&self.output(), TAIL);
         }
-        failure.command = Some(typed(&self.order()));
+        failure.command = Some(submission_command(&self.order()));
         failure.log = Some(self.lease.log.clone());
         failure
     }

@@ -6,5 +6,5 @@ pub enum JobExistence {
     /// Nothing of this name was ever submitted.
     Absent,
     /// Something may have been.
-    Perhaps,
+    Unknown,
 }

@@ -9,7 +9,7 @@ use super::submission;
 use crate::manifest::model::Slurm;
 use crate::plan::ActionKind;
 use crate::runner::store::{JobFolder, PathError};
-use crate::runner::{BatchSlot, Lease, Upstream};
+use crate::runner::{BatchSlot, Lease, UpstreamProvenance};
 
 /// The array's name and its place there, for a task that has a seat; `None` where it is a job of its own.
 pub async fn place(
@@ -18,16 +18,16 @@ pub async fn place(
     folder: &JobFolder,
     cluster: &SlurmContext,
 ) -> Option<(String, u32)> {
-    let seat = seat?;
+    let batch_slot = seat?;
     let env = environment(std::env::vars_os(), None);
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
-    let (array, element) = (seat.ix().checked_div(most)?, seat.ix() % most);
-    let salt = format!("{} {} {array}", folder.arrays().folder().display(), seat.name());
+    let (array, element) = (batch_slot.ix().checked_div(most)?, batch_slot.ix() % most);
+    let salt = format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name());
     Some((submission::name(&lease.task.stage, &salt), element))
 }
 
 /// Everything that the job needs to know.
-pub async fn write_down(
+pub async fn write_job_spec(
     lease: &Lease,
     slurm: Slurm,
     words: Option<Vec<String>>,
@@ -37,7 +37,7 @@ pub async fn write_down(
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package records its origins, and computing them reads many records.
     let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
-    let origins = if writes_them { (lease.origins)() } else { Upstream::default() };
+    let origins = if writes_them { (lease.origins)() } else { UpstreamProvenance::default() };
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
         Some((name, element)) => (name, Some(element)),

@@ -11,12 +11,12 @@ use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
 use super::job_attempt::{JobAttempt, LOOK};
 use super::job_existence::JobExistence;
-use super::job_files::{place, write_down};
-use super::job_monitor::{JobMonitor, QueueObservation, surplus};
+use super::job_files::{place, write_job_spec};
+use super::job_monitor::{JobMonitor, QueueObservation, duplicate_jobs};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
 use super::spec::{JobEnd, JobEvent, JobSpec};
-use super::submitting::until_submitted;
+use super::submit_job::until_submitted;
 use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
@@ -29,7 +29,7 @@ use crate::units::duration;
 const BEAT: Duration = Duration::from_secs(5);
 
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    let (ready, seat) = (lease.ready.take(), lease.seat.take());
+    let (ready, seat) = (lease.ready.take(), lease.batch_slot.take());
     let folder = JobFolder::of(home, &lease.out);
     for text in cancel_jobs::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
         lease.notice(text);
@@ -37,7 +37,7 @@ pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Slur
     let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready, seat).await;
     if settled {
         // What comes now from this attempt counts for nothing.
-        let _ = folder.forget();
+        let _ = folder.remove();
     }
     result
 }
@@ -58,7 +58,7 @@ pub async fn through(
         spec
     } else {
         let place = place(lease, seat.as_ref(), folder, cluster).await;
-        match write_down(lease, slurm, words, folder, place).await {
+        match write_job_spec(lease, slurm, words, folder, place).await {
             Ok(spec) => spec,
             Err(error) => return (Err(broken(&error)), false),
         }
@@ -70,7 +70,7 @@ pub async fn through(
         spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
     let env = environment(std::env::vars_os(), only.as_deref());
     let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
-    let view = cluster.queue.listen(&env, every);
+    let view = cluster.queue.subscribe(&env, every);
     let mut attempt = JobAttempt {
         lease,
         cluster,
@@ -97,7 +97,7 @@ impl JobAttempt<'_> {
         seat: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
         // The log of a stage that has not begun can be read, too.
-        let known = if adopted { JobExistence::Perhaps } else { JobExistence::Absent };
+        let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
         if begun {
@@ -112,17 +112,17 @@ impl JobAttempt<'_> {
                 until_submitted(self, &self.order(), known).await?
             };
             if !submitted {
-                return Err(self.left().await);
+                return Err(self.cancel_and_wait().await);
             }
         }
         let result = self.follow(since, ready).await;
-        for text in self.on_node.left() {
+        for text in self.on_node.leftover_notices() {
             self.lease.notice(text);
         }
         if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
             return result;
         }
-        self.settle();
+        self.mark_ended();
         result
     }
 
@@ -140,15 +140,15 @@ impl JobAttempt<'_> {
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
-            let (lines, at) = self.folder.told(heard);
+            let (lines, at) = self.folder.read_event_lines(heard);
             heard = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
                 match line {
                     JobEvent::Began { number, node, .. } => {
                         self.on_node.at(&node);
-                        self.lease.say(format!("job {number} on {node}"), 0, None);
+                        self.lease.report_progress(format!("job {number} on {node}"), 0, None);
                     }
-                    JobEvent::Outliving { thing, there } => self.on_node.hear(thing, there),
+                    JobEvent::Outliving { thing, there } => self.on_node.update(thing, there),
                     JobEvent::Told(event) => (self.lease.emit)(event),
                     JobEvent::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
@@ -163,17 +163,17 @@ impl JobAttempt<'_> {
             let view = self.view.borrow_and_update().clone();
             let claimant = self.folder.claimant();
             self.end_surplus(&view, claimant.as_deref()).await;
-            if let Some(text) = pulse.look(self.folder.life(), Instant::now()) {
+            if let Some(text) = pulse.update(self.folder.heartbeat(), Instant::now()) {
                 self.lease.notice(text);
             }
-            match judge.look(&view, &job, claimant.as_deref(), Instant::now()) {
-                QueueObservation::Wait(text) => self.lease.say(text, 0, None),
-                QueueObservation::Tell(text) => self.lease.notice(text),
-                QueueObservation::Over(failure) => return Err(self.give_up(*failure).await),
+            match judge.observe(&view, &job, claimant.as_deref(), Instant::now()) {
+                QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
+                QueueObservation::Notify(text) => self.lease.notice(text),
+                QueueObservation::Ended(failure) => return Err(self.give_up(*failure).await),
             }
             tokio::select! {
                 biased;
-                () = self.lease.stop.asked() => return self.stop(service, &judge).await,
+                () = self.lease.stop.requested() => return self.stop(service, &judge).await,
                 () = sleep(LOOK) => {}
                 _ = beat.tick(), if service => {
                     beats += 1;
@@ -185,7 +185,8 @@ impl JobAttempt<'_> {
 
     /// A submission that was repeated although the first one had arrived.
     async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
-        let numbers: Vec<String> = surplus(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
+        let numbers: Vec<String> =
+            duplicate_jobs(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
         if !numbers.is_empty() {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
             let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
@@ -195,22 +196,22 @@ impl JobAttempt<'_> {
     /// On a stop request: a service is shut down gracefully, anything else is cancelled.
     async fn stop(&mut self, service: bool, judge: &JobMonitor) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
-        if service && let Some(ended) = cancel_jobs::gently(self).await {
-            self.settle();
+        if service && let Some(ended) = cancel_jobs::wait_for_drain(self).await {
+            self.mark_ended();
             return match self.conclude(ended, judge).await {
                 Err(failure) if failure.kind == FailureKind::Signal(15) => Ok(Done::default()),
                 result => result,
             };
         }
-        Err(self.left().await)
+        Err(self.cancel_and_wait().await)
     }
 
     /// Cancels whatever there may be of it, and waits until it is gone.
-    async fn left(&mut self) -> Failure {
+    async fn cancel_and_wait(&mut self) -> Failure {
         let _ = self.folder.cancel();
         match cancel_jobs::for_certain(self).await {
             Ok(()) => {
-                self.settle();
+                self.mark_ended();
                 Failure::new(FailureKind::Interrupted, "stopped, and its job cancelled")
             }
             Err(why) => {

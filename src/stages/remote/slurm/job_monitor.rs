@@ -20,9 +20,9 @@ pub enum QueueObservation {
     /// The current state, for display.
     Wait(String),
     /// The same, with a message for the user, sent once.
-    Tell(String),
+    Notify(String),
     /// It has ended, or never will: give it up.
-    Over(Box<Failure>),
+    Ended(Box<Failure>),
 }
 
 /// One attempt as the queue shows it.
@@ -44,7 +44,7 @@ pub struct JobMonitor {
     /// Consecutive views according to which it never starts.
     never: u64,
     last_view: u64,
-    told: Vec<String>,
+    sent_messages: Vec<String>,
 }
 
 impl JobMonitor {
@@ -60,12 +60,18 @@ impl JobMonitor {
             back: 0,
             never: 0,
             last_view: 0,
-            told: Vec::new(),
+            sent_messages: Vec::new(),
         }
     }
 
     /// `claimant` is the number of the job that works on it. `now` must not go back.
-    pub fn look(&mut self, view: &QueueView, of: &SlurmJob, claimant: Option<&str>, now: Instant) -> QueueObservation {
+    pub fn observe(
+        &mut self,
+        view: &QueueView,
+        of: &SlurmJob,
+        claimant: Option<&str>,
+        now: Instant,
+    ) -> QueueObservation {
         if view.silent >= SILENT {
             let text = format!(
                 "Slurm's controller does not answer ({}); its jobs continue without it, and it is queried again",
@@ -103,11 +109,11 @@ impl JobMonitor {
     }
 
     fn once(&mut self, what: &str, text: String) -> QueueObservation {
-        if self.told.iter().any(|told| told == what) {
+        if self.sent_messages.iter().any(|told| told == what) {
             return QueueObservation::Wait(text);
         }
-        self.told.push(what.to_owned());
-        QueueObservation::Tell(text)
+        self.sent_messages.push(what.to_owned());
+        QueueObservation::Notify(text)
     }
 
     fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
@@ -136,14 +142,16 @@ impl JobMonitor {
         {
             let what = format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, what);
-            return QueueObservation::Over(Box::new(failure.hint("`queue_timeout` may be longer, or the job smaller")));
+            return QueueObservation::Ended(Box::new(
+                failure.hint("`queue_timeout` may be longer, or the job smaller"),
+            ));
         }
         match PendingReason::read(reason) {
-            PendingReason::Turn => {
+            PendingReason::Queued => {
                 self.never = 0;
                 QueueObservation::Wait(format!("job {number} waits: {reason}"))
             }
-            PendingReason::Person(why) => {
+            PendingReason::NeedsUser(why) => {
                 self.never = 0;
                 self.once(reason, format!("its job {number} waits: {why} ({reason})"))
             }
@@ -154,7 +162,7 @@ impl JobMonitor {
                     return QueueObservation::Wait(format!("job {number} waits: {reason}"));
                 }
                 let what = format!("its job {number} will never start: {why} ({reason})");
-                QueueObservation::Over(Box::new(Failure::new(FailureKind::Refused, what).hint(what_to_do)))
+                QueueObservation::Ended(Box::new(Failure::new(FailureKind::Refused, what).hint(what_to_do)))
             }
         }
     }
@@ -167,7 +175,7 @@ impl JobMonitor {
         if now - *self.ended.get_or_insert(now) < patience {
             return QueueObservation::Wait(format!("job {} has ended; waiting for its exit record", job.number));
         }
-        QueueObservation::Over(Box::new(self.failure(job)))
+        QueueObservation::Ended(Box::new(self.failure(job)))
     }
 
     /// What the queue reports more precisely than the job.
@@ -208,7 +216,7 @@ impl JobMonitor {
 }
 
 fn lost(what: String, cause: &str) -> QueueObservation {
-    QueueObservation::Over(Box::new(Failure::new(FailureKind::Lost, what).cause(cause)))
+    QueueObservation::Ended(Box::new(Failure::new(FailureKind::Lost, what).cause(cause)))
 }
 
 /// Of several jobs of one name the one that works on it, else one that has not ended.
@@ -218,7 +226,10 @@ pub fn pick<'a>(entries: &'a [QueueEntry], claimant: Option<&str>) -> Option<&'a
 }
 
 /// Jobs of this name that do not work on it and are not over.
-pub fn surplus<'a>(entries: &'a [QueueEntry], claimant: Option<&'a str>) -> impl Iterator<Item = &'a QueueEntry> {
+pub fn duplicate_jobs<'a>(
+    entries: &'a [QueueEntry],
+    claimant: Option<&'a str>,
+) -> impl Iterator<Item = &'a QueueEntry> {
     entries.iter().filter(move |job| claimant.is_some_and(|number| number != job.number) && !job.state.is_final())
 }
 
@@ -262,13 +273,13 @@ mod tests {
                 BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = QueueView { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..QueueView::default() };
-            self.judge.look(&view, &it(), claimant, now)
+            self.judge.observe(&view, &it(), claimant, now)
         }
     }
 
     fn over(look: QueueObservation) -> (FailureKind, String) {
         match look {
-            QueueObservation::Over(failure) => (failure.kind, failure.what),
+            QueueObservation::Ended(failure) => (failure.kind, failure.what),
             other => panic!("not over: {other:?}"),
         }
     }
@@ -325,10 +336,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_end_is_told_once_and_may_have_a_limit() {
+    fn an_endless_wait_is_reported_once_and_can_be_limited() {
         let mut queue = Queue::new(Some(100));
         let down = [("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n1", "")];
-        assert!(matches!(queue.shows(1, &down, None), QueueObservation::Tell(_)));
+        assert!(matches!(queue.shows(1, &down, None), QueueObservation::Notify(_)));
         assert!(matches!(queue.shows(2, &down, None), QueueObservation::Wait(_)));
         assert_eq!(over(queue.shows(101, &down, None)).0, FailureKind::Timeout);
     }
@@ -357,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_somebody_puts_back_is_not_run_twice() {
+    fn a_requeued_job_is_not_run_twice() {
         let mut queue = Queue::new(None);
         let back = [("7", "PENDING", "BeginTime", "")];
         assert!(
@@ -375,8 +386,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.judge.look(&silent, &it(), None, later), QueueObservation::Tell(_)));
-        assert!(matches!(queue.judge.look(&silent, &it(), None, later), QueueObservation::Wait(_)));
+        assert!(matches!(queue.judge.observe(&silent, &it(), None, later), QueueObservation::Notify(_)));
+        assert!(matches!(queue.judge.observe(&silent, &it(), None, later), QueueObservation::Wait(_)));
     }
 
     #[test]
@@ -394,7 +405,7 @@ mod tests {
             jobs.iter().map(entry).collect()
         };
         let both = entries(&[("7", "PENDING"), ("8", "RUNNING")]);
-        assert_eq!(surplus(&both, Some("8")).map(|job| job.number.as_str()).collect::<Vec<_>>(), ["7"]);
-        assert_eq!(surplus(&both, None).count(), 0, "nobody knows yet which one it will be");
+        assert_eq!(duplicate_jobs(&both, Some("8")).map(|job| job.number.as_str()).collect::<Vec<_>>(), ["7"]);
+        assert_eq!(duplicate_jobs(&both, None).count(), 0, "nobody knows yet which one it will be");
     }
 }

@@ -16,12 +16,11 @@
 
 mod allocation;
 mod array;
+mod cancel_elements;
 mod cancel_jobs;
-mod cancelling;
 pub mod commands;
 mod container;
 mod context;
-mod gathering;
 mod heartbeat;
 mod job_attempt;
 mod job_end;
@@ -32,9 +31,10 @@ mod job_monitor;
 mod node_address;
 mod node_resources;
 mod node_worker;
+mod pending_members;
 mod spec;
 mod submission;
-mod submitting;
+mod submit_job;
 
 use std::path::Path;
 
@@ -43,10 +43,10 @@ use crate::manifest::model::Slurm;
 use crate::runner::Lease;
 pub use allocation::{Allocation, in_allocation};
 pub use cancel_jobs::end_abandoned;
-pub use container::around;
+pub use container::wrap_command;
 pub use context::SlurmContext;
 pub use node_address::reachable;
-pub use node_worker::{AttemptClaim, NotDone, devices, work};
+pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
 
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {

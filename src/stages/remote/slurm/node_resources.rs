@@ -11,7 +11,7 @@ use crate::exec::process::orders;
 #[derive(Debug, Default)]
 pub struct OnNode {
     node: String,
-    things: BTreeSet<ExternalResource>,
+    resources: BTreeSet<ExternalResource>,
 }
 
 impl OnNode {
@@ -19,16 +19,16 @@ impl OnNode {
         node.clone_into(&mut self.node);
     }
 
-    pub fn hear(&mut self, thing: ExternalResource, there: bool) {
+    pub fn update(&mut self, thing: ExternalResource, there: bool) {
         if there {
-            self.things.insert(thing);
+            self.resources.insert(thing);
         } else {
-            self.things.remove(&thing);
+            self.resources.remove(&thing);
         }
     }
 
     /// Message for the user after the attempt has finished.
-    pub fn left(&self) -> Vec<String> {
+    pub fn leftover_notices(&self) -> Vec<String> {
         let node = &self.node;
         let tell = |thing: &ExternalResource| match thing {
             ExternalResource::Container { name, .. } => {
@@ -39,7 +39,7 @@ impl OnNode {
                 format!("shared memory of it may still be on {node}; there: `rm /dev/shm/*{mark}*`")
             }
         };
-        self.things.iter().map(tell).collect()
+        self.resources.iter().map(tell).collect()
     }
 }
 
@@ -48,15 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_removed_is_not_told() {
+    fn removed_resources_are_not_reported() {
         let container =
             |name: &str| ExternalResource::Container { program: "podman".to_owned(), name: name.to_owned() };
         let mut on_node = OnNode::default();
         on_node.at("n1");
-        on_node.hear(container("regatta-a"), true);
-        on_node.hear(container("regatta-b"), true);
-        on_node.hear(container("regatta-a"), false);
-        let told = "its container regatta-b may still run on n1, with its GPUs; there: `podman kill regatta-b; podman rm -f regatta-b`";
-        assert_eq!(on_node.left(), [told]);
+        on_node.update(container("regatta-a"), true);
+        on_node.update(container("regatta-b"), true);
+        on_node.update(container("regatta-a"), false);
+        let text = "its container regatta-b may still run on n1, with its GPUs; there: `podman kill regatta-b; podman rm -f regatta-b`";
+        assert_eq!(on_node.leftover_notices(), [text]);
     }
 }

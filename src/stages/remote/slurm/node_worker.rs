@@ -15,7 +15,7 @@ use super::spec::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
-use crate::runner::{Lease, apart, within};
+use crate::runner::{Lease, isolate_panics, within};
 use crate::stages::StageExecutor;
 use crate::units::duration;
 
@@ -26,24 +26,24 @@ const DESERTED: Duration = Duration::from_mins(2);
 
 /// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotDone {
+pub enum NodeWorkerError {
     #[error("{0}: no run waits for this job any more")]
-    NobodyWaits(String),
+    NoRunWaiting(String),
     #[error("this attempt is already worked on by job {0}")]
-    Taken(String),
+    AlreadyClaimed(String),
     #[error(transparent)]
-    Broken(#[from] PathError),
+    Path(#[from] PathError),
     #[error("signals cannot be heard: {0}")]
-    Deaf(#[from] std::io::Error),
+    SignalHandler(#[from] std::io::Error),
 }
 
 /// The whole of a job. The result of the stage itself is in `ended.json`, and is no error here.
-pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NotDone> {
+pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWorkerError> {
     let signals = Signals::new()?;
     let stop = Stop::new();
     let how = tokio::select! {
         how = perform(folder, claim, &stop) => how,
-        never = watch(folder, &claim.spec, signals, &stop, &claim.teller) => match never {},
+        never = watch(folder, &claim.spec, signals, &stop, &claim.event_writer) => match never {},
     };
     claim.end(folder, how)
 }
@@ -53,26 +53,26 @@ pub struct AttemptClaim {
     spec: JobSpec,
     number: String,
     node: String,
-    teller: Arc<Teller>,
+    event_writer: Arc<JobEventWriter>,
 }
 
 impl AttemptClaim {
     /// Takes it, if it is unclaimed and the work is still wanted.
-    pub fn take(folder: &JobFolder) -> Result<Self, NotDone> {
-        let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
+    pub fn take(folder: &JobFolder) -> Result<Self, NodeWorkerError> {
+        let gone = || NodeWorkerError::NoRunWaiting(folder.path().display().to_string());
         let spec: JobSpec = folder.read().ok_or_else(gone)?;
         if folder.is_cancelled() {
             return Err(gone());
         }
         let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
         if !folder.claim(&number)? {
-            return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
+            return Err(NodeWorkerError::AlreadyClaimed(folder.claimant().unwrap_or_default()));
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
-        let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
-        teller.tell(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
-        Ok(Self { spec, number, node, teller })
+        let teller = Arc::new(JobEventWriter { file: Mutex::new(folder.open_events_file()?) });
+        teller.write_event(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
+        Ok(Self { spec, number, node, event_writer: teller })
     }
 
     /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
@@ -83,14 +83,14 @@ impl AttemptClaim {
             // There is no run to notify of a missing folder; it may also be a filesystem that comes back.
             loop {
                 count += 1;
-                let _ = folder.live(count);
+                let _ = folder.write_heartbeat(count);
                 std::thread::sleep(every);
             }
         });
     }
 
     /// Of a whole run: its command line.
-    pub fn words(&self) -> Option<&[String]> {
+    pub fn run_args(&self) -> Option<&[String]> {
         self.spec.words.as_deref()
     }
 
@@ -104,14 +104,14 @@ impl AttemptClaim {
     }
 
     /// Writes down how it ended.
-    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NotDone> {
+    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
         let extent = FolderSize::of(&self.spec.out);
         Ok(folder.end(&JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent })?)
     }
 }
 
 async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
-    let AttemptClaim { spec, node, teller, .. } = claim;
+    let AttemptClaim { spec, node, event_writer: teller, .. } = claim;
     let (ready, hears) = oneshot::channel();
     let service = spec.task.lifetime == Lifetime::Service;
     let emit = Arc::clone(teller);
@@ -125,7 +125,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
         project: spec.project.clone(),
         gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref()),
         lowered: spec.lowered.clone(),
-        seat: None,
+        batch_slot: None,
         stop: stop.clone(),
         ready: service.then_some(ready),
         emit: Arc::new(move |event| emit.event(event)),
@@ -137,10 +137,10 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
     let named = node.clone();
     tokio::spawn(async move {
         if let Ok(endpoints) = hears.await {
-            tell.tell(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
+            tell.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
-    let doing = apart(async move { stages.here(lease).await });
+    let doing = isolate_panics(async move { stages.run_locally(lease).await });
     within(spec.task.timeout, stop, doing).await
 }
 
@@ -173,7 +173,7 @@ async fn watch(
     spec: &JobSpec,
     mut signals: Signals,
     stop: &Stop,
-    teller: &Teller,
+    teller: &JobEventWriter,
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), tokio::time::Instant::now());
@@ -184,19 +184,19 @@ async fn watch(
                 let text = format!("its job has less than {left} s left until its time limit");
                 teller.event(Event::Notice { task: Some(spec.task.id.clone()), text });
             }
-            _ = signals.term.recv() => if stop.is_asked() { stop.now() } else { stop.gently() },
-            _ = signals.int.recv() => stop.gently(),
+            _ = signals.term.recv() => if stop.is_requested() { stop.now() } else { stop.request() },
+            _ = signals.int.recv() => stop.request(),
             () = sleep(LOOK) => {
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || !folder.is_there() {
-                    stop.gently();
+                    stop.request();
                 }
                 if service {
                     let now = folder.beats();
                     if now != beats.0 {
                         beats = (now, tokio::time::Instant::now());
                     } else if beats.1.elapsed() > DESERTED {
-                        stop.gently();
+                        stop.request();
                     }
                 }
             }
@@ -221,12 +221,12 @@ impl Signals {
 }
 
 /// Writes lines for the run to read.
-struct Teller {
+struct JobEventWriter {
     file: Mutex<std::fs::File>,
 }
 
-impl Teller {
-    fn tell(&self, line: &JobEvent) {
+impl JobEventWriter {
+    fn write_event(&self, line: &JobEvent) {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
         // One write per line. A missing reader or a full disk is no reason to stop working.
@@ -236,9 +236,13 @@ impl Teller {
     /// The messages for the run: its processes concern only this node.
     fn event(&self, event: Event) {
         match event {
-            Event::Notice { .. } | Event::Progress { .. } => self.tell(&JobEvent::Told(event)),
-            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: true }),
-            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: false }),
+            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Told(event)),
+            Event::OutlivingStarted { outliving: thing, .. } => {
+                self.write_event(&JobEvent::Outliving { thing, there: true })
+            }
+            Event::OutlivingRemoved { outliving: thing, .. } => {
+                self.write_event(&JobEvent::Outliving { thing, there: false })
+            }
             _ => {}
         }
     }

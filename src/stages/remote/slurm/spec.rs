@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, ExternalResource, Failure, Lowered};
+use crate::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
-use crate::runner::{Assignment, Upstream};
+use crate::runner::{Assignment, UpstreamProvenance};
 use crate::stages::remote::slurm::commands::SlurmJob;
 
 /// `job.json`: everything that the job needs.
@@ -24,12 +24,12 @@ pub struct JobSpec {
     pub assignment: Assignment,
     /// The number that its retry rule has lowered.
     #[serde(default)]
-    pub lowered: Option<Lowered>,
+    pub lowered: Option<ReducedSetting>,
     pub out: PathBuf,
     /// Of this attempt alone.
     pub log: PathBuf,
     pub project: PathBuf,
-    pub origins: Upstream,
+    pub origins: UpstreamProvenance,
     pub slurm: Slurm,
     /// A whole run instead of the one task: the arguments of its command line.
     #[serde(default)]

@@ -38,7 +38,7 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
 /// The script that runs on the first node. Everything that it needs may be missing there, and then it reports that: its output
 /// is the only information the user gets.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
-    around(program, &format!("folder={}", shell_word(&folder.to_string_lossy())), comment)
+    batch_script(program, &format!("folder={}", shell_word(&folder.to_string_lossy())), comment)
 }
 
 /// The same for an array: each element has a folder of its own.
@@ -48,10 +48,10 @@ pub fn array_script(program: &Path, folders: &[(u32, &Path)], comment: &str) -> 
         let _ = writeln!(which, "{element}) folder={};;", shell_word(&folder.to_string_lossy()));
     }
     which.push_str("*) echo \"regatta: there is no element $SLURM_ARRAY_TASK_ID\" >&2; exit 125;;\nesac");
-    around(program, &which, comment)
+    batch_script(program, &which, comment)
 }
 
-fn around(program: &Path, folder: &str, comment: &str) -> String {
+fn batch_script(program: &Path, folder: &str, comment: &str) -> String {
     let program = shell_word(&program.to_string_lossy());
     let mut text = "#!/bin/sh\n".to_owned();
     let _ = writeln!(text, "# {}", comment.replace('\n', " "));

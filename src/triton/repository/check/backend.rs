@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Look, parameter, placeholder};
+use super::{ModelChecker, parameter, placeholder};
 use crate::diag::{did_you_mean, nearest};
 use crate::triton::EngineConfig;
 use crate::triton::pbtxt::PbtxtStep;
@@ -17,7 +17,7 @@ const KNOWN_PLACEHOLDERS: [&str; 3] = ["guided_decoding_backend", "tokenizer_dir
 /// Written by the templates, not by a user.
 const LITERALS: [&str; 2] = ["FORCE_CPU_ONLY_INPUT_TENSORS", "executor_worker_path"];
 
-pub(super) fn check(look: &mut Look<'_>, given: Option<&EngineConfig>) {
+pub(super) fn check(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
     let Some(role) = role(look) else {
         for (key, value) in &look.model.config.parameters {
             if let Some(name) = placeholder(&value.string_value) {
@@ -28,7 +28,7 @@ pub(super) fn check(look: &mut Look<'_>, given: Option<&EngineConfig>) {
         return;
     };
     for (key, value) in &look.model.config.parameters {
-        one(look, role, key, &value.string_value);
+        check_parameter(look, role, key, &value.string_value);
     }
     if role == "tensorrt_llm" {
         engine(look, given);
@@ -36,7 +36,7 @@ pub(super) fn check(look: &mut Look<'_>, given: Option<&EngineConfig>) {
 }
 
 /// Which of the five models a config is for, by its backend and parameters.
-fn role(look: &Look<'_>) -> Option<&'static str> {
+fn role(look: &ModelChecker<'_>) -> Option<&'static str> {
     let config = &look.model.config;
     let has = |key: &str| config.parameters.contains_key(key);
     let takes = |name: &str| config.input.iter().any(|input| input.name == name);
@@ -53,7 +53,7 @@ fn role(look: &Look<'_>) -> Option<&'static str> {
     }
 }
 
-fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
+fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &str) {
     let way = parameter(key);
     if LITERALS.contains(&key) {
         return;
@@ -112,7 +112,7 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
     }
 }
 
-fn engine(look: &mut Look<'_>, given: Option<&EngineConfig>) {
+fn engine(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
     let model = look.model;
     let config = &model.config;
     let named = config.parameters.get("gpt_model_path").map(|value| value.string_value.clone()).unwrap_or_default();
@@ -148,7 +148,7 @@ fn engine(look: &mut Look<'_>, given: Option<&EngineConfig>) {
     fits(look, engine);
 }
 
-fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
+fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
     let model = look.model;
     let config = &model.config;
     let value = |name: &str| {

@@ -1,6 +1,6 @@
 //! Batch sizes, the dynamic batcher, sequences, caches.
 
-use super::Look;
+use super::ModelChecker;
 use crate::diag::nearest;
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::batch_input::Kind as BatchKind;
@@ -9,7 +9,7 @@ use crate::triton::proto::inference::model_sequence_batching::StrategyChoice;
 use crate::triton::proto::inference::model_sequence_batching::control::Kind;
 use crate::triton::proto::inference::{DataType, ModelDynamicBatching, ModelSequenceBatching};
 
-pub(super) fn check(look: &mut Look<'_>) {
+pub(super) fn check(look: &mut ModelChecker<'_>) {
     let model = look.model;
     let config = &model.config;
     if config.max_batch_size < 0 {
@@ -37,7 +37,7 @@ pub(super) fn check(look: &mut Look<'_>) {
     batch_tensors(look);
 }
 
-fn dynamic(look: &mut Look<'_>, batching: &ModelDynamicBatching) {
+fn dynamic(look: &mut ModelChecker<'_>, batching: &ModelDynamicBatching) {
     let own = PbtxtStep::Name("dynamic_batching");
     preferred(look, &[own], &batching.preferred_batch_size);
     if look.model.config.max_batch_size == 0 && look.model.is_whole && batching.preferred_batch_size.is_empty() {
@@ -63,7 +63,7 @@ fn dynamic(look: &mut Look<'_>, batching: &ModelDynamicBatching) {
     }
 }
 
-fn preferred(look: &mut Look<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i32]) {
+fn preferred(look: &mut ModelChecker<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i32]) {
     let most = look.model.config.max_batch_size;
     for (nth, size) in sizes.iter().enumerate() {
         let way = [batcher, &[PbtxtStep::Name("preferred_batch_size"), PbtxtStep::Nth(nth)]].concat();
@@ -76,7 +76,7 @@ fn preferred(look: &mut Look<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i32]) {
     }
 }
 
-fn sequence(look: &mut Look<'_>, batching: &ModelSequenceBatching) {
+fn sequence(look: &mut ModelChecker<'_>, batching: &ModelSequenceBatching) {
     let own = PbtxtStep::Name("sequence_batching");
     match &batching.strategy_choice {
         Some(StrategyChoice::Oldest(oldest)) => {
@@ -128,12 +128,12 @@ fn sequence(look: &mut Look<'_>, batching: &ModelSequenceBatching) {
     }
 }
 
-fn batch_tensors(look: &mut Look<'_>) {
+fn batch_tensors(look: &mut ModelChecker<'_>) {
     let model = look.model;
     let config = &model.config;
     let inputs: Vec<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     let outputs: Vec<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
-    let unknown = |look: &mut Look<'_>, way: &[PbtxtStep<'_>], what: &str, name: &str, known: &[&str]| {
+    let unknown = |look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], what: &str, name: &str, known: &[&str]| {
         let hint = nearest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
         look.error(way, format!("there is no {what} `{name}`"), hint);
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Look, Model, files};
+use super::{Model, ModelChecker, files};
 use crate::diag::{Diagnostics, did_you_mean};
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_config::SchedulingChoice;
@@ -19,7 +19,7 @@ struct Seen {
     has_batches: bool,
 }
 
-pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
+pub(super) fn check(look: &mut ModelChecker<'_>, models: &[Model], names: &[&str]) {
     let model = look.model;
     let ensembling = match &model.config.scheduling_choice {
         Some(SchedulingChoice::EnsembleScheduling(ensembling)) => Some(ensembling),
@@ -48,7 +48,7 @@ pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
 }
 
 /// Fields that an ensemble cannot have, because it runs no model code itself.
-fn frame(look: &mut Look<'_>) {
+fn frame(look: &mut ModelChecker<'_>) {
     let config = &look.model.config;
     let set = [
         ("backend", !config.backend.is_empty()),
@@ -70,7 +70,7 @@ fn frame(look: &mut Look<'_>) {
     }
 }
 
-fn steps(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model], names: &[&str]) {
+fn steps(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Model], names: &[&str]) {
     let own = look.model;
     for (index, step) in ensembling.step.iter().enumerate() {
         let at = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index)];
@@ -107,7 +107,7 @@ fn steps(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model], na
 }
 
 /// Whether a member leads back to this ensemble.
-fn circle(look: &mut Look<'_>, way: &[PbtxtStep<'_>], member: &Model, models: &[Model]) {
+fn circle(look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], member: &Model, models: &[Model]) {
     let own = look.model.name.as_str();
     let mut seen = BTreeSet::new();
     let mut next = vec![member];
@@ -126,8 +126,8 @@ fn circle(look: &mut Look<'_>, way: &[PbtxtStep<'_>], member: &Model, models: &[
     }
 }
 
-fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, way: &[PbtxtStep<'_>]) {
-    let available = files::available(&Look { model: member, found: &mut Diagnostics::new() });
+fn version(look: &mut ModelChecker<'_>, step: &model_ensembling::Step, member: &Model, way: &[PbtxtStep<'_>]) {
+    let available = files::available(&ModelChecker { model: member, found: &mut Diagnostics::new() });
     let is_there = u64::try_from(step.model_version).is_ok_and(|version| available.contains(&version));
     if step.model_version != -1 && !is_there {
         let hint = "-1 is the newest one".to_owned();
@@ -136,7 +136,7 @@ fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, w
 }
 
 /// The names on the members' side of the maps.
-fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, index: usize) {
+fn mapped(look: &mut ModelChecker<'_>, step: &model_ensembling::Step, member: &Model, index: usize) {
     let at = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index)];
     let inputs: Vec<&str> = member.config.input.iter().map(|input| input.name.as_str()).collect();
     let outputs: Vec<&str> = member.config.output.iter().map(|output| output.name.as_str()).collect();
@@ -156,7 +156,7 @@ fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, in
 }
 
 /// Which tensors are written, by which step, and whether they are read.
-fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
+fn flow(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling) {
     let config = &look.model.config;
     let way = |index: usize, map: &'static str| {
         [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(map)]
@@ -231,7 +231,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
 }
 
 /// Whether all users of a tensor agree on its type and shape.
-fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
+fn fit(look: &mut ModelChecker<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
     let config = &look.model.config;
     let has_batches = config.max_batch_size > 0;
     let model = "the ensemble";

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::{Look, folders, name_of};
+use super::{ModelChecker, folders, name_of};
 use crate::diag::{list_of, nearest};
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_version_policy::PolicyChoice;
@@ -31,7 +31,7 @@ const PLATFORMS: [&str; 6] = [
     "tensorflow_savedmodel",
 ];
 
-pub(super) fn check(look: &mut Look<'_>) {
+pub(super) fn check(look: &mut ModelChecker<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
     if !config.name.is_empty() && config.name != name {
         let what = format!("the model is called `{}` and its folder `{name}`", config.name);
@@ -56,7 +56,7 @@ pub(super) fn versions(folder: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// The versions that the policy makes available.
-pub(super) fn available(look: &Look<'_>) -> Vec<u64> {
+pub(super) fn available(look: &ModelChecker<'_>) -> Vec<u64> {
     let there = &look.model.versions;
     match look.model.config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref()) {
         None => there.iter().copied().take(1).collect(),
@@ -68,7 +68,7 @@ pub(super) fn available(look: &Look<'_>) -> Vec<u64> {
     }
 }
 
-fn backend(look: &mut Look<'_>) {
+fn backend(look: &mut ModelChecker<'_>) {
     let config = &look.model.config;
     let (backend, platform, runtime) = (config.backend.clone(), config.platform.clone(), config.runtime.clone());
     if platform == "ensemble" || !look.model.is_whole && backend.is_empty() && platform.is_empty() {
@@ -121,7 +121,7 @@ fn backend(look: &mut Look<'_>) {
     }
 }
 
-fn policy(look: &mut Look<'_>) {
+fn policy(look: &mut ModelChecker<'_>) {
     let way = [PbtxtStep::Name("version_policy")];
     let folder = look.model.folder.display().to_string();
     if available(look).is_empty() {
@@ -142,7 +142,7 @@ fn policy(look: &mut Look<'_>) {
     }
 }
 
-fn labels(look: &mut Look<'_>) {
+fn labels(look: &mut ModelChecker<'_>) {
     for (index, output) in look.model.config.output.iter().enumerate() {
         let path = look.model.folder.join(&output.label_filename);
         if !output.label_filename.is_empty() && !path.is_file() {

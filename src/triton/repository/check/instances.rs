@@ -1,10 +1,10 @@
 //! Instance groups: where copies of a model run, and how many.
 
-use super::Look;
+use super::ModelChecker;
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_instance_group::Kind;
 
-pub(super) fn check(look: &mut Look<'_>, machine: Option<u32>) {
+pub(super) fn check(look: &mut ModelChecker<'_>, machine: Option<u32>) {
     let model = look.model;
     let own = PbtxtStep::Name("instance_group");
     if look.is_ensemble() {

@@ -21,11 +21,11 @@ use crate::diag::{Diagnostic, Diagnostics, SourceText};
 use crate::triton::EngineConfig;
 use crate::triton::pbtxt::PbtxtDocument;
 use folders::{folders, name_of};
-use model::{Look, Model, parameter, placeholder};
+use model::{Model, ModelChecker, parameter, placeholder};
 
 /// The checked models, and the findings.
 #[derive(Debug, Default)]
-pub struct CheckedRepository {
+pub struct RepositoryCheckResult {
     /// Folders of the models, in order.
     pub models: Vec<PathBuf>,
     pub found: Diagnostics,
@@ -33,8 +33,8 @@ pub struct CheckedRepository {
 
 /// Checks one repository, or each `triton_model_repo_<n>` of a folder. `engine` is looked at in the place of the one
 /// that a config names; `gpus` is how many the serving machine has.
-pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Result<CheckedRepository> {
-    let mut checked = CheckedRepository::default();
+pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Result<RepositoryCheckResult> {
+    let mut checked = RepositoryCheckResult::default();
     let servers: Vec<PathBuf> =
         folders(folder)?.into_iter().filter(|path| name_of(path).starts_with("triton_model_repo_")).collect();
     let engine = engine.and_then(|path| match EngineConfig::load(path) {
@@ -57,7 +57,7 @@ fn repository(
     folder: &Path,
     engine: Option<&EngineConfig>,
     gpus: Option<u32>,
-    checked: &mut CheckedRepository,
+    checked: &mut RepositoryCheckResult,
 ) -> io::Result<()> {
     let mut models = Vec::new();
     let all = folders(folder)?;
@@ -71,7 +71,7 @@ fn repository(
     }
     let names: Vec<&str> = all.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     for model in &models {
-        let mut look = Look { model, found: &mut checked.found };
+        let mut look = ModelChecker { model, found: &mut checked.found };
         files::check(&mut look);
         tensors::check(&mut look);
         batching::check(&mut look);

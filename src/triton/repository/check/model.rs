@@ -20,21 +20,21 @@ pub(super) struct Model {
 }
 
 /// One model under examination.
-pub(super) struct Look<'a> {
+pub(super) struct ModelChecker<'a> {
     pub(super) model: &'a Model,
     pub(super) found: &'a mut Diagnostics,
 }
 
-impl Look<'_> {
+impl ModelChecker<'_> {
     pub(super) fn error(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
-        self.say(Diagnostic::error(message), way, hint);
+        self.push_diagnostic(Diagnostic::error(message), way, hint);
     }
 
     pub(super) fn warn(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
-        self.say(Diagnostic::warning(message), way, hint);
+        self.push_diagnostic(Diagnostic::warning(message), way, hint);
     }
 
-    pub(super) fn say(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
+    pub(super) fn push_diagnostic(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
         let span = self.model.source.span(self.model.document.place(way));
         self.found.push(what.at(span, "").maybe_hint(hint));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Look;
+use super::ModelChecker;
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::{DataType, ModelTensorReshape, model_input::Format};
 
@@ -18,7 +18,7 @@ struct Tensor<'a> {
     is_non_linear: bool,
 }
 
-pub(super) fn check(look: &mut Look<'_>) {
+pub(super) fn check(look: &mut ModelChecker<'_>) {
     let model = look.model;
     let config = &model.config;
     let inputs = config.input.iter().enumerate().map(|(index, input)| Tensor {
@@ -43,9 +43,9 @@ pub(super) fn check(look: &mut Look<'_>) {
     });
     let mut seen: BTreeMap<(&str, &str), Tensor<'_>> = BTreeMap::new();
     for tensor in inputs.chain(outputs) {
-        one(look, &tensor);
+        check_tensor(look, &tensor);
         match seen.get(&(tensor.list, tensor.name)) {
-            Some(first) => twice(look, first, &tensor),
+            Some(first) => check_duplicate(look, first, &tensor),
             None => {
                 seen.insert((tensor.list, tensor.name), tensor);
             }
@@ -59,7 +59,7 @@ pub(super) fn check(look: &mut Look<'_>) {
     }
 }
 
-fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
+fn check_tensor(look: &mut ModelChecker<'_>, tensor: &Tensor<'_>) {
     let at = [PbtxtStep::Name(tensor.list), PbtxtStep::Nth(tensor.index)];
     let field = |name: &'static str| [at[0], at[1], PbtxtStep::Name(name)];
     let (list, name) = (tensor.list, tensor.name);
@@ -100,7 +100,7 @@ fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
 }
 
 /// The same number of elements, between any two free dims too.
-fn reshaped(look: &mut Look<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<'_>, shape: &[i64]) {
+fn reshaped(look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<'_>, shape: &[i64]) {
     let (list, name) = (tensor.list, tensor.name);
     if shape.is_empty() && look.model.config.max_batch_size == 0 {
         let hint = "a tensor without dims needs max_batch_size above 0".to_owned();
@@ -119,7 +119,7 @@ fn reshaped(look: &mut Look<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<'_>, sha
 }
 
 /// The server accepts it; which of the two counts is undocumented.
-fn twice(look: &mut Look<'_>, first: &Tensor<'_>, second: &Tensor<'_>) {
+fn check_duplicate(look: &mut ModelChecker<'_>, first: &Tensor<'_>, second: &Tensor<'_>) {
     let way = [PbtxtStep::Name(second.list), PbtxtStep::Nth(second.index)];
     let (list, name) = (second.list, second.name);
     if name.is_empty() {

@@ -1,11 +1,11 @@
 //! Warm-up requests, which the server sends itself while it loads a model.
 
-use super::Look;
+use super::ModelChecker;
 use crate::diag::did_you_mean;
 use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_warmup::input::InputDataType;
 
-pub(super) fn check(look: &mut Look<'_>) {
+pub(super) fn check(look: &mut ModelChecker<'_>) {
     let model = look.model;
     let config = &model.config;
     if look.is_ensemble() {

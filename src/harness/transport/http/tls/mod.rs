@@ -85,12 +85,12 @@ impl Connector {
     }
 
     /// The meaning of an alert on an open connection.
-    pub const fn refused(&self, alert: AlertDescription) -> TlsRefusal {
+    pub const fn alert_text(&self, alert: AlertDescription) -> TlsRefusal {
         TlsRefusal { alert, has_certificate: self.has_certificate }
     }
 
     /// The handshake. Errors: why, and what to do.
-    pub async fn secure(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, TlsError> {
+    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, TlsError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName { host: host.to_owned() })?;
         let connected = self.inner.connect(name, socket).await;
         connected.map_err(|error| errors::handshake_error(error, host, self.has_certificate))

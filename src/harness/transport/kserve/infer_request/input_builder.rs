@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::tensor::{self, ScalarValue, texts, word_list};
 use super::tensor_names::ModelMetadata;
-use crate::spec::{Interface, Words};
+use crate::spec::{Interface, WordList};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 
 /// A tensor that is the same in every row of every message.
@@ -67,7 +67,7 @@ impl<'a> InputBuilder<'a> {
         found
     }
 
-    pub fn demand(&mut self, key: &str, name: &'static str) {
+    pub fn require_input(&mut self, key: &str, name: &'static str) {
         if self.contract.input_type(name, "").is_none() {
             self.lacks = true;
             let key = if key == "model" { "this interface".to_owned() } else { format!("request.{key}") };
@@ -76,14 +76,14 @@ impl<'a> InputBuilder<'a> {
     }
 
     /// Sent where the model has it.
-    pub fn usual(&mut self, name: &'static str, value: ScalarValue) {
+    pub fn input_if_available(&mut self, name: &'static str, value: ScalarValue) {
         if let Some(datatype) = self.contract.input_type(name, value.usual_type()) {
             self.constant(name, datatype, value);
         }
     }
 
     /// Sent when it is requested; then the model must have it.
-    pub fn asked(&mut self, key: &str, names: &[&'static str], value: Option<ScalarValue>) {
+    pub fn input_if_set(&mut self, key: &str, names: &[&'static str], value: Option<ScalarValue>) {
         let Some(value) = value else { return };
         if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {
             self.constant(name, datatype, value);
@@ -95,18 +95,18 @@ impl<'a> InputBuilder<'a> {
         self.constants.push(ConstantTensor { name, datatype, shape: vec![1], row });
     }
 
-    pub fn words(&mut self, key: &str, name: &'static str, words: Option<&Words>, interface: Interface) {
+    pub fn word_list_input(&mut self, key: &str, name: &'static str, words: Option<&WordList>, interface: Interface) {
         let Some(words) = words else { return };
         let (shape, row, datatype) = match (words, interface) {
-            (Words::Ids(words), Interface::TokenIds) => {
+            (WordList::Ids(words), Interface::TokenIds) => {
                 let (len, row) = word_list(words);
                 (vec![2, len], row, "INT32")
             }
-            (Words::Texts(words), Interface::Text) => (vec![words.len() as i64], texts(words), "BYTES"),
-            (Words::Ids(_), Interface::Text) => {
+            (WordList::Texts(words), Interface::Text) => (vec![words.len() as i64], texts(words), "BYTES"),
+            (WordList::Ids(_), Interface::Text) => {
                 return self.faults.push(format!("request.{key}: this model takes text, so `texts` are required"));
             }
-            (Words::Texts(_), Interface::TokenIds) => {
+            (WordList::Texts(_), Interface::TokenIds) => {
                 return self.faults.push(format!("request.{key}: this model takes token ids, so `ids` are required"));
             }
         };

@@ -18,10 +18,10 @@ pub(in crate::harness) use self::tensor_names::{ModelMetadata, OfferedTensors};
 use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
 use super::grpc_messages::ScanRequest;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::schedule::draws::generator;
+use crate::harness::schedule::random_draws::generator;
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{BenchSpec, LoadPattern, PlannedRequest};
-use crate::spec::{Cancel, CancelBy, Interface, RandomSeed, StreamMode};
+use crate::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -52,9 +52,9 @@ pub(in crate::harness) struct InferRequestTemplate {
     /// Answers to each prompt; only the final marker ends the last of them.
     pub sequences: u32,
     /// Outputs besides tokens are requested, so responses are parsed completely.
-    pub wants_more: bool,
+    pub has_extra_outputs: bool,
     pub end_id: i32,
-    pub cancel: Option<Cancel>,
+    pub cancel: Option<CancelPolicy>,
     /// Stop words, or samples from LoadGen, end answers for a reason that responses do not show.
     may_end_early: bool,
     interface: Interface,
@@ -75,7 +75,7 @@ pub(in crate::harness) struct InferRequestTemplate {
 
 impl InferRequestTemplate {
     /// Checks the request block against the model. Errors: everything that does not fit.
-    pub fn agree(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
+    pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
         let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
@@ -108,18 +108,22 @@ impl InferRequestTemplate {
         contract.check_batch(ask.batch(), call, &mut faults);
         let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
         let mut sheet = InputBuilder::new(contract, faults);
-        sheet.demand("model", names.prompt);
-        sheet.demand("model", names.output_len);
-        sheet.usual(names.streaming, ScalarValue::Bool(streams));
+        sheet.require_input("model", names.prompt);
+        sheet.require_input("model", names.output_len);
+        sheet.input_if_available(names.streaming, ScalarValue::Bool(streams));
         if interface == Interface::TokenIds {
-            sheet.usual("beam_width", ScalarValue::Int(i64::from(beams)));
+            sheet.input_if_available("beam_width", ScalarValue::Int(i64::from(beams)));
             let end = ask.end_id.unwrap_or(spec.end_id);
-            sheet.usual("end_id", ScalarValue::Int(i64::from(end)));
-            sheet.usual("pad_id", ScalarValue::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
+            sheet.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
+            sheet.input_if_available("pad_id", ScalarValue::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
         } else {
-            sheet.asked("beam_width", &["beam_width"], ask.beam_width.map(|width| ScalarValue::Int(i64::from(width))));
-            sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| ScalarValue::Int(i64::from(id))));
-            sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.input_if_set(
+                "beam_width",
+                &["beam_width"],
+                ask.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
+            );
+            sheet.input_if_set("end_id", &["end_id"], ask.end_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.input_if_set("pad_id", &["pad_id"], ask.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
         }
         let sequences = ask.sequences();
         if sequences > 1 && call == CallKind::Unary {
@@ -128,48 +132,52 @@ impl InferRequestTemplate {
                     .to_owned(),
             );
         }
-        sheet.asked(
+        sheet.input_if_set(
             "num_return_sequences",
             &["num_return_sequences"],
             ask.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
         );
         match ask.exclude_input_in_output {
             Some(value) => {
-                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(ScalarValue::Bool(value)));
+                sheet.input_if_set(
+                    "exclude_input_in_output",
+                    &["exclude_input_in_output"],
+                    Some(ScalarValue::Bool(value)),
+                );
             }
             None if !streams && contract.describes("exclude_input_in_output") => {
-                sheet.usual("exclude_input_in_output", ScalarValue::Bool(true));
+                sheet.input_if_available("exclude_input_in_output", ScalarValue::Bool(true));
             }
             None => {}
         }
         let float = |value: Option<f64>| value.map(ScalarValue::Float);
-        sheet.asked("temperature", &["temperature"], float(ask.temperature));
-        sheet.asked("top_k", &[names.top_k], ask.top_k.map(|k| ScalarValue::Int(i64::from(k))));
-        sheet.asked("top_p", &[names.top_p], float(ask.top_p));
-        sheet.asked("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
-        sheet.asked("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
-        sheet.asked("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
-        sheet.asked("length_penalty", &[names.length_penalty], float(ask.length_penalty));
-        sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(ScalarValue::Bool));
+        sheet.input_if_set("temperature", &["temperature"], float(ask.temperature));
+        sheet.input_if_set("top_k", &[names.top_k], ask.top_k.map(|k| ScalarValue::Int(i64::from(k))));
+        sheet.input_if_set("top_p", &[names.top_p], float(ask.top_p));
+        sheet.input_if_set("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
+        sheet.input_if_set("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
+        sheet.input_if_set("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
+        sheet.input_if_set("length_penalty", &[names.length_penalty], float(ask.length_penalty));
+        sheet.input_if_set("early_stopping", &["early_stopping"], ask.early_stopping.map(ScalarValue::Bool));
         // Renamed in TensorRT-LLM after 0.20.
-        sheet.asked(
+        sheet.input_if_set(
             "min_length",
             &["min_length", "min_tokens"],
             ask.min_length.map(|n| ScalarValue::Int(i64::from(n))),
         );
         let mut drawn_seed = None;
         match ask.random_seed {
-            Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
+            Some(RandomSeed::Fixed(seed)) => sheet.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
             Some(RandomSeed::PerRequest(true)) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
             Some(RandomSeed::PerRequest(false)) | None => {}
         }
         if !ask.lora_task_id.is_empty() {
-            sheet.demand("lora_task_id", "lora_task_id");
+            sheet.require_input("lora_task_id", "lora_task_id");
         }
-        sheet.words("stop_words", names.stop_words, ask.stop_words.as_ref(), interface);
-        sheet.words("bad_words", names.bad_words, ask.bad_words.as_ref(), interface);
-        if matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })) {
-            sheet.demand("cancel.by", "stop");
+        sheet.word_list_input("stop_words", names.stop_words, ask.stop_words.as_ref(), interface);
+        sheet.word_list_input("bad_words", names.bad_words, ask.bad_words.as_ref(), interface);
+        if matches!(ask.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
+            sheet.require_input("cancel.by", "stop");
         }
         let mut outputs = names.answer.to_vec();
         let mut wants_more = false;
@@ -182,7 +190,7 @@ impl InferRequestTemplate {
         for (key, is_asked, tensors) in returns {
             if is_asked {
                 wants_more = true;
-                sheet.asked(key, &[key], Some(ScalarValue::Bool(true)));
+                sheet.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
                 outputs.extend(tensors);
             }
         }
@@ -204,12 +212,12 @@ impl InferRequestTemplate {
             count: match interface {
                 Interface::TokenIds => TokenCounting::Ids { beams, sequences, has_prompt },
                 Interface::Text if streams => TokenCounting::Responses { sequences },
-                Interface::Text => TokenCounting::Asked,
+                Interface::Text => TokenCounting::Requested,
             },
             streams,
             is_batched,
             sequences,
-            wants_more,
+            has_extra_outputs: wants_more,
             end_id: ask.end_id.unwrap_or(spec.end_id),
             cancel: ask.cancel,
             may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, LoadPattern::Outside(_)),
@@ -229,7 +237,7 @@ impl InferRequestTemplate {
     }
 
     /// What to look for in responses.
-    pub fn look(&self) -> ScanRequest<'static> {
+    pub fn scan_request(&self) -> ScanRequest<'static> {
         let is_text = self.interface == Interface::Text;
         ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
@@ -250,7 +258,7 @@ impl InferRequestTemplate {
     }
 
     /// Whether message `first` is to be ended early, and how.
-    pub fn cancel_of(&self, first: u64) -> Option<Cancel> {
+    pub fn cancel_of(&self, first: u64) -> Option<CancelPolicy> {
         self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
     }
 

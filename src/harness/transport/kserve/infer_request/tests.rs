@@ -3,7 +3,7 @@
 use super::*;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::{LoadPattern, Slo};
-use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, Words};
+use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, WordList};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
@@ -69,11 +69,11 @@ fn a_batch_is_padded_and_says_its_lengths() {
         pad_id: Some(9),
         temperature: Some(0.5),
         lora_task_id: vec![10, 11, 12],
-        stop_words: Some(Words::Ids(vec![vec![5], vec![6, 7]])),
+        stop_words: Some(WordList::Ids(vec![vec![5], vec![6, 7]])),
         ..Request::default()
     };
     let contract = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
-    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
+    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
     let message = form.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     input_ids INT32 [2, 3] = [20, 9, 9, 21, 22, 23]
@@ -106,11 +106,14 @@ fn a_model_gets_what_it_has_in_its_own_types() {
     };
     let request = Request {
         random_seed: Some(RandomSeed::Fixed(3)),
-        stop_words: Some(Words::Texts(vec!["ab".to_owned()])),
+        stop_words: Some(WordList::Texts(vec!["ab".to_owned()])),
         ..Request::default()
     };
-    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
-    assert_eq!((form.call, form.count, form.look().answer), (CallKind::Unary, TokenCounting::Asked, "text_output"));
+    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
+    assert_eq!(
+        (form.call, form.count, form.scan_request().answer),
+        (CallKind::Unary, TokenCounting::Requested, "text_output")
+    );
     let message = form.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"
@@ -122,7 +125,7 @@ fn a_model_gets_what_it_has_in_its_own_types() {
 }
 
 #[test]
-fn what_the_model_lacks_is_told_all_at_once() {
+fn all_missing_inputs_are_reported_at_once() {
     let contract = ModelMetadata {
         is_decoupled: Some(false),
         max_batch_size: Some(2),
@@ -133,12 +136,12 @@ fn what_the_model_lacks_is_told_all_at_once() {
         streaming: Some(true),
         temperature: Some(0.5),
         random_seed: Some(RandomSeed::PerRequest(true)),
-        bad_words: Some(Words::Texts(vec!["x".to_owned()])),
+        bad_words: Some(WordList::Texts(vec!["x".to_owned()])),
         batch: Some(3),
         return_perf_metrics: true,
         ..Request::default()
     };
-    insta::assert_snapshot!(InferRequestTemplate::agree(&spec(request), &contract).unwrap_err().join("\n"), @r"
+    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &contract).unwrap_err().join("\n"), @r"
     request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or serve the model with `decoupled_mode: true`
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
@@ -166,7 +169,7 @@ fn vllms_backend_takes_its_settings_as_one_text() {
         inputs: Some(offer(&inputs)),
         outputs: Some(offer(&[("text_output", "BYTES")])),
     };
-    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
+    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
     let message = form.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x04\0\0\0word"
@@ -175,6 +178,6 @@ fn vllms_backend_takes_its_settings_as_one_text() {
     "#);
     // What has no place in the text is refused as every missing tensor is.
     let request = Request { beam_width: Some(2), ..Request::default() };
-    let faults = InferRequestTemplate::agree(&spec(request), &contract).unwrap_err();
+    let faults = InferRequestTemplate::new(&spec(request), &contract).unwrap_err();
     assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
 }

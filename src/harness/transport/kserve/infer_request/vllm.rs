@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tensor_names::{ModelMetadata, SAMPLING};
-use crate::spec::{RandomSeed, Request, Words};
+use crate::spec::{RandomSeed, Request, WordList};
 
 /// A text model that has no tensor for the length of an answer.
 pub fn is_vllm(contract: &ModelMetadata) -> bool {
@@ -30,7 +30,7 @@ pub fn sampling(ask: &Request) -> (Map<String, Value>, Request) {
         rest.random_seed = None;
         put("seed", Some(json!(seed)));
     }
-    if let Some(Words::Texts(words)) = &rest.stop_words {
+    if let Some(WordList::Texts(words)) = &rest.stop_words {
         put("stop", Some(json!(words)));
         rest.stop_words = None;
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::query::{Environment, QueryResult, ask};
+use super::query::{Environment, QueryResult, run_query};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -17,13 +17,13 @@ pub enum CancelCommand<'a> {
     /// These jobs, or elements of arrays: where a name means more than what is to end.
     Numbers(&'a [String]),
     /// The same, with KILL at once.
-    NumbersNow(&'a [String]),
+    KillNumbers(&'a [String]),
 }
 
 /// Why it is not certain that jobs end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CancelError {
-    #[error("{}", .0.complaint("scancel"))]
+    #[error("{}", .0.error_text("scancel"))]
     Scancel(QueryResult),
     #[error("the queue could not be queried")]
     NoQueue,
@@ -44,13 +44,13 @@ pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), Ca
             vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()]
         }
         CancelCommand::Numbers(numbers) => numbers.to_vec(),
-        CancelCommand::NumbersNow(numbers) => {
+        CancelCommand::KillNumbers(numbers) => {
             ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()
         }
     };
     let words = words.into_iter().map(OsString::from).collect();
-    match ask("scancel", words, env.clone(), PATIENCE).await {
-        QueryResult::Said { code: 0, .. } => Ok(()),
+    match run_query("scancel", words, env.clone(), PATIENCE).await {
+        QueryResult::Answered { code: 0, .. } => Ok(()),
         failed => Err(CancelError::Scancel(failed)),
     }
 }

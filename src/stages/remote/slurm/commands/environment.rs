@@ -30,10 +30,10 @@ pub fn environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     only: Option<&[String]>,
 ) -> BTreeMap<OsString, OsString> {
-    ours.into_iter().filter(|(name, _)| goes(name, only)).collect()
+    ours.into_iter().filter(|(name, _)| is_exported(name, only)).collect()
 }
 
-fn goes(name: &OsStr, only: Option<&[String]>) -> bool {
+fn is_exported(name: &OsStr, only: Option<&[String]>) -> bool {
     let Some(name) = name.to_str() else { return only.is_none() };
     if ALWAYS.contains(&name) || name.starts_with("SBATCH_") {
         return true;

@@ -22,4 +22,4 @@ pub use node::addresses;
 pub use query::Environment;
 pub use queue::{JobQueue, QueueEntry, QueueView};
 pub use state::{JobState, PendingReason};
-pub use submit::{Submission, Submitted, submit};
+pub use submit::{Submission, SubmitOutcome, submit};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::query::{Environment, QueryResult, ask};
+use super::query::{Environment, QueryResult, run_query};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -12,15 +12,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
     let words = ["show", "node", "-o", node].map(OsString::from).to_vec();
     let mut found = vec![node.to_owned()];
-    if let QueryResult::Said { code: 0, stdout, .. } = ask("scontrol", words, env.clone(), PATIENCE).await {
-        found.extend(told(&stdout));
+    if let QueryResult::Answered { code: 0, stdout, .. } = run_query("scontrol", words, env.clone(), PATIENCE).await {
+        found.extend(parse_addresses(&stdout));
     }
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|one| seen.insert(one.clone()));
     found
 }
 
-fn told(text: &str) -> Vec<String> {
+fn parse_addresses(text: &str) -> Vec<String> {
     let value = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)).map(str::to_owned);
     ["NodeAddr=", "NodeHostName="].iter().filter_map(|key| value(key)).collect()
 }
@@ -33,7 +33,7 @@ mod tests {
     fn the_address_comes_before_the_host_name() {
         let text =
             "NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=127.0.0.1 NodeHostName=lab Port=17610 Version=22.05.8";
-        assert_eq!(told(text), ["127.0.0.1", "lab"]);
-        assert_eq!(told("no such node"), [""; 0]);
+        assert_eq!(parse_addresses(text), ["127.0.0.1", "lab"]);
+        assert_eq!(parse_addresses("no such node"), [""; 0]);
     }
 }

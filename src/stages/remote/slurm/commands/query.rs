@@ -14,24 +14,24 @@ pub type Environment = BTreeMap<OsString, OsString>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryResult {
     /// It answered, in its way.
-    Said { code: i32, stdout: String, stderr: String },
+    Answered { code: i32, stdout: String, stderr: String },
     /// It did not end within the limit, and was ended.
-    Late,
+    TimedOut,
     /// It is not here, or cannot be started: why.
     Absent(String),
 }
 
 impl QueryResult {
     /// Why this is no answer, in one line.
-    pub fn complaint(&self, program: &str) -> String {
+    pub fn error_text(&self, program: &str) -> String {
         match self {
-            Self::Said { code, stdout, stderr } => {
-                let said = if stderr.trim().is_empty() { stdout } else { stderr };
-                let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-                let said = said.join("; ").replace(&format!("{program}: error: "), "");
+            Self::Answered { code, stdout, stderr } => {
+                let text = if stderr.trim().is_empty() { stdout } else { stderr };
+                let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                let said = lines.join("; ").replace(&format!("{program}: error: "), "");
                 if said.is_empty() { format!("{program} ended with exit code {code}") } else { said }
             }
-            Self::Late => format!("{program} did not answer"),
+            Self::TimedOut => format!("{program} did not answer"),
             Self::Absent(why) => why.clone(),
         }
     }
@@ -39,9 +39,9 @@ impl QueryResult {
 
 /// Runs the query. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
 /// way.
-pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
-    let asked = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
-    asked.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
+pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
+    let join_handle = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
+    join_handle.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
 }
 
 fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> QueryResult {
@@ -67,8 +67,8 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     orphans::awaited(pid);
     drop(starting);
     let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
-    let asked = match ended {
-        Ok(Some(output)) => QueryResult::Said {
+    let query_result = match ended {
+        Ok(Some(output)) => QueryResult::Answered {
             // 128 + n, as a shell reports it.
             code: output
                 .status
@@ -79,10 +79,10 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
         },
         Ok(None) => {
             let _ = handle.kill();
-            QueryResult::Late
+            QueryResult::TimedOut
         }
         Err(error) => QueryResult::Absent(format!("`{program}`: {error}")),
     };
-    orphans::no_longer_awaited(pid);
-    asked
+    orphans::remove_awaited(pid);
+    query_result
 }

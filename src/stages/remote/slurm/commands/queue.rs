@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::job::{PREFIX, SlurmJob, elements};
-use super::query::{Environment, QueryResult, ask};
+use super::query::{Environment, QueryResult, run_query};
 use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
@@ -80,24 +80,24 @@ impl Default for JobQueue {
 impl JobQueue {
     /// Subscribes; the first subscriber starts the queries. They run at least every `every`, and stop when no subscriber is
     /// left.
-    pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
+    pub fn subscribe(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
         let mut asking = self.shared.asking.lock();
         asking.every = Some(asking.every.map_or(every, |now| now.min(every)));
         if !std::mem::replace(&mut asking.is_on, true) {
-            tokio::spawn(Arc::clone(&self.shared).ask(env.clone()));
+            tokio::spawn(Arc::clone(&self.shared).poll_queue(env.clone()));
         }
         receiver
     }
 
     /// A subscriber waits for the next answer: query as soon as possible.
-    pub fn hurry(&self) {
+    pub fn poll_soon(&self) {
         self.shared.hurry.notify_one();
     }
 }
 
 impl Shared {
-    async fn ask(self: Arc<Self>, env: Environment) {
+    async fn poll_queue(self: Arc<Self>, env: Environment) {
         // Numbers of users are understood like names, and need no look-up.
         let user = rustix::process::getuid().as_raw().to_string();
         let mut env = env;
@@ -106,9 +106,9 @@ impl Shared {
         loop {
             let at = Instant::now();
             let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
-            let asked = ask("squeue", words, env.clone(), PATIENCE).await;
-            self.sender.send_modify(|view| match &asked {
-                QueryResult::Said { code: 0, stdout, .. } => {
+            let query_result = run_query("squeue", words, env.clone(), PATIENCE).await;
+            self.sender.send_modify(|view| match &query_result {
+                QueryResult::Answered { code: 0, stdout, .. } => {
                     *view = QueueView {
                         seen: view.seen + 1,
                         at: Some(at),
@@ -118,7 +118,7 @@ impl Shared {
                 }
                 failed => {
                     view.silent += 1;
-                    view.complaint = failed.complaint("squeue");
+                    view.complaint = failed.error_text("squeue");
                 }
             });
             let every = self.asking().every.unwrap_or(PATIENCE);

@@ -55,9 +55,9 @@ impl JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingReason {
     /// For its turn.
-    Turn,
+    Queued,
     /// A reason that may go away, and that the user should know of.
-    Person(&'static str),
+    NeedsUser(&'static str),
     /// For ever: why, and what to do.
     Never(&'static str, &'static str),
 }
@@ -97,15 +97,15 @@ impl PendingReason {
                 "it requests more than its account or quality of service allows for one job",
                 "request less, or another `account` or `qos`",
             ),
-            "PartitionDown" | "PartitionInactive" => Self::Person("its partition takes no jobs at the moment"),
-            "ReqNodeNotAvail" => Self::Person("a node that it needs is down, drained or reserved"),
-            "Nodes" => Self::Person("nodes that it needs are down, drained or reserved for others"),
-            "JobHeldAdmin" => Self::Person("an administrator holds it"),
-            "JobHeldUser" => Self::Person("it is held; `scontrol release` releases it"),
-            "launch" => Self::Person("it could not be started on its node and was put back on hold"),
-            "Reservation" => Self::Person("it waits for its reservation to begin"),
-            "Licenses" => Self::Person("it waits for licences"),
-            _ => Self::Turn,
+            "PartitionDown" | "PartitionInactive" => Self::NeedsUser("its partition takes no jobs at the moment"),
+            "ReqNodeNotAvail" => Self::NeedsUser("a node that it needs is down, drained or reserved"),
+            "Nodes" => Self::NeedsUser("nodes that it needs are down, drained or reserved for others"),
+            "JobHeldAdmin" => Self::NeedsUser("an administrator holds it"),
+            "JobHeldUser" => Self::NeedsUser("it is held; `scontrol release` releases it"),
+            "launch" => Self::NeedsUser("it could not be started on its node and was put back on hold"),
+            "Reservation" => Self::NeedsUser("it waits for its reservation to begin"),
+            "Licenses" => Self::NeedsUser("it waits for licences"),
+            _ => Self::Queued,
         }
     }
 }
@@ -125,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn what_will_never_start_is_told_from_what_waits() {
-        assert_eq!(PendingReason::read("Priority"), PendingReason::Turn);
-        assert_eq!(PendingReason::read("Resources"), PendingReason::Turn);
+    fn jobs_that_can_never_start_are_distinguished_from_pending() {
+        assert_eq!(PendingReason::read("Priority"), PendingReason::Queued);
+        assert_eq!(PendingReason::read("Resources"), PendingReason::Queued);
         assert!(matches!(PendingReason::read("PartitionTimeLimit"), PendingReason::Never(..)));
-        assert!(matches!(PendingReason::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), PendingReason::Person(_)));
+        assert!(matches!(PendingReason::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), PendingReason::NeedsUser(_)));
         assert!(matches!(
             PendingReason::read(
                 "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
             ),
-            PendingReason::Person(_)
+            PendingReason::NeedsUser(_)
         ));
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::query::{Environment, QueryResult, ask};
+use super::query::{Environment, QueryResult, run_query};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -30,7 +30,7 @@ pub struct Submission {
 
 /// What became of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Submitted {
+pub enum SubmitOutcome {
     /// The job's number.
     Number(String),
     /// It will never be taken like this: why.
@@ -38,7 +38,7 @@ pub enum Submitted {
     /// Unknown: the job may be there, or not. Look for it by its name before it is submitted again.
     Unknown(String),
     /// It is not there, and may be taken later: why.
-    Later(String),
+    RetryLater(String),
     /// The same, because the user's limit of concurrent jobs is reached: fewer of an array may be taken.
     TooMany(String),
     /// There is no `sbatch`.
@@ -47,7 +47,7 @@ pub enum Submitted {
 
 impl Submission {
     /// The arguments of `sbatch`. Of two equal flags the last one counts, so ours come last.
-    pub fn words(&self) -> Vec<OsString> {
+    pub fn sbatch_argv(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.flags.iter().map(OsString::from).collect();
         let with = |flag: &str, value: &std::path::Path| {
             let mut word = OsString::from(flag);
@@ -72,32 +72,32 @@ impl Submission {
 }
 
 /// Submits once.
-pub async fn submit(submission: &Submission) -> Submitted {
-    judge(&ask("sbatch", submission.words(), submission.env.clone(), PATIENCE).await)
+pub async fn submit(submission: &Submission) -> SubmitOutcome {
+    parse_outcome(&run_query("sbatch", submission.sbatch_argv(), submission.env.clone(), PATIENCE).await)
 }
 
-fn judge(asked: &QueryResult) -> Submitted {
-    let complaint = asked.complaint("sbatch");
-    match asked {
-        QueryResult::Absent(why) => Submitted::Absent(why.clone()),
-        QueryResult::Late => Submitted::Unknown(complaint),
-        QueryResult::Said { code: 0, stdout, .. } => {
+fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
+    let complaint = query_result.error_text("sbatch");
+    match query_result {
+        QueryResult::Absent(why) => SubmitOutcome::Absent(why.clone()),
+        QueryResult::TimedOut => SubmitOutcome::Unknown(complaint),
+        QueryResult::Answered { code: 0, stdout, .. } => {
             // `123`, or `123;cluster`; a plug-in may have printed something before.
             let number = stdout.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
-            number.map_or(Submitted::Unknown(complaint), |number| Submitted::Number(number.to_owned()))
+            number.map_or(SubmitOutcome::Unknown(complaint), |number| SubmitOutcome::Number(number.to_owned()))
         }
         // Ended by a signal in the middle of it.
-        QueryResult::Said { code, .. } if *code > 128 => Submitted::Unknown(complaint),
-        QueryResult::Said { .. } => {
+        QueryResult::Answered { code, .. } if *code > 128 => SubmitOutcome::Unknown(complaint),
+        QueryResult::Answered { .. } => {
             let says = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
             if says(&UNKNOWN) {
-                Submitted::Unknown(complaint)
+                SubmitOutcome::Unknown(complaint)
             } else if says(&TOO_MANY) {
-                Submitted::TooMany(complaint)
+                SubmitOutcome::TooMany(complaint)
             } else if says(&LATER) {
-                Submitted::Later(complaint)
+                SubmitOutcome::RetryLater(complaint)
             } else {
-                Submitted::Refused(complaint)
+                SubmitOutcome::Refused(complaint)
             }
         }
     }
@@ -136,38 +136,38 @@ const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "Ma
 mod tests {
     use super::*;
 
-    fn said(code: i32, stdout: &str, stderr: &str) -> Submitted {
-        judge(&QueryResult::Said { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
+    fn parse_reply(code: i32, stdout: &str, stderr: &str) -> SubmitOutcome {
+        parse_outcome(&QueryResult::Answered { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
     }
 
     #[test]
     fn the_number_is_read_with_and_without_a_cluster() {
-        assert_eq!(said(0, "123\n", ""), Submitted::Number("123".to_owned()));
-        assert_eq!(said(0, "welcome to lab\n123;lab\n", ""), Submitted::Number("123".to_owned()));
-        assert!(matches!(said(0, "", ""), Submitted::Unknown(_)));
+        assert_eq!(parse_reply(0, "123\n", ""), SubmitOutcome::Number("123".to_owned()));
+        assert_eq!(parse_reply(0, "welcome to lab\n123;lab\n", ""), SubmitOutcome::Number("123".to_owned()));
+        assert!(matches!(parse_reply(0, "", ""), SubmitOutcome::Unknown(_)));
     }
 
     #[test]
     fn a_lost_answer_is_not_a_refusal_and_a_refusal_is_final() {
         let lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation";
         assert_eq!(
-            said(1, "", lost),
-            Submitted::Unknown("Batch job submission failed: Socket timed out on send/recv operation".to_owned())
+            parse_reply(1, "", lost),
+            SubmitOutcome::Unknown("Batch job submission failed: Socket timed out on send/recv operation".to_owned())
         );
         let down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)";
-        assert!(matches!(said(1, "", down), Submitted::Later(_)));
+        assert!(matches!(parse_reply(1, "", down), SubmitOutcome::RetryLater(_)));
         let full = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
-        assert!(matches!(said(1, "", full), Submitted::TooMany(_)));
+        assert!(matches!(parse_reply(1, "", full), SubmitOutcome::TooMany(_)));
         let wrong = "sbatch: error: invalid partition specified: gpuu\nsbatch: error: Batch job submission failed: Invalid partition name specified";
         assert_eq!(
-            said(1, "", wrong),
-            Submitted::Refused(
+            parse_reply(1, "", wrong),
+            SubmitOutcome::Refused(
                 "invalid partition specified: gpuu; Batch job submission failed: Invalid partition name specified"
                     .to_owned()
             )
         );
-        assert!(matches!(judge(&QueryResult::Late), Submitted::Unknown(_)));
-        assert!(matches!(said(130, "", ""), Submitted::Unknown(_)), "it was interrupted");
+        assert!(matches!(parse_outcome(&QueryResult::TimedOut), SubmitOutcome::Unknown(_)));
+        assert!(matches!(parse_reply(130, "", ""), SubmitOutcome::Unknown(_)), "it was interrupted");
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             flags: vec!["--partition=gpu".to_owned(), "--requeue".to_owned()],
             env: Environment::new(),
         };
-        let words: Vec<_> = submission.words().into_iter().map(|word| word.into_string().unwrap()).collect();
+        let words: Vec<_> = submission.sbatch_argv().into_iter().map(|word| word.into_string().unwrap()).collect();
         insta::assert_snapshot!(words.join("\n"), @r"
         --partition=gpu
         --requeue
@@ -197,7 +197,8 @@ mod tests {
         --output=/p/.regatta/jobs/k-0/output
         /p/.regatta/jobs/k-0/script
         ");
-        let array = |at_once| Submission { array: Some(("0-3,7".to_owned(), at_once)), ..submission.clone() }.words();
+        let array =
+            |at_once| Submission { array: Some(("0-3,7".to_owned(), at_once)), ..submission.clone() }.sbatch_argv();
         assert!(array(None).contains(&"--array=0-3,7".into()));
         assert!(array(Some(8)).contains(&"--array=0-3,7%8".into()));
     }

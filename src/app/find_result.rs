@@ -1,0 +1,208 @@
+//! Finds results by the names that users have for them: a task of the last run, a run, a folder, a file.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use super::project::Project;
+use crate::app::error::CommandError;
+use crate::cli::Global;
+use crate::event::RunId;
+use crate::harness::{RequestRecord, repeat_folders};
+use crate::interop::{self, ImportSource, MeasuredResult, MeasuredRun, RequestTrace};
+use crate::report::RunState;
+use crate::runner::store::{StateFolder, last_run, read_journal, runs};
+
+pub(super) const RESULT: &str = "result.json";
+pub(super) const SEEN: &str = "seen.jsonl";
+const REQUESTS: &str = "requests.jsonl";
+
+/// A result with its requests.
+#[derive(Clone)]
+pub(super) struct FoundResult {
+    pub run: MeasuredRun,
+    /// Regatta's own, where it measured.
+    pub records: Vec<RequestRecord>,
+}
+
+/// One result, or an error that lists the existing ones.
+pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, CommandError> {
+    let mut all = find_all(global, word)?;
+    match (all.pop(), all.is_empty()) {
+        (Some(found), true) => Ok(found),
+        (last, _) => {
+            let names: Vec<String> = all.into_iter().chain(last).map(|found| found.run.name).collect();
+            let hint = "name one of them";
+            Err(CommandError::Usage(format!("{word} has several results: {}\n  hint: {hint}", names.join(", "))))
+        }
+    }
+}
+
+/// All results that an argument names; at least one.
+pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
+    places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
+}
+
+/// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.
+pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
+    let path = Path::new(word);
+    if !path.exists() && word.contains(',') {
+        let parts = word.split(',').filter(|part| !part.is_empty());
+        return Ok(parts.map(|part| find_runs(global, part)).collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    let below = if path.is_dir() && !path.join(RESULT).is_file() { in_folder(path, word) } else { Vec::new() };
+    let places = if below.is_empty() { places(global, word)? } else { below };
+    let runs = places.into_iter().flat_map(|(name, path)| {
+        let beside = if path.is_file() { path.parent().unwrap_or(Path::new(".")) } else { &path };
+        let repeats = repeat_folders(beside);
+        if repeats.is_empty() {
+            return vec![(name, path)];
+        }
+        let of = |(n, folder)| (format!("{name}, run {n}"), folder);
+        (1..).zip(repeats).map(of).collect::<Vec<_>>()
+    });
+    runs.map(|(name, path)| read(&name, &path)).collect()
+}
+
+/// Where the results are that an argument names, and the name of each; at least one.
+fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, CommandError> {
+    let path = Path::new(word);
+    if path.exists() {
+        return Ok(vec![(word.to_owned(), path.to_owned())]);
+    }
+    let home = Project::open_current(global)?.home;
+    let latest = home.latest().join(word);
+    if latest.join(RESULT).is_file() {
+        return Ok(vec![(word.to_owned(), latest)]);
+    }
+    if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
+        let folders = of_run(&home, &run)?;
+        if folders.is_empty() {
+            return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
+        }
+        return Ok(folders);
+    }
+    let below = in_folder(&latest, word);
+    if !below.is_empty() {
+        return Ok(below);
+    }
+    // A benchmark that was not valid is in no `latest`, but can be shown all the same.
+    let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
+    let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
+    let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();
+    if !of_last.is_empty() {
+        return Ok(of_last.into_iter().cloned().collect());
+    }
+    let mut known: Vec<String> = in_folder(&home.latest(), "").into_iter().chain(last).map(|(name, _)| name).collect();
+    known.sort();
+    known.dedup();
+    let hint = crate::diag::did_you_mean(word, known.iter().map(String::as_str)).unwrap_or_else(|| {
+        if known.is_empty() {
+            "no benchmark has run in this folder yet; a folder with a result.json will do, too".to_owned()
+        } else {
+            format!("there are {}; a folder with a result.json will do, too", known.join(", "))
+        }
+    });
+    Err(CommandError::Usage(format!("there is no result `{word}`\n  hint: {hint}")))
+}
+
+/// Folders with a result below one, by name, not deeper than tasks are.
+fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    let mut items: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|item| item.path()).collect();
+    items.sort();
+    for item in items.into_iter().filter(|item| item.is_dir()) {
+        let below = item.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = if name.is_empty() { below } else { format!("{name}/{below}") };
+        if item.join(RESULT).is_file() {
+            found.push((name, item));
+        } else if name.matches('/').count() < 4 {
+            found.extend(in_folder(&item, &name));
+        }
+    }
+    found
+}
+
+/// The benchmarks of a run, valid or not, that still have outputs.
+fn of_run(home: &StateFolder, run: &RunId) -> Result<Vec<(String, PathBuf)>, CommandError> {
+    let mut run_state = RunState::new();
+    for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
+        run_state.fold(event);
+    }
+    let folder = |chapter: &crate::report::TaskState| {
+        chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
+    };
+    Ok(run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect())
+}
+
+fn read_error(path: &Path) -> impl Fn(std::io::Error) -> CommandError {
+    move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
+}
+
+/// A result of Regatta, an imported one, or another tool's files.
+fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
+    let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
+    if file.is_file() {
+        let text = fs::read_to_string(&file).map_err(read_error(&file))?;
+        if MeasuredResult::is_one(&text) {
+            let result = MeasuredResult::read(&text)
+                .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;
+            return read_regatta_result(name, file.parent().unwrap_or(Path::new(".")), result);
+        }
+    }
+    let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::usage)?;
+    Ok(FoundResult { run: imported.into(), records: Vec::new() })
+}
+
+fn read_regatta_result(name: &str, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
+    let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
+    if result.imported().is_some() {
+        let seen: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
+        return Ok(FoundResult {
+            run: MeasuredRun { name: name.to_owned(), result, request_traces: seen },
+            records: Vec::new(),
+        });
+    }
+    let records: Vec<RequestRecord> = if requests.is_file() { lines(&requests)? } else { Vec::new() };
+    let seen = records.iter().map(RequestTrace::from).collect();
+    Ok(FoundResult { run: MeasuredRun { name: name.to_owned(), result, request_traces: seen }, records })
+}
+
+fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
+    let mut all = Vec::new();
+    for (n, line) in BufReader::new(fs::File::open(path).map_err(read_error(path))?).lines().enumerate() {
+        let line = line.map_err(read_error(path))?;
+        let read = serde_json::from_str(&line);
+        all.push(read.map_err(|error| anyhow::anyhow!("{}, line {}: {error}", path.display(), n + 1))?);
+    }
+    Ok(all)
+}
+
+/// The texts of files; of a folder, of those that a tool may have left in it.
+pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, CommandError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut inside: Vec<PathBuf> = fs::read_dir(path)
+            .map_err(read_error(path))?
+            .flatten()
+            .map(|item| item.path())
+            .filter(|item| {
+                item.extension().is_some_and(|end| ["json", "jsonl", "yaml"].iter().any(|known| end == *known))
+            })
+            .collect();
+        inside.sort();
+        files.extend(inside);
+    }
+    files
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).map_err(read_error(&path))?;
+            Ok(ImportSource { name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text })
+        })
+        .collect()
+}

@@ -1,0 +1,41 @@
+//! What a job does on its node: one stage, or a whole run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::run;
+use crate::app::error::CommandError;
+use crate::app::output::print_error;
+use crate::cli::CliExit;
+use crate::exec::process;
+use crate::runner::store::JobFolder;
+use crate::stages::{AttemptClaim, NodeWorkerError, work};
+
+pub(super) fn run_job(folder: PathBuf) -> Result<CliExit, CommandError> {
+    let folder = JobFolder::at(folder);
+    let claim = match AttemptClaim::take(&folder) {
+        Ok(claim) => claim,
+        // Another job does it, or no run waits for it: that is not an error.
+        Err(not_done @ (NodeWorkerError::AlreadyClaimed(_) | NodeWorkerError::NoRunWaiting(_))) => {
+            print_error(&format!("regatta: {not_done}\n"));
+            return Ok(CliExit::Done);
+        }
+        Err(broken) => return Err(anyhow::Error::from(broken).into()),
+    };
+    claim.keep_alive(&folder);
+    if claim.run_args().is_some() {
+        return run::run_in_allocation(&folder, &claim);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    process::adopt_orphans()?;
+    let done = runtime.block_on(async {
+        let done = work(&folder, &claim).await;
+        for leftover in process::sweep(Duration::from_secs(1)).await {
+            print_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
+        }
+        done
+    });
+    runtime.shutdown_background();
+    done.map_err(anyhow::Error::from)?;
+    Ok(CliExit::Done)
+}

@@ -1,0 +1,354 @@
+//! How two sections differ, field by field, and how much that matters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{LockEntry, LockSection};
+use crate::plan::ActionKind;
+
+/// One field that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LockDifference {
+    pub part: LockPart,
+    /// The task of `requested` and `resolved`.
+    pub task: Option<String>,
+    pub field: String,
+    /// `None`: it was not there.
+    pub locked: Option<String>,
+    /// `None`: it is not there.
+    pub now: Option<String>,
+    pub weight: DifferenceWeight,
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockPart {
+    /// This program's version.
+    Run,
+    Parameter,
+    Machine,
+    Tool,
+    /// A stage's request.
+    Requested,
+    /// The stage's outcome.
+    Resolved,
+}
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DifferenceWeight {
+    /// Something else is run.
+    Stops,
+    /// The same request with another outcome: builds hold times and paths, engines the kernels that were fastest then.
+    Told,
+    /// A consequence of what else differs.
+    Follows,
+}
+
+/// What a run holds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Nothing; everything is reported.
+    Warn,
+    /// The requests, and what they name: commits, images, weights, versions.
+    Inputs,
+    /// Bytes of outputs and this program's version, too.
+    Exact,
+}
+
+impl Strictness {
+    pub const fn stops(self, difference: &LockDifference) -> bool {
+        match (self, difference.weight) {
+            (Self::Warn, _) | (_, DifferenceWeight::Follows) => false,
+            (_, DifferenceWeight::Stops) => true,
+            (strictness, DifferenceWeight::Told) => matches!(strictness, Self::Exact),
+        }
+    }
+}
+
+/// How much of a section there is to compare.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LockExtent {
+    /// `now` has some of the stages: the others are not missing.
+    pub is_part: bool,
+    /// `now` has run: `resolved` is compared, too.
+    pub has_run: bool,
+}
+
+impl LockDifference {
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
+        let is_image = self.field == "facts.image";
+        match self.part {
+            LockPart::Run => "install that version of regatta",
+            LockPart::Parameter => "give the parameter as it was",
+            LockPart::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
+            LockPart::Tool => "install that version, or give the stage a `container` that has it",
+            LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
+            LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
+            LockPart::Requested => "undo the change in the manifest",
+            LockPart::Resolved if self.weight == DifferenceWeight::Told => {
+                "take the output from a shared store instead of making it again"
+            }
+            LockPart::Resolved => "make it again with `--force STAGE`; the locked version may no longer be available",
+        }
+    }
+}
+
+/// Everything in which `now` differs from `locked`: parameters, machine, tools, then stage by stage.
+pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
+    let mut found = Vec::new();
+    if locked.regatta != now.regatta {
+        let (locked, now) = (Some(locked.regatta.clone()), Some(now.regatta.clone()));
+        let field = "regatta".to_owned();
+        found.push(LockDifference {
+            part: LockPart::Run,
+            task: None,
+            field,
+            locked,
+            now,
+            weight: DifferenceWeight::Told,
+        });
+    }
+    let texts = [
+        (LockPart::Parameter, &locked.params, &now.params),
+        (LockPart::Machine, &locked.machine, &now.machine),
+        (LockPart::Tool, &locked.tools, &now.tools),
+    ];
+    for (part, locked, now) in texts {
+        for (field, before, after) in pairs(locked, now) {
+            let is_left_out = extent.is_part && part != LockPart::Parameter && after.is_none();
+            if before == after || is_left_out {
+                continue;
+            }
+            // A fact that the other machine did not record is no sign of a difference.
+            let weight = if before.is_none() && part != LockPart::Parameter {
+                DifferenceWeight::Told
+            } else {
+                DifferenceWeight::Stops
+            };
+            let (locked, now) = (before.cloned(), after.cloned());
+            found.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
+        }
+    }
+    for (task, before, after) in pairs(&locked.stages, &now.stages) {
+        match (before, after) {
+            (Some(before), Some(after)) => stage(task, before, after, extent, &mut found),
+            (Some(before), None) if !extent.is_part => found.push(missing_stage(task, Some(before), None)),
+            (None, after) => found.push(missing_stage(task, None, after)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The outcome of one task, checked against the lock; `now` without the digest of the output is compared without it.
+pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
+    let [before, mut after] = [&locked.resolved, now].map(|resolved| flat("", resolved.iter()));
+    let mut before = before;
+    for map in [&mut before, &mut after] {
+        map.remove("key");
+    }
+    if !now.contains_key("output") {
+        before.remove("output");
+    }
+    let is_built = locked.requested.get("action").is_some_and(|action| action.pointer("/image/build").is_some());
+    let weight = |field: &str| {
+        let is_bytes = field == "output" || (locked.kind == ActionKind::Image && is_built);
+        // The same image has another name in each registry that it went to.
+        if is_bytes || field.starts_with("digests") { DifferenceWeight::Told } else { DifferenceWeight::Stops }
+    };
+    different(LockPart::Resolved, task, &before, &after, weight)
+}
+
+fn stage(task: &str, locked: &LockEntry, now: &LockEntry, extent: LockExtent, found: &mut Vec<LockDifference>) {
+    let first = found.len();
+    let flat_of = |entry: &LockEntry| {
+        let mut all = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
+        all.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
+        all.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
+        all
+    };
+    found.extend(different(LockPart::Requested, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
+    if !extent.has_run {
+        return;
+    }
+    found.extend(outcome(task, locked, &now.resolved));
+    let keys = [locked, now].map(|entry| entry.resolved.get("key").and_then(Value::as_str).map(str::to_owned));
+    let [before, after] = keys;
+    if found.len() == first && before != after {
+        let (part, task, field) = (LockPart::Resolved, Some(task.to_owned()), "key".to_owned());
+        found.push(LockDifference { part, task, field, locked: before, now: after, weight: DifferenceWeight::Follows });
+    }
+}
+
+fn missing_stage(task: &str, locked: Option<&LockEntry>, now: Option<&LockEntry>) -> LockDifference {
+    let told = |entry: Option<&LockEntry>| {
+        entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
+    };
+    let (locked, now) = (told(locked), told(now));
+    let field = "stage".to_owned();
+    LockDifference {
+        part: LockPart::Requested,
+        task: Some(task.to_owned()),
+        field,
+        locked,
+        now,
+        weight: DifferenceWeight::Stops,
+    }
+}
+
+fn different(
+    part: LockPart,
+    task: &str,
+    locked: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+    weight: impl Fn(&str) -> DifferenceWeight,
+) -> Vec<LockDifference> {
+    let changed = pairs(locked, now).into_iter().filter(|(_, before, after)| before != after);
+    changed
+        .map(|(field, before, after)| LockDifference {
+            part,
+            task: Some(task.to_owned()),
+            field: field.clone(),
+            locked: before.cloned(),
+            now: after.cloned(),
+            weight: weight(field),
+        })
+        .collect()
+}
+
+/// Every name of either, in order.
+fn pairs<'a, V>(
+    a: &'a BTreeMap<String, V>,
+    b: &'a BTreeMap<String, V>,
+) -> Vec<(&'a String, Option<&'a V>, Option<&'a V>)> {
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    names.into_iter().map(|name| (name, a.get(name), b.get(name))).collect()
+}
+
+/// Fields by their paths; a list of plain values is one field.
+fn flat<'a>(at: &str, fields: impl Iterator<Item = (&'a String, &'a Value)>) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (name, value) in fields {
+        let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+        all.extend(flat_value(&at, value));
+    }
+    all
+}
+
+fn flat_value(at: &str, value: &Value) -> BTreeMap<String, String> {
+    let is_plain = |value: &Value| !value.is_array() && !value.is_object();
+    match value {
+        Value::Object(fields) => flat(at, fields.iter()),
+        Value::Array(items) if !items.iter().all(is_plain) => {
+            items.iter().enumerate().flat_map(|(n, item)| flat_value(&format!("{at}[{n}]"), item)).collect()
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(plain).collect();
+            BTreeMap::from([(at.to_owned(), format!("[{}]", items.join(", ")))])
+        }
+        plain_value => BTreeMap::from([(at.to_owned(), plain(plain_value))]),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(kind: ActionKind, requested: &Value, resolved: &Value) -> LockEntry {
+        let fields = |value: &Value| {
+            value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        LockEntry { kind, requested: fields(requested), resolved: fields(resolved) }
+    }
+
+    fn section(stages: &[(&str, LockEntry)]) -> LockSection {
+        let stages = stages.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
+        LockSection { regatta: "1".to_owned(), stages, ..LockSection::default() }
+    }
+
+    fn difference_lines(found: &[LockDifference]) -> Vec<String> {
+        let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".to_owned());
+        found
+            .iter()
+            .map(|one| {
+                let task = one.task.clone().unwrap_or_else(|| format!("{:?}", one.part));
+                format!("{task} {} {} → {} {:?}", one.field, side(&one.locked), side(&one.now), one.weight)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_field_is_named_by_its_path() {
+        let engine = |batch: u32, image: &str| {
+            let requested = json!({"action": {"engine": {"build_flags": {"max_batch_size": batch}, "gpus": [1, 2]}}, "facts": {"image": image}});
+            entry(ActionKind::Engine, &requested, &json!({"key": "k", "output": "o"}))
+        };
+        let mut locked = section(&[("engine", engine(2048, "sha256:1")), ("old", engine(1, ""))]);
+        let mut now = section(&[("engine", engine(1024, "sha256:2")), ("new", engine(1, ""))]);
+        locked.params.insert("system".to_owned(), "a".to_owned());
+        now.params.insert("system".to_owned(), "b".to_owned());
+        locked.tools.insert("nvcc".to_owned(), "12.8".to_owned());
+        now.tools.insert("git".to_owned(), "2.39".to_owned());
+        "2".clone_into(&mut now.regatta);
+        let all = difference_lines(&compare(&locked, &now, LockExtent::default()));
+        assert_eq!(
+            all,
+            [
+                "Run regatta 1 → 2 Told",
+                "Parameter system a → b Stops",
+                "Tool git - → 2.39 Told",
+                "Tool nvcc 12.8 → - Stops",
+                "engine engine.build_flags.max_batch_size 2048 → 1024 Stops",
+                "engine facts.image sha256:1 → sha256:2 Stops",
+                "new stage - → a stage (engine) Stops",
+                "old stage a stage (engine) → - Stops",
+            ]
+        );
+        let part = difference_lines(&compare(&locked, &now, LockExtent { is_part: true, has_run: false }));
+        assert!(!part.iter().any(|line| line.starts_with("old") || line.starts_with("Tool nvcc")), "{part:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_repeated_is_told_and_what_was_named_stops() {
+        let git = |commit: &str, output: &str, key: &str| {
+            let resolved = json!({"commit": commit, "output": output, "key": key});
+            section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &resolved))])
+        };
+        let run = LockExtent { is_part: false, has_run: true };
+        let all = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
+        assert_eq!(difference_lines(&all), ["clone commit a → b Stops", "clone output 1 → 2 Told"]);
+        let [commit, output] = &all[..] else { panic!("two") };
+        assert!(Strictness::Inputs.stops(commit) && !Strictness::Inputs.stops(output));
+        assert!(Strictness::Exact.stops(output) && !Strictness::Warn.stops(commit));
+        // Another key alone is a consequence of something upstream.
+        let all = compare(&git("a", "1", "k"), &git("a", "1", "l"), run);
+        assert_eq!(difference_lines(&all), ["clone key k → l Follows"]);
+        assert_eq!(compare(&git("a", "1", "k"), &git("b", "2", "l"), LockExtent::default()), []);
+    }
+
+    #[test]
+    fn a_built_image_has_another_id_each_time() {
+        let image = |action: &Value, id: &str| {
+            let resolved = json!({"id": id, "digests": [format!("r@{id}")]});
+            section(&[("image", entry(ActionKind::Image, &json!({"action": {"image": action}}), &resolved))])
+        };
+        let run = LockExtent { is_part: false, has_run: true };
+        let of = |action: &Value| difference_lines(&compare(&image(action, "1"), &image(action, "2"), run));
+        assert_eq!(
+            of(&json!({"build": {"context": "."}})),
+            ["image digests [r@1] → [r@2] Told", "image id 1 → 2 Told"]
+        );
+        assert_eq!(of(&json!({"pull": "r:1"})), ["image digests [r@1] → [r@2] Told", "image id 1 → 2 Stops"]);
+    }
+}

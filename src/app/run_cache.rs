@@ -1,0 +1,78 @@
+//! The store that machines share, for a run: where it is, what kind of machine this is, and what was not sent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::error::CommandError;
+use crate::event::{Event, Stop};
+use crate::exec::process::{ProbeOutput, ProbeResult, probe};
+use crate::plan::Plan;
+use crate::runner::EventEmitter;
+use crate::runner::remote_cache::{CacheAddress, Machine, MachineGpus, RemoteCache, UnsentOutputs, why_not};
+use crate::runner::store::OutputCache;
+
+/// The option, else the environment variable. `off` and an empty variable are none.
+pub(super) fn address(typed: Option<&str>) -> Result<Option<CacheAddress>, CommandError> {
+    let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
+    let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
+    if text.trim() == "off" {
+        return Ok(None);
+    }
+    CacheAddress::parse(&text).map(Some).map_err(|why| {
+        let source = if typed.is_some() { "--store" } else { "REGATTA_STORE" };
+        CommandError::Usage(format!("{source}: {why}"))
+    })
+}
+
+/// `None`: it cannot be used, which has been reported. On a runtime.
+pub(super) fn open(
+    address: &CacheAddress,
+    plan: &Plan,
+    output_cache: &Arc<OutputCache>,
+    emit: &EventEmitter,
+) -> Option<RemoteCache> {
+    let machine = Machine::new(gpus_for(plan));
+    match RemoteCache::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit)) {
+        Ok(share) => Some(share),
+        Err(trouble) => {
+            let hint = trouble.hint();
+            let text =
+                format!("the shared store {address} cannot be used; the run continues without it: {trouble}; {hint}");
+            emit(Event::Notice { task: None, text });
+            None
+        }
+    }
+}
+
+/// Waits until new outputs are there, too.
+pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emit: &EventEmitter) {
+    let UnsentOutputs(left) = share.finish(stop).await;
+    if left > 0 {
+        let outputs =
+            if left == 1 { "1 output of this run is".to_owned() } else { format!("{left} outputs of this run are") };
+        let text = format!("{outputs} not in {}; `regatta cache push {manifest}` puts them there", share.address());
+        emit(Event::Notice { task: None, text });
+    }
+}
+
+/// The GPUs of this machine, queried only if an output that may be shared is made with some.
+pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
+    const LIMIT: Duration = Duration::from_mins(1);
+    if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {
+        return MachineGpus::Known(BTreeSet::new());
+    }
+    match probe(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"], LIMIT) {
+        ProbeResult::Missing => MachineGpus::Known(BTreeSet::new()),
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
+            let lines = out.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
+            MachineGpus::Known(lines.map(|line| line.trim().to_owned()).collect())
+        }
+        ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
+            let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
+            MachineGpus::Unknown(format!("nvidia-smi: {}", text.unwrap_or("no answer").trim()))
+        }
+        ProbeResult::TimedOut => MachineGpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
+        ProbeResult::Failed(why) => MachineGpus::Unknown(format!("nvidia-smi: {why}")),
+    }
+}

@@ -1,0 +1,113 @@
+//! A conversation with a command that runs: lines to its standard input, lines from its standard output.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+/// A longer line is no line of ours (bytes).
+const LONGEST: usize = 16 << 20;
+const CHUNK: usize = 16 * 1024;
+
+/// Writes to the command. Dropping it ends the command's standard input.
+#[derive(Debug)]
+pub struct LineWriter {
+    pipe: Sender,
+}
+
+/// Reads from the command. Can be dropped and awaited again.
+#[derive(Debug)]
+pub struct LineReader {
+    pipe: Receiver,
+    rest: Vec<u8>,
+    lines: VecDeque<String>,
+    open: bool,
+}
+
+impl LineWriter {
+    pub(super) fn new(write: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: Sender::from_owned_fd(write)? })
+    }
+
+    /// Writes a line. It waits while the reader does not read.
+    pub async fn line(&mut self, line: &str) -> io::Result<()> {
+        self.pipe.write_all(format!("{line}\n").as_bytes()).await
+    }
+}
+
+impl LineReader {
+    pub(super) fn new(read: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: Receiver::from_owned_fd(read)?, rest: Vec::new(), lines: VecDeque::new(), open: true })
+    }
+
+    /// The next line, without its end. `None`: no writer is left.
+    pub async fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return Some(line);
+            }
+            if !self.open || self.pipe.readable().await.is_err() {
+                return None;
+            }
+            self.read();
+        }
+    }
+
+    /// The lines that are there, without waiting: after the command has ended, when others may still hold its output open.
+    pub fn rest(&mut self) -> Vec<String> {
+        while self.open && self.read() {}
+        self.lines.drain(..).collect()
+    }
+
+    /// Whether something came.
+    fn read(&mut self) -> bool {
+        let mut buffer = vec![0; CHUNK];
+        // Past the runtime's own memory of what is readable, which may be behind.
+        match rustix::io::read(&self.pipe, &mut buffer[..]) {
+            Ok(n) if n > 0 => self.take(buffer.get(..n).unwrap_or_default()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                // Makes the runtime wait for the next one.
+                let _ = self.pipe.try_read(&mut buffer);
+                return false;
+            }
+            _ => {
+                self.open = false;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        while let Some(at) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=at).collect();
+            self.lines.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        }
+        if self.rest.len() > LONGEST {
+            self.rest.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_read_complete_and_in_order() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (mut hear, mut say) = (LineReader::new(read).unwrap(), LineWriter::new(write).unwrap());
+        say.line("one").await.unwrap();
+        say.line("two\nthree").await.unwrap();
+        assert_eq!(hear.line().await.as_deref(), Some("one"));
+        assert_eq!(hear.rest(), ["two", "three"]);
+        drop(say);
+        assert_eq!(hear.line().await, None);
+    }
+}

@@ -1,0 +1,333 @@
+//! Hand-made vectors with known answers: every formula, without a network.
+
+use crate::harness::measure::collector::Collector;
+use crate::harness::measure::histogram::ValueHistogram;
+use crate::harness::measure::summary;
+use crate::harness::measure::worker_output::WorkerOutput;
+use crate::harness::tokens::{CountedTokens, TokenChunk};
+use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::harness::*;
+use crate::spec::{Arrivals, GoodputLimit, Length, Limits, Request, StopAfter};
+
+pub(in crate::harness) const MS: u64 = 1_000_000;
+
+pub(in crate::harness) fn spec(requests: u64) -> BenchSpec {
+    BenchSpec {
+        endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+        protocol: crate::harness::Transport::Kserve,
+        model: "tensorrt_llm".to_owned(),
+        scenario: LoadPattern::Server { rate: 100.0.into() },
+        arrivals: Arrivals::Constant,
+        stop: StopAfter { requests: Some(requests), duration: None },
+        input_len: Length::Fixed(8),
+        output_len: Length::Fixed(1),
+        seed: 0,
+        warmup: 0,
+        pace: crate::harness::SendingSpec::default(),
+        content: crate::harness::PromptSource::default(),
+        frontends: 1,
+        clients: 1,
+        stall_timeout: std::time::Duration::from_mins(1),
+        limits: Limits::default(),
+        slo: Slo::default(),
+        timelines: false,
+        vocab_size: 100,
+        end_id: 2,
+        request: Request::default(),
+    }
+}
+
+/// Times in ms, chunks as (ms, tokens).
+pub(in crate::harness) fn ended(
+    collector: &mut Collector,
+    index: u64,
+    (sched, issue, end): (u64, u64, u64),
+    asked: u32,
+    chunks: &[(u64, u32)],
+    ended: RequestEnd,
+) {
+    let chunks: Vec<TokenChunk> =
+        chunks.iter().map(|(at, tokens)| TokenChunk { t_read: at * MS, tokens: *tokens }).collect();
+    let record = RequestRecord {
+        index,
+        sample: None,
+        endpoint: 0,
+        input_tokens: 8,
+        asked_tokens: asked,
+        tokens: 0,
+        first_tokens: 0,
+        chunks: 0,
+        final_marker: true,
+        session: index,
+        turn: 0,
+        t_sched: sched * MS,
+        t_issue: issue * MS,
+        t_first: None,
+        t_last: None,
+        t_end: end * MS,
+        max_gap: 0,
+        t_cancel: None,
+        server: None,
+        usage: None,
+        ended,
+        retokenized: false,
+        token_source: TokenSource::OutputIds,
+        chunk_tokens_unknown: false,
+        finish_reason: None,
+        violations: std::collections::BTreeMap::new(),
+        attempts: Vec::new(),
+        timeline: Vec::new(),
+    };
+    let tokens = chunks.iter().map(|chunk| chunk.tokens).sum();
+    let counted = CountedTokens { chunks, tokens, is_per_chunk: true, ..CountedTokens::default() };
+    collector.take(record, counted, None);
+}
+
+fn summarised(spec: &BenchSpec, collector: Collector) -> Measured {
+    summarize_with(spec, collector, |_| ()).judge()
+}
+
+/// The same with other facts of the worker.
+pub(in crate::harness) fn summarize_with(
+    spec: &BenchSpec,
+    collector: Collector,
+    change: impl FnOnce(&mut WorkerOutput),
+) -> UnjudgedRun {
+    let issued = collector.records.len() as u64;
+    let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
+    let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
+    let mut share = WorkerOutput {
+        streams: 0,
+        collector,
+        issued,
+        not_sent: 0,
+        in_flight_at_end: 0,
+        in_flight_area: area,
+        cpu_ns: 0,
+        wait_ns: None,
+        wall_ns,
+        waited_for_stream: 0,
+        deferred: 0,
+        max_streams: None,
+        reconnects: 0,
+        idle_closed: 0,
+        resent: 0,
+        opened: None,
+        call: CallKind::Stream,
+        count: TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
+        pacing: "in virtual time",
+    };
+    change(&mut share);
+    let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };
+    let schedule = std::sync::Arc::new(plan(spec).unwrap());
+    UnjudgedRun::new(spec.clone().into(), summary::summarise(spec, &schedule, vec![share], 0, &start))
+}
+
+fn close(found: Option<f64>, expected: f64) {
+    let found = found.unwrap();
+    assert!((found - expected).abs() < 0.005, "{found} is not {expected}");
+}
+
+/// Five requests: one with a role chunk before and a usage chunk after its tokens and a chunk of three, one that the
+/// client delayed for 500 ms, a one-token answer, one with an empty text as first token, one error.
+#[test]
+fn five_hand_made_requests_give_the_primary_row() {
+    let mut all = Collector::new();
+    ended(&mut all, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], RequestEnd::Ok);
+    let held: Vec<(u64, u32)> = (0..11).map(|i| (710 + 20 * i, 1)).collect();
+    ended(&mut all, 1, (10, 510, 912), 11, &held, RequestEnd::Ok);
+    ended(&mut all, 2, (20, 21, 223), 1, &[(221, 1)], RequestEnd::Ok);
+    ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], RequestEnd::Ok);
+    let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
+    ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
+    let slo = Slo { ttft_ms: Some(300.0), tpot_ms: Some(25.0), e2e_ms: None };
+    let result = summarised(&BenchSpec { slo, ..spec(5) }, all).result;
+    let latency = &result.latency;
+    close(latency.ttft.mean, 315.25);
+    close(latency.tpot.mean, 23.33);
+    close(latency.itl_token.mean, 22.11);
+    close(latency.e2e.mean, 420.25);
+    close(result.rates.requests_full, 4.39);
+    assert_eq!((latency.ttft.n, latency.tpot.n, latency.tpot.excluded), (4, 3, 1));
+    assert_eq!((latency.itl_token.n, latency.icl.n, latency.e2e.n), (19, 17, 4));
+    // The same records, in the way other tools count: from the issue; gaps not divided; LoadGen's window.
+    close(latency.ttft_sent.mean, 189.25);
+    close(latency.icl.mean, 24.71);
+    close(latency.e2e_sent.mean, 294.25);
+    close(result.rates.requests_loadgen_completed, 3.30);
+    assert_eq!(result.counts.failed_by_class[&FailureClass::Server], 1);
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidServer);
+    assert!(result.counts.conserved);
+    assert_eq!(result.tokens.output, 23);
+    // The delayed request, the slow one and the failed one missed their limits.
+    let goodput = result.goodput.unwrap();
+    assert_eq!((goodput.good, goodput.of, goodput.attainment), (2, 5, Some(0.4)));
+    let adjusted = &latency.ttft_adjusted;
+    assert_eq!((adjusted.n, adjusted.unanswered, adjusted.p50, adjusted.p99), (5, 1, Some(201.0), None));
+}
+
+/// 100 requests/s for 60 s, 20 ms each, one stall of 2 s: an open loop without a cap sees all of it, from the issue
+/// as from the schedule.
+#[test]
+fn a_stalled_server_cannot_hide() {
+    let (stall_from, stall_to, service) = (30_000, 32_000, 20);
+    let mut all = Collector::new();
+    for index in 0..6_000 {
+        let at = index * 10;
+        let is_stalled = at < stall_to && at + service > stall_from;
+        let done = if is_stalled { stall_to + service } else { at + service };
+        ended(&mut all, index, (at, at, done), 1, &[(done, 1)], RequestEnd::Ok);
+    }
+    let result = summarised(&spec(6_000), all).result;
+    for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
+        assert_eq!((metric.n, metric.p50, metric.p99), (6_000, Some(20.0), Some(1440.0)));
+    }
+    assert_eq!(result.counts.not_sent, 0);
+    let curve = &result.curves["e2e"];
+    assert_eq!((curve.len(), curve[199]), (200, (2_040.0 - 10.0, 1.0)));
+    assert_eq!(result.slices[31].in_flight, 102);
+}
+
+/// Requests issued `late` ms after their time, answered at once in 100 ms.
+fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
+    let mut spec = spec(200);
+    change(&mut spec);
+    let mut all = Collector::new();
+    for index in 0..200 {
+        let at = index * 10;
+        ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], RequestEnd::Ok);
+    }
+    summarised(&spec, all).result
+}
+
+#[test]
+fn lateness_of_the_client_warns_first_and_then_invalidates() {
+    let verdict = |late| late_by(late, |_| {}).verdict();
+    assert_eq!(verdict(0), crate::event::Verdict::Valid);
+    assert_eq!(verdict(1), crate::event::Verdict::Valid);
+    assert_eq!(verdict(4), crate::event::Verdict::ValidWithWarnings);
+    assert_eq!(verdict(50), crate::event::Verdict::InvalidClient);
+    let offline = late_by(50, |spec| spec.scenario = LoadPattern::Offline);
+    assert_eq!(offline.verdict(), crate::event::Verdict::Valid);
+}
+
+#[test]
+fn the_worst_finding_decides_and_comes_first() {
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90).into());
+    let missed = late_by(0, limit);
+    assert_eq!(missed.verdict(), crate::event::Verdict::InvalidLoad);
+    let both = late_by(50, limit);
+    assert_eq!(both.verdict(), crate::event::Verdict::InvalidClient);
+    let checks: Vec<&str> = both.reasons().iter().map(|reason| reason.check.as_str()).collect();
+    assert_eq!(checks, ["lag", "limits"]);
+}
+
+#[test]
+fn requests_that_vanish_are_noticed() {
+    let mut all = Collector::new();
+    ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
+    let result = summarised(&spec(2), all).result;
+    assert!(!result.counts.conserved);
+    assert!(result.reasons().iter().any(|reason| reason.check == VerdictCheck::Conservation));
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
+}
+
+#[test]
+fn the_headline_says_what_it_counts() {
+    insta::assert_snapshot!(
+        late_by(0, |_| {}).headline(),
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (n=200, from schedule, tokens from output_ids)"
+    );
+}
+
+#[test]
+fn the_headline_reports_slo_attainment() {
+    let with_slo = late_by(0, |spec| spec.slo = Slo { ttft_ms: Some(450.0), tpot_ms: None, e2e_ms: Some(9000.0) });
+    insta::assert_snapshot!(
+        with_slo.headline(),
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % kept TTFT ≤ 450 ms, E2E ≤ 9,000 ms (n=200, from schedule, tokens from output_ids)"
+    );
+    // The verdict's limits are beside it already.
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900).into());
+    assert!(!late_by(0, limit).headline().contains("goodput"));
+}
+
+/// Two sums of the run that should agree and differ.
+#[test]
+fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
+    let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);
+    let mut all = Collector::new();
+    request(&mut all);
+    let good = summarised(&spec(1), all).result;
+    assert!(good.self_check.checks >= 6 && good.self_check.mismatches.is_empty(), "{:?}", good.self_check);
+    let mut all = Collector::new();
+    request(&mut all);
+    all.itl_token.add(20e6, 1);
+    let result = summarised(&spec(1), all).result;
+    assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
+    let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
+    assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first chunks: 4 and 3");
+}
+
+/// Answers with a total and several tokens in a chunk: nothing is computed per token.
+#[test]
+fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
+    let mut all = Collector::new();
+    for index in 0..2 {
+        ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
+        let record = all.records.last_mut().unwrap();
+        (record.tokens, record.token_source, record.chunk_tokens_unknown) = (9, TokenSource::Usage, true);
+    }
+    all.itl_token = ValueHistogram::new();
+    let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
+    let result = summarised(&BenchSpec { slo, ..spec(2) }, all).result;
+    let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
+    assert_eq!((tpot.n, tpot.p50, itl_token.n, itl_token.p50), (0, None, 0, None));
+    assert!(tpot.absent.is_some() && itl_token.absent.is_some());
+    assert_eq!((icl.n, icl.mean), (4, Some(30.0)));
+    assert_eq!((result.tokens.chunk_tokens_unknown, result.tokens.output), (2, 18));
+    // Each later chunk has one token at least, so no token took longer than a chunk.
+    assert_eq!(result.goodput.unwrap().good, 2);
+    assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+}
+
+/// What each class does to the verdict depends on whether tokens or their owner are in doubt.
+#[test]
+fn violations_invalidate_where_they_make_the_numbers_doubtful() {
+    use crate::event::Verdict::{InvalidServer, ValidWithWarnings};
+
+    let verdict = |class, protocol| {
+        let mut all = Collector::new();
+        ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], RequestEnd::Ok);
+        all.violations.add(class, || "an example".to_owned());
+        let result = summarised(&BenchSpec { protocol, ..spec(1) }, all).result;
+        assert_eq!(result.counts.violations[&class], 1);
+        result.verdict()
+    };
+    let chat = || Transport::Http(Http::new(Api::OpenaiChat));
+    assert_eq!(verdict(Violation::WrongId, Transport::Kserve), InvalidServer);
+    assert_eq!(verdict(Violation::WrongId, chat()), ValidWithWarnings);
+    assert_eq!(verdict(Violation::AfterEnd, chat()), InvalidServer);
+    assert_eq!(verdict(Violation::WrongShape, Transport::Kserve), InvalidServer);
+    assert_eq!(verdict(Violation::MissingEnd, Transport::Kserve), ValidWithWarnings);
+}
+
+/// Whatever the budget of failures, and whatever the limit on goodput: without an answer nothing was measured.
+#[test]
+fn without_any_answer_no_budget_makes_a_run_valid() {
+    let budget = Limits { failures: Some("100%".parse().unwrap()), ..Limits::default() };
+    let goodput = Limits { goodput: Some(GoodputLimit::PerSecond(1.0)), ..budget.clone() };
+    for limits in [budget, goodput] {
+        let spec = BenchSpec { limits, ..spec(2) };
+        let has_goodput_limit = spec.limits.goodput.is_some();
+        let mut collector = Collector::new();
+        for index in 0..2 {
+            let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
+            ended(&mut collector, index, (10 * index, 10 * index, 10 * index + 5), 1, &[], failed);
+        }
+        let measured = summarize_with(&spec, collector, |_| {}).judge();
+        let reasons = measured.result.reasons();
+        assert_eq!(measured.result.verdict(), crate::event::Verdict::InvalidServer, "{reasons:?}");
+        assert_eq!(reasons.iter().any(|reason| reason.check == VerdictCheck::Limits), has_goodput_limit, "{reasons:?}");
+    }
+}

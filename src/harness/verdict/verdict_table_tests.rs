@@ -1,0 +1,307 @@
+//! Measurements that would mislead, each with the verdict that it gets, as one table; and how often sound ones get the same findings.
+//!
+//! Records are made by a simulated queue in virtual time with fixed seeds: no network, no clock.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+
+use super::metric_vector_tests::{ended, spec, summarize_with};
+use crate::harness::measure::collector::Collector;
+use crate::harness::measure::stability::Stability;
+use crate::harness::measure::steady::Steady;
+use crate::harness::transport::call::CallKind;
+use crate::harness::*;
+use crate::triton::{Scrape, ServerMetric, ServerMetrics};
+
+/// First come, first served by `servers`.
+#[derive(Clone, Copy)]
+struct Queue {
+    servers: usize,
+    /// Exponential service times; else all are equal.
+    is_exponential: bool,
+    /// Mean service time, ms.
+    service: f64,
+}
+
+const M_D_8: Queue = Queue { servers: 8, is_exponential: false, service: 80.0 };
+const M_M_4: Queue = Queue { servers: 4, is_exponential: true, service: 40.0 };
+
+/// Arrival, start and end of each request, ms.
+type Visits = Vec<(f64, f64, f64)>;
+
+impl Queue {
+    /// Poisson arrivals at a fraction of its capacity.
+    fn run(self, load: f64, requests: usize, seed: u64) -> Visits {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };
+        let gap = self.service / (self.servers as f64 * load);
+        let mut at = 0.0;
+        let arrivals: Vec<(f64, f64)> = (0..requests)
+            .map(|_| {
+                at += gap * exponential();
+                (at, self.service * if self.is_exponential { exponential() } else { 1.0 })
+            })
+            .collect();
+        self.serve(&arrivals, |_, service| service)
+    }
+
+    /// `change`: the service time of a request that begins at this time.
+    fn serve(self, arrivals: &[(f64, f64)], change: impl Fn(f64, f64) -> f64) -> Visits {
+        let mut free = vec![0.0f64; self.servers];
+        arrivals
+            .iter()
+            .map(|(arrival, service)| {
+                let next = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
+                let start = free[next].max(*arrival);
+                free[next] = start + change(start, *service);
+                (*arrival, start, free[next])
+            })
+            .collect()
+    }
+}
+
+/// One token each, at the end of the service.
+fn collected(visits: &Visits) -> Collector {
+    let mut all = Collector::new();
+    for (index, (arrival, _, end)) in visits.iter().enumerate() {
+        let (at, end) = (arrival.round() as u64, end.round() as u64);
+        ended(&mut all, index as u64, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
+    }
+    all
+}
+
+/// Requests every 10 ms, each answered after the given time.
+fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
+    let mut all = Collector::new();
+    for index in 0..requests {
+        let (at, end) = (index * 10, index * 10 + ms(index));
+        ended(&mut all, index, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
+    }
+    all
+}
+
+/// `slots` requests at a time, 100 tokens each at 10 ms a token; the rest wait for a slot, in the server or as idle users.
+fn in_slots(requests: u64, slots: u64, is_closed: bool) -> Collector {
+    let mut all = Collector::new();
+    for index in 0..requests {
+        let start = index / slots * 1_000 + index % slots;
+        let at = if is_closed { start } else { 0 };
+        let chunks: Vec<(u64, u32)> = (1..=100).map(|token| (start + token * 10, 1)).collect();
+        ended(&mut all, index, (at, at, start + 1_000), 100, &chunks, RequestEnd::Ok);
+    }
+    all
+}
+
+/// Like `in_slots` with lengths that differ, as those of real answers do: a slot is taken by the next request as soon as it is free.
+fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
+    let mut all = Collector::new();
+    let mut free = vec![0u64; slots];
+    for index in 0..requests {
+        let tokens = 20 + (index * index * 31 + index * 17) % 180;
+        let slot = (0..slots).min_by_key(|slot| free[*slot]).unwrap();
+        let start = free[slot];
+        let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (start + token * 10, 1)).collect();
+        free[slot] = start + tokens * 10;
+        ended(&mut all, index, (0, 0, free[slot]), tokens as u32, &chunks, RequestEnd::Ok);
+    }
+    all
+}
+
+struct Case {
+    name: &'static str,
+    result: RunResult,
+}
+
+fn case(name: &'static str, requests: u64, collector: Collector, change: impl FnOnce(&mut BenchSpec)) -> Case {
+    let mut spec = spec(requests);
+    change(&mut spec);
+    Case { name, result: summarize_with(&spec, collector, |_| ()).judge().result }
+}
+
+/// A case with requests that arrive at the rate of `visits`.
+fn queue(name: &'static str, visits: &Visits) -> Case {
+    let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].0 - visits[0].0);
+    // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.
+    let mut case = case(name, visits.len() as u64, collected(visits), |spec| {
+        spec.scenario = LoadPattern::Server { rate: rate.into() }
+    });
+    let is_meant = |reason: &&Reason| !matches!(reason.check, VerdictCheck::Rate | VerdictCheck::Ks);
+    let found = case.result.reasons().iter().filter(is_meant).cloned().collect();
+    case.result.judged(found);
+    case
+}
+
+fn sound() -> Vec<Case> {
+    vec![
+        queue("a queue at 0.7 of its capacity", &M_D_8.run(0.7, 3_000, 1)),
+        queue("a queue at 0.9 of its capacity", &M_M_4.run(0.9, 3_000, 2)),
+        case("a server that always takes 30 ms", 1_000, answered_after(1_000, |_| 30), |_| ()),
+        case("5,000 requests of all lengths at once on 64 slots", 5_000, in_slots_of_all_lengths(5_000, 64), |spec| {
+            spec.scenario = LoadPattern::Offline;
+        }),
+    ]
+}
+
+fn bad() -> Vec<Case> {
+    // 1.3 and 0.6 of what it takes at the end, in steps of the run: no queue explains it.
+    let drifting =
+        |slope: f64| answered_after(1_000, move |index| (60.0 + slope * index as f64) as u64 + index * 7_919 % 7);
+    let limited = Queue { servers: 1, is_exponential: false, service: 12.5 };
+    let every_10_ms: Vec<(f64, f64)> = (0..3_000).map(|index| (f64::from(index) * 10.0, 12.5)).collect();
+    let users =
+        |users: f64| move |spec: &mut BenchSpec| spec.scenario = LoadPattern::Concurrency { users: users.into() };
+    let mut cases = vec![
+        queue("1.05 times as many arrivals as are served", &M_D_8.run(1.05, 3_000, 3)),
+        queue("1.3 times as many", &M_D_8.run(1.3, 1_000, 4)),
+        queue("a silent rate limit of 80/s under 100/s", &limited.serve(&every_10_ms, |_, service| service)),
+        case(
+            "the first 20 % cold: 90 ms, then 30 ms",
+            1_000,
+            answered_after(1_000, |index| if index < 200 { 90 } else { 30 }),
+            |_| (),
+        ),
+        case(
+            "a freeze of 2 s in the middle",
+            1_000,
+            answered_after(1_000, |index| if (400..600).contains(&index) { (600 - index) * 10 + 30 } else { 30 }),
+            |_| (),
+        ),
+        case("10 prompts sent again and again", 1_000, answered_after(1_000, |_| 30), |spec| {
+            spec.content.distinct = Some(10);
+        }),
+        case("a server that speeds up from 60 to 30 ms", 1_000, drifting(-0.03), |_| ()),
+        case("a server that slows down from 60 to 90 ms", 1_000, drifting(0.03), |_| ()),
+        case("64 requests of 256 users", 64, in_slots(64, 64, true), users(256.0)),
+        case("1.5 requests for each of 256 users", 384, in_slots(384, 256, true), users(256.0)),
+        case("128 requests of all lengths at once on 64 slots", 128, in_slots_of_all_lengths(128, 64), |spec| {
+            spec.scenario = LoadPattern::Offline;
+        }),
+    ];
+    let late = |late: u64| {
+        let mut all = Collector::new();
+        for index in 0..300 {
+            let at = index * 10;
+            ended(&mut all, index, (at, at + late, at + late + 30), 1, &[(at + late + 30, 1)], RequestEnd::Ok);
+        }
+        all
+    };
+    cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
+    let share = |name, change: fn(&mut crate::harness::measure::worker_output::WorkerOutput)| Case {
+        name,
+        result: summarize_with(&spec(300), answered_after(300, |_| 30), change).judge().result,
+    };
+    cases.push(share("a client without CPU to spare", |share| share.cpu_ns = share.wall_ns * 95 / 100));
+    cases.push(case("a request that vanished", 301, answered_after(300, |_| 30), |_| ()));
+    cases.push(share("a run that was stopped before its end", |share| share.not_sent = 30));
+    cases.push(share("a server that was asked for whole answers", |share| share.call = CallKind::Unary));
+    let with_one = |how: RequestEnd| {
+        let mut all = answered_after(299, |_| 30);
+        ended(&mut all, 299, (2_990, 2_990, 3_020), 1, &[], how);
+        all
+    };
+    let failed = RequestEnd::Failed { class: FailureClass::Server, why: "out of memory".to_owned() };
+    cases.push(case("one failure in 300", 300, with_one(failed), |_| ()));
+    let mut slow = Collector::new();
+    for index in 0..300 {
+        let at = index * 11;
+        ended(&mut slow, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
+    }
+    cases.push(case("90 requests/s sent where 100 are scheduled", 300, slow, |_| ()));
+    let mut short = Collector::new();
+    for index in 0..300 {
+        let at = index * 10;
+        ended(&mut short, index, (at, at, at + 30), 100, &[(at + 30, 1)], RequestEnd::Ok);
+    }
+    cases.push(case("answers of 1 token where 100 were requested", 300, short, |_| ()));
+    cases.push(case("a limit that is missed", 300, answered_after(300, |_| 30), |spec| {
+        spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(20).into());
+    }));
+    cases.push(case("60 requests for a p99", 60, answered_after(60, |_| 30), |_| ()));
+    cases.push(other_load());
+    cases
+}
+
+fn other_load() -> Case {
+    let mut measured = summarize_with(&spec(300), answered_after(300, |_| 30), |_| ());
+    let counted = ServerMetric {
+        name: "nv_inference_request_success".to_owned(),
+        labels: BTreeMap::from([("model".to_owned(), "tensorrt_llm".to_owned())]),
+        increase: Some(900.0),
+        ..ServerMetric::default()
+    };
+    measured.server_counted(ServerMetrics { metrics: vec![counted], ..ServerMetrics::default() }, Scrape::default());
+    Case { name: "another client on the same server", result: measured.judge().result }
+}
+
+fn table(cases: &[Case]) -> String {
+    let mut text = String::new();
+    for Case { name, result } in cases {
+        let _ = writeln!(text, "{name}\n    {}", result.verdict().as_str());
+        for reason in result.reasons() {
+            let _ = writeln!(text, "    {}: {}", reason.check, reason.text);
+        }
+    }
+    text
+}
+
+#[test]
+fn bad_measurements_get_their_verdicts() {
+    let cases = bad();
+    assert!(cases.len() >= 20, "{}", cases.len());
+    for case in &cases {
+        assert_ne!(case.result.verdict(), crate::event::Verdict::Valid, "{}", case.name);
+    }
+    insta::assert_snapshot!(table(&cases));
+}
+
+#[test]
+fn sound_measurements_are_valid() {
+    for Case { name, result } in sound() {
+        assert_eq!(result.verdict(), crate::event::Verdict::Valid, "{name}: {:?}", result.reasons());
+    }
+}
+
+/// The findings that look at the course of a run, of one simulated queue.
+fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
+    let mut collector = collected(&queue.run(load, requests, seed));
+    let records = std::mem::take(&mut collector.records);
+    let stability = Stability::of(&spec(requests as u64), &records);
+    let steady = Steady::of(&records, &[], stability.freeze.as_ref());
+    [
+        stability.growth.is_some_and(|growth| growth.is_likely()),
+        steady.is_some_and(|steady| steady.drift.is_significant()),
+        stability.cold_start.is_some(),
+        stability.freeze.is_some(),
+    ]
+}
+
+#[test]
+fn findings_are_rare_on_stationary_queues_and_overload_is_found() {
+    const RUNS: u64 = 40;
+    let mut text = "percent of 40 runs      overload  drift  cold_start  freeze\n".to_owned();
+    for (name, queue) in [("M/M/4", M_M_4), ("M/D/8", M_D_8)] {
+        for (load, requests) in [(0.5, 300), (0.8, 300), (0.9, 300), (0.9, 3_000), (1.05, 3_000), (1.3, 1_000)] {
+            let mut counts = [0u64; 4];
+            for seed in 0..RUNS {
+                for (count, is_found) in counts.iter_mut().zip(findings(queue, load, requests, 1_000 + seed)) {
+                    *count += u64::from(is_found);
+                }
+            }
+            let percent = counts.map(|count| count as f64 * 100.0 / RUNS as f64);
+            let _ = writeln!(
+                text,
+                "{name}  ρ {load:<4}  N {requests:<5} {:>8.1} {:>6.1} {:>11.1} {:>7.1}",
+                percent[0], percent[1], percent[2], percent[3]
+            );
+            if load < 1.0 {
+                assert!(percent.iter().all(|percent| *percent <= 5.0), "false alarms:\n{text}");
+            } else {
+                assert!(percent[0] >= 85.0, "overload was missed:\n{text}");
+            }
+        }
+    }
+    insta::assert_snapshot!(text);
+}

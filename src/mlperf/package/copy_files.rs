@@ -1,0 +1,243 @@
+//! Puts files where the round's layout requires them.
+
+use crate::units::sha256_of_file;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde_json::Value;
+use walkdir::WalkDir;
+
+use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
+use crate::mlperf::layout::{test_folder, verdict_file};
+use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
+use crate::spec::TestMode;
+
+const SUMMARY: &str = "mlperf_log_summary.txt";
+const DETAIL: &str = "mlperf_log_detail.txt";
+const ACCURACY: &str = "mlperf_log_accuracy.json";
+const CONF: &str = "user.conf";
+
+/// A submitter's folder.
+pub(super) struct SubmitterFolder {
+    pub root: PathBuf,
+    pub layout: SubmissionLayout,
+}
+
+impl SubmitterFolder {
+    fn at(&self, below: &Path) -> Result<PathBuf, Unpacked> {
+        let path = self.root.join(below);
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|error| Unpacked::Io(folder.to_owned(), error))?;
+        Ok(path)
+    }
+
+    pub(super) fn text(&self, below: &Path, text: &str) -> Result<(), Unpacked> {
+        let path = self.at(below)?;
+        fs::write(&path, text).map_err(|error| Unpacked::Io(path, error))
+    }
+
+    pub(super) fn json(&self, below: &Path, value: &Value) -> Result<(), Unpacked> {
+        self.text(below, &format!("{value:#}\n"))
+    }
+
+    /// Copies a file; gives its SHA-256.
+    fn file(&self, from: &Path, below: &Path) -> Result<String, Unpacked> {
+        let path = self.at(below)?;
+        fs::copy(from, &path).map_err(|error| Unpacked::Io(from.to_owned(), error))?;
+        sha256_of_file(&path).map_err(|error| Unpacked::Io(path, error))
+    }
+
+    /// Copies a log without its middle; gives the SHA-256 of the whole.
+    fn log(&self, from: &Path, below: &Path) -> Result<String, Unpacked> {
+        let path = self.at(below)?;
+        truncate_accuracy_log::truncated(from, &path).map_err(|error| Unpacked::Io(from.to_owned(), error))
+    }
+
+    /// Copies a folder, without what version control keeps for itself.
+    pub(super) fn tree(&self, from: Option<&Path>, below: &str) -> Result<(), Unpacked> {
+        let Some(from) = from else { return Ok(()) };
+        // Links to folders are left out: `latest/` would bring every output in.
+        let walk = WalkDir::new(from).sort_by_file_name().into_iter();
+        for item in walk.filter_entry(|item| !matches!(item.file_name().to_str(), Some(".git" | ".regatta"))) {
+            let item = item.map_err(|error| Unpacked::Io(from.to_owned(), error.into()))?;
+            if item.path().is_file() {
+                let name = item.path().strip_prefix(from).unwrap_or(item.path());
+                self.file(item.path(), &Path::new(below).join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) type Tests = IndexMap<TestMode, Option<TestRecord>>;
+
+/// Reads what each run was, and looks whether its files are there. All that is wrong goes into `problems`.
+pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> Vec<Tests> {
+    order
+        .results
+        .iter()
+        .map(|entry| {
+            let name = format!("{} {}", entry.benchmark, entry.scenario.title());
+            let mut tests = Tests::new();
+            for (mode, folder, files) in runs(entry) {
+                let run = format!("{name}: the {} run ({})", test_folder(mode), folder.display());
+                let absent: Vec<&str> = files.iter().copied().filter(|file| !folder.join(file).is_file()).collect();
+                if !absent.is_empty() {
+                    problems.push(format!("{run} has no {}", absent.join(", ")));
+                }
+                let test: Option<TestRecord> =
+                    fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                match &test {
+                    None => problems.push(format!("{run} has no readable {TEST_FILE}, which describes the run")),
+                    Some(test) => problems
+                        .extend(misplaced(order, entry, mode, test).into_iter().map(|what| format!("{run} {what}"))),
+                }
+                tests.insert(mode, test);
+            }
+            if !entry.score.join("accuracy.txt").is_file() {
+                problems.push(format!("{name}: {} has no accuracy.txt", entry.score.display()));
+            }
+            for (mode, folder) in &entry.verified {
+                if !folder.join(verdict_file(*mode)).is_file() {
+                    problems.push(format!("{name}: {} has no {}", folder.display(), verdict_file(*mode)));
+                }
+            }
+            for mode in entry.audits.keys().filter(|mode| !entry.verified.contains_key(*mode)) {
+                problems.push(format!(
+                    "{name}: {} was run and not verified; name its `verify` stage, too",
+                    test_folder(*mode)
+                ));
+            }
+            tests
+        })
+        .collect()
+}
+
+/// A run of an entry: its mode, its folder, and the files that it must have.
+fn runs(entry: &PackageEntry) -> Vec<(TestMode, &Path, &'static [&'static str])> {
+    let mut runs: Vec<(TestMode, &Path, &'static [&'static str])> = vec![
+        (TestMode::Performance, &entry.performance, &[SUMMARY, DETAIL, CONF]),
+        (TestMode::Accuracy, &entry.accuracy, &[SUMMARY, DETAIL, ACCURACY]),
+    ];
+    runs.extend(entry.audits.iter().map(|(mode, folder)| (*mode, folder.as_path(), &[SUMMARY, DETAIL, ACCURACY][..])));
+    runs
+}
+
+/// Why a run may not be packed there.
+fn misplaced(order: &PackageRequest, entry: &PackageEntry, mode: TestMode, test: &TestRecord) -> Vec<String> {
+    let mut problems = Vec::new();
+    let is = (test.round.as_str(), test.benchmark.as_str(), test.scenario, test.mode);
+    if is != (order.round.name.as_str(), entry.benchmark.as_str(), entry.scenario, mode) {
+        let (scenario, kind) = (test.scenario.title(), test_folder(test.mode));
+        problems.push(format!("is of {} {scenario}, {kind}, in {}", test.benchmark, test.round));
+    }
+    if !order.rehearse {
+        let again = "`rehearse: true` under `package` packs it for practice";
+        if test.rehearsal {
+            problems.push(format!("is a rehearsal with shortened durations; {again}"));
+        }
+        if test.dataset.synthetic {
+            problems.push(format!("is on made-up data; {again}"));
+        }
+    }
+    problems
+}
+
+/// Packs one result.
+pub(super) fn result(
+    to: &SubmitterFolder,
+    order: &PackageRequest,
+    entry: &PackageEntry,
+    tests: Tests,
+) -> Result<LockedResult, Unpacked> {
+    let (system, scenario) = (order.system.as_str(), entry.scenario.title());
+    let folder = to.layout.result(system, &entry.benchmark, scenario);
+    let measurements = to.layout.measurements(system, &entry.benchmark, scenario);
+    let mut locked = IndexMap::new();
+    for (mode, test) in tests {
+        let run = match mode {
+            TestMode::Performance => performance(to, entry, &folder, &measurements)?,
+            TestMode::Accuracy => accuracy(to, entry, &folder)?,
+            audit => audited(to, entry, &to.layout.audit(system, &entry.benchmark, scenario, audit), audit)?,
+        };
+        let (_, from, _) =
+            runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
+        let (task, under_test) = record::of(&order.upstream_tasks, from);
+        locked.insert(mode, LockedRun { task, test, under_test, ..run });
+    }
+    to.json(
+        &measurements.join(to.layout.measurements_file(system, scenario)),
+        &Value::Object(order.measurements.clone()),
+    )?;
+    to.text(&measurements.join("README.md"), &readme::result(order, entry, &locked))?;
+    Ok(LockedResult { benchmark: entry.benchmark.clone(), scenario: entry.scenario, runs: locked })
+}
+
+fn performance(
+    to: &SubmitterFolder,
+    entry: &PackageEntry,
+    folder: &Path,
+    measurements: &Path,
+) -> Result<LockedRun, Unpacked> {
+    let mut run = LockedRun::default();
+    let inside = folder.join("performance/run_1");
+    for name in [SUMMARY, DETAIL] {
+        run.files.insert(name.to_owned(), to.file(&entry.performance.join(name), &inside.join(name))?);
+    }
+    let log = entry.performance.join(ACCURACY);
+    if log.is_file() {
+        run.files.insert(ACCURACY.to_owned(), to.log(&log, &inside.join(ACCURACY))?);
+    }
+    run.files.insert(CONF.to_owned(), to.file(&entry.performance.join(CONF), &measurements.join(CONF))?);
+    Ok(run)
+}
+
+fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result<LockedRun, Unpacked> {
+    let mut run = LockedRun::default();
+    let inside = folder.join("accuracy");
+    for name in [SUMMARY, DETAIL] {
+        run.files.insert(name.to_owned(), to.file(&entry.accuracy.join(name), &inside.join(name))?);
+    }
+    let hash = to.log(&entry.accuracy.join(ACCURACY), &inside.join(ACCURACY))?;
+    let from = entry.score.join("accuracy.txt");
+    let mut text = fs::read_to_string(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
+    match truncate_accuracy_log::hashes(&text).as_slice() {
+        [] => text = format!("{text}\nhash={hash}\n"),
+        hashes if hashes.iter().all(|found| *found == hash) => {}
+        _ => {
+            let what = format!(
+                "{} is not of the accuracy run {}: its hash is another",
+                from.display(),
+                entry.accuracy.display()
+            );
+            return Err(Unpacked::Incomplete { problems: vec![what], snippet: None });
+        }
+    }
+    to.text(&inside.join("accuracy.txt"), &text)?;
+    run.files.insert(ACCURACY.to_owned(), hash);
+    Ok(run)
+}
+
+/// What each test's own verification leaves: TEST07 and TEST09 with their logs, truncated and hashed, TEST06 with its samples.
+fn audited(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, test: TestMode) -> Result<LockedRun, Unpacked> {
+    let mut run = LockedRun::default();
+    let Some(from) = entry.audits.get(&test) else { return Ok(run) };
+    let inside = folder.join("accuracy");
+    let log = from.join(ACCURACY);
+    let hash = if test == TestMode::Test06 {
+        to.file(&log, &inside.join(ACCURACY))?
+    } else {
+        let hash = to.log(&log, &inside.join(ACCURACY))?;
+        to.text(&inside.join("accuracy.txt"), &format!("hash={hash}\n"))?;
+        for name in [SUMMARY, DETAIL] {
+            run.files.insert(name.to_owned(), to.file(&from.join(name), &folder.join("performance/run_1").join(name))?);
+        }
+        hash
+    };
+    run.files.insert(ACCURACY.to_owned(), hash);
+    if let Some(verified) = entry.verified.get(&test) {
+        to.file(&verified.join(verdict_file(test)), &folder.join(verdict_file(test)))?;
+    }
+    Ok(run)
+}

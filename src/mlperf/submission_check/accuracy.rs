@@ -1,0 +1,198 @@
+//! An accuracy run: over the whole data set, good enough, and with the hash of its log.
+
+use crate::units::sha256_of_file;
+use std::path::Path;
+
+use indexmap::IndexMap;
+
+use super::finding::GateFindings;
+use super::loadgen;
+use super::tree::ResultEntry;
+use crate::mlperf::log::Detail;
+use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
+use crate::mlperf::{Benchmark, LockedRun, MlperfScenario, Round};
+
+/// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
+const WRITTEN: [(&str, &str, bool); 9] = [
+    ("ROUGE1", "rouge1", true),
+    ("ROUGE2", "rouge2", true),
+    ("ROUGEL", "rougeL", true),
+    ("ROUGELSUM", "rougeLsum", true),
+    ("GEN_LEN", "gen_len", false),
+    ("TOKENS_PER_SAMPLE", "tokens_per_sample", false),
+    ("gsm8k_accuracy", "gsm8k", false),
+    ("mbxp_accuracy", "mbxp", false),
+    ("exact_match", "exact_match", false),
+];
+
+pub(super) struct AccuracyRun {
+    pub detail: Option<Detail>,
+    pub metrics: IndexMap<String, f64>,
+}
+
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    round: &Round,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+    locked: Option<&LockedRun>,
+) -> AccuracyRun {
+    let folder = entry.accuracy();
+    let detail = loadgen::read(to, &folder, round, "AccuracyOnly");
+    if let Some(detail) = &detail {
+        let at = folder.join("mlperf_log_detail.txt");
+        loadgen::scenario(to, &folder, detail, entry, scenario);
+        if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
+            to.refuse(
+                "torn log",
+                &at,
+                "it ends before all samples were issued",
+                "the run was broken off",
+                "run it again",
+            );
+        }
+        let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
+        let count =
+            detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
+        if count != Some(wanted) {
+            let count = count.map_or("not logged".to_owned(), |count| count.to_string());
+            let what = format!("it covers {count} samples, the accuracy run has {wanted}");
+            to.refuse(
+                "accuracy samples",
+                &at,
+                what,
+                "accuracy is that of the whole data set",
+                "run with the whole data set",
+            );
+        }
+    }
+    let metrics = scores(to, &folder.join("accuracy.txt"), benchmark, entry.is_closed());
+    log(to, &folder, locked);
+    AccuracyRun { detail, metrics }
+}
+
+/// The scores in `accuracy.txt`, against the round's bounds.
+fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
+    let fix = "`mlperf: { score: … }` writes it from the accuracy run";
+    let mut metrics = IndexMap::new();
+    let text = match std::fs::read_to_string(at) {
+        Ok(text) if !text.trim().is_empty() => text,
+        Ok(_) => {
+            to.refuse("empty file", at, "it is empty", "it has the scores of the accuracy run", fix);
+            return metrics;
+        }
+        Err(_) => {
+            to.refuse("missing file", at, "it is missing", "it has the scores of the accuracy run", fix);
+            return metrics;
+        }
+    };
+    for (name, bounds) in &benchmark.accuracy {
+        let Some(value) = metric(&text, name) else {
+            let written =
+                WRITTEN.iter().find(|(known, ..)| known == name).map_or(name.as_str(), |(_, written, _)| written);
+            let what = format!("there is no {name} (`'{written}': …`) in it");
+            to.refuse("accuracy", at, what, "the round asks for it", fix);
+            continue;
+        };
+        metrics.insert(name.clone(), value);
+        if !closed {
+            continue;
+        }
+        let why = "a closed result keeps the reference's accuracy";
+        let better = "check precision, calibration and the end token; then run accuracy and performance again";
+        if let Some(min) = bounds.min.filter(|min| value < *min) {
+            to.refuse("accuracy", at, format!("{name} is {value}, the least is {min}"), why, better);
+        }
+        if let Some(max) = bounds.max.filter(|max| value > *max) {
+            to.refuse("accuracy", at, format!("{name} is {value}, the most is {max}"), why, better);
+        }
+    }
+    metrics
+}
+
+/// The first one written the way the official checker reads it.
+fn metric(text: &str, name: &str) -> Option<f64> {
+    let (_, written, quoted) = WRITTEN.iter().find(|(known, ..)| *known == name)?;
+    text.lines().find_map(|line| {
+        let (_, rest) = line.split_once(&format!("'{written}':"))?;
+        let number = rest.strip_prefix(char::is_whitespace)?;
+        let number = if *quoted { number.trim_start().trim_start_matches('\'') } else { number };
+        let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+        number[..end].parse().ok()
+    })
+}
+
+/// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
+fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
+    let at = folder.join("mlperf_log_accuracy.json");
+    let text = std::fs::read_to_string(folder.join("accuracy.txt")).unwrap_or_default();
+    let hashes = truncate_accuracy_log::hashes(&text);
+    let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
+    let [hash] = hashes.as_slice() else {
+        let what = if hashes.is_empty() { "it has no line `hash=…`" } else { "it has several lines `hash=…`" };
+        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash identifies its accuracy log", score);
+        return;
+    };
+    if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
+        let what = format!("its hash is no SHA-256: {hash:?}");
+        to.refuse("hash", &folder.join("accuracy.txt"), what, "the hash identifies its accuracy log", score);
+        return;
+    }
+    let Ok(size) = std::fs::metadata(&at).map(|meta| meta.len()) else {
+        to.refuse(
+            "missing file",
+            &at,
+            "it is missing",
+            "the accuracy log goes with the result, truncated",
+            "pack it again",
+        );
+        return;
+    };
+    if size == 0 {
+        to.refuse(
+            "empty file",
+            &at,
+            "it is empty",
+            "the accuracy log goes with the result, truncated",
+            "pack it again",
+        );
+        return;
+    }
+    let actual = sha256_of_file(&at).unwrap_or_default();
+    let cut = std::fs::read(&at).is_ok_and(|bytes| bytes.windows(7).any(|part| part == b"\n\n...\n\n"));
+    if size > LONGEST {
+        let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
+        to.refuse(
+            "not truncated",
+            &at,
+            what,
+            "whole accuracy logs are not submitted",
+            "pack again; keep the whole log at home",
+        );
+    }
+    let known = locked.and_then(|run| run.files.get("mlperf_log_accuracy.json"));
+    let expected = if cut { known } else { Some(&actual) };
+    if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
+        let what =
+            format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
+        let why = "accuracy.txt must be of this log; the official checker does not compute it";
+        to.refuse("hash", &at, what, why, "score the accuracy run again, then pack again");
+    }
+}
+
+/// Both runs are of one system under one LoadGen.
+pub(super) fn same_system(to: &mut GateFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
+    let at = entry.accuracy().join("mlperf_log_detail.txt");
+    let why = "performance and accuracy are measured with the same system";
+    let fix = "run the older one of the two again";
+    for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
+        let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
+        let what = format!("{name} is {b:?} here and {a:?} in the performance run");
+        if a != b && key == "loadgen_version" && performance.loadgen_version() == accuracy.loadgen_version() {
+            to.warn("two systems", &at, what, why, fix);
+        } else if a != b {
+            to.refuse("two systems", &at, what, why, fix);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What holds for every LoadGen log, whatever it was for: it is whole, of the round's LoadGen, and without errors.
+
+use std::path::Path;
+
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, files};
+use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use crate::mlperf::{MlperfScenario, Round};
+
+const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
+const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
+
+/// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
+pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, mode: &str) -> Option<Detail> {
+    let there = files(folder);
+    for name in FILES {
+        let path = folder.join(name);
+        if !there.iter().any(|file| file == name) {
+            let fix = "pack the output of the run again; LoadGen writes this file in every test";
+            to.refuse("missing file", &path, "it is missing", "a result has LoadGen's summary and its detail log", fix);
+        }
+    }
+    let path = folder.join(DETAIL_FILE);
+    if !path.is_file() {
+        return None;
+    }
+    let detail = match Detail::of(folder) {
+        Ok(detail) => detail,
+        Err(error) => {
+            to.refuse(
+                "unreadable log",
+                &path,
+                error.to_string(),
+                "the detail log is what a result is judged by",
+                AGAIN,
+            );
+            return None;
+        }
+    };
+    if let Some(first) = detail.first_unread.first() {
+        let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
+        let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
+        to.refuse("unreadable log", &path, what, why, AGAIN);
+    }
+    check_log_complete(to, &path, &detail, mode);
+    version(to, &path, &detail, round);
+    seeds(to, &path, &detail, round);
+    errors(to, &path, &detail);
+    Some(detail)
+}
+
+/// The log is of the mode, and has its end.
+fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, mode: &str) {
+    match detail.text("effective_test_mode") {
+        Some(found) if found == mode => {}
+        found => {
+            let what = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
+            to.refuse("test mode", path, what, "each folder holds the logs of its own mode", AGAIN);
+        }
+    }
+    // LoadGen's last line in both modes.
+    if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && mode == "PerformanceOnly" {
+        to.refuse("torn log", path, "it ends before LoadGen gave a result", "the run was broken off", AGAIN);
+    }
+}
+
+fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
+    let accepted = round.loadgen.accepted.join(", ");
+    let of_another = |version: &str| {
+        let mut others = Round::NAMES.into_iter().filter_map(Round::named);
+        others.any(|other| other.name != round.name && other.loadgen.accepted.iter().any(|known| known == version))
+    };
+    match detail.loadgen_version() {
+        Some(version) if round.loadgen.accepted.iter().any(|known| known == version) => {}
+        Some(version) if other_round(detail) == Some(round.name.as_str()) && !of_another(version) => {
+            let what = format!("LoadGen was {version}, with the seeds of {}; known are {accepted}", round.name);
+            let why = "LoadGen must be an unaltered tagged revision";
+            to.warn("LoadGen version", path, what, why, "look whether it was one, and not a commit in between");
+        }
+        found => {
+            let what =
+                format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
+            let fix =
+                format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
+            to.refuse("LoadGen version", path, what, "a round pins LoadGen, with its seeds and its rules", fix);
+        }
+    }
+    if let Some(status) = detail.text("loadgen_git_status_message").filter(|status| !status.trim().is_empty()) {
+        let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
+        to.refuse(
+            "altered LoadGen",
+            path,
+            what,
+            "LoadGen must be an unaltered tagged revision",
+            "build it unaltered, run again",
+        );
+    }
+}
+
+fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
+    let seeds = &round.loadgen.seeds;
+    for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
+        let found = detail.count(&format!("effective_{name}_rng_seed"));
+        if found != Some(expected) {
+            let found = found.map_or("not logged".to_owned(), |seed| seed.to_string());
+            let of = other_round(detail).map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
+            let what = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
+            let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
+            to.refuse("seeds", path, what, why, "run again with the round's LoadGen, one test per process");
+        }
+    }
+}
+
+/// The round that the seeds of a log belong to.
+pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
+    let seed = detail.count("effective_qsl_rng_seed")?;
+    Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))
+}
+
+fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
+    let count = detail.all_errors();
+    if count > 0 {
+        let first: Vec<String> =
+            detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
+        let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
+        let what = format!("LoadGen logged {count} errors: {first}");
+        let why = "a run with errors is not valid, even where LoadGen reports VALID";
+        let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
+        to.refuse("LoadGen errors", path, what, why, fix);
+    }
+    if detail.warnings > 0 {
+        let what = format!("LoadGen logged {} warnings", detail.warnings);
+        to.warn("LoadGen warnings", path, what, "reviewers read them", "read them at the end of the summary");
+    }
+}
+
+/// The log's scenario is the folder's.
+pub(super) fn scenario(
+    to: &mut GateFindings,
+    folder: &Path,
+    detail: &Detail,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+) {
+    let found = detail.text("effective_scenario").unwrap_or("not logged");
+    if found != scenario.loadgen() {
+        let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
+        let why = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
+        to.refuse("scenario", &folder.join(FILES[1]), what, why, "put the logs of the right run there");
+    }
+}

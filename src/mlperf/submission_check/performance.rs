@@ -1,0 +1,215 @@
+//! A performance run: valid by LoadGen's own result, long enough, and with the limits of its folder.
+
+use std::path::Path;
+
+use super::finding::GateFindings;
+use super::tree::ResultEntry;
+use super::{JudgedRun, limits, loadgen};
+use crate::mlperf::log::Detail;
+use crate::mlperf::{Benchmark, MlperfScenario, Round};
+
+const SHORTEST_MS: f64 = 600_000.0;
+
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    round: &Round,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) -> Option<Detail> {
+    let folder = entry.performance();
+    let detail = loadgen::read(to, &folder, round, "PerformanceOnly")?;
+    loadgen::scenario(to, &folder, &detail, entry, scenario);
+    let at = folder.join("mlperf_log_detail.txt");
+    valid(to, &folder, &detail);
+    duration(to, &at, &detail, scenario);
+    samples(to, &at, &detail, benchmark, scenario, entry.is_closed());
+    switches(to, &at, &detail);
+    place(to, &at, &detail, entry);
+    if entry.is_closed() {
+        limits::check(to, &at, &detail, benchmark, scenario);
+    }
+    Some(detail)
+}
+
+/// The official checker looks at `result_validity` and continues whatever its value.
+fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
+    let at = folder.join("mlperf_log_detail.txt");
+    let text = detail.text("result_validity").unwrap_or("nothing");
+    if text != "VALID" {
+        let unmet = [
+            ("result_perf_constraints_met", "the performance constraints"),
+            ("result_min_duration_met", "the minimum duration"),
+            ("result_min_queries_met", "the minimum of queries"),
+            ("early_stopping_met", "early stopping"),
+        ];
+        let unmet: Vec<&str> =
+            unmet.iter().filter(|(key, _)| detail.flag(key) == Some(false)).map(|(_, name)| *name).collect();
+        let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
+        let what = format!("LoadGen reports {text} for this run{unmet}");
+        let why = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
+        to.refuse(
+            "not valid",
+            &at,
+            what,
+            why,
+            "lower target_qps or lengthen the run as the summary recommends, and run again",
+        );
+    }
+    let summary = std::fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
+    let told = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
+    match told {
+        Some(told) if told != text => {
+            let what = format!("it has {told}, the detail log has {text}");
+            to.refuse(
+                "logs disagree",
+                &folder.join("mlperf_log_summary.txt"),
+                what,
+                "both are of one run",
+                "pack both of the same run",
+            );
+        }
+        None if !summary.is_empty() => {
+            let what = "it has no line `Result is :`";
+            to.refuse(
+                "torn log",
+                &folder.join("mlperf_log_summary.txt"),
+                what,
+                "the run was broken off",
+                "run the test again",
+            );
+        }
+        _ => {}
+    }
+}
+
+fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
+    let asked = detail.number("effective_min_duration_ms");
+    if asked.is_none_or(|asked| asked < SHORTEST_MS) {
+        let what = format!(
+            "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
+            asked.map_or("no".to_owned(), |ms| ms.to_string())
+        );
+        let why = "every test of a language model lasts at least 600 s";
+        to.refuse(
+            "duration",
+            at,
+            what,
+            why,
+            "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again",
+        );
+    }
+    if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
+        let what = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
+        to.refuse(
+            "duration",
+            at,
+            what,
+            "every test lasts at least 600 s",
+            "take `max_duration` out of user.conf; run again",
+        );
+    }
+    // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
+    let lasted = match scenario {
+        MlperfScenario::Offline => detail
+            .number("result_query_count")
+            .filter(|count| *count > 1.0)
+            .or_else(|| detail.number("effective_samples_per_query"))
+            .zip(detail.number("result_samples_per_second"))
+            .map(|(samples, rate)| samples / rate * 1e3),
+        _ => detail.number("generated_query_duration").map(|ns| ns / 1e6),
+    };
+    if let Some(lasted) = lasted.filter(|lasted| *lasted < SHORTEST_MS) {
+        let what = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
+        let why = "every test of a language model lasts at least 600 s";
+        to.refuse(
+            "duration",
+            at,
+            what,
+            why,
+            "raise target_qps to what the system does, so that there are enough samples; run again",
+        );
+    }
+}
+
+fn samples(
+    to: &mut GateFindings,
+    at: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+    closed: bool,
+) {
+    let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
+        Some(found) if found >= least => {}
+        found => {
+            let found = found.map_or("not logged".to_owned(), |found| found.to_string());
+            let what = format!("{key} is {found}, the benchmark has {least}");
+            to.refuse(check, at, what, why, "run with the benchmark's whole data set");
+        }
+    };
+    let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
+    less("sample count", "effective_performance_sample_count", benchmark.performance_samples, whole);
+    less("sample count", "qsl_reported_total_count", benchmark.dataset_samples, whole);
+    if scenario == MlperfScenario::Offline && closed {
+        let why = "Offline asks for every sample at least once";
+        less("Offline samples", "effective_samples_per_query", benchmark.offline_min_samples, why);
+    }
+    if closed && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
+        let what = "equal issue (sample_concatenate_permutation) was off";
+        let why = "in performance runs of language models each sample is issued equally often; the official checker does not check it";
+        to.refuse(
+            "equal issue",
+            at,
+            what,
+            why,
+            "take it out of user.conf; audit tests turn it off themselves, results may not",
+        );
+    }
+}
+
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which.
+fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+    let name = detail.text("sut_name").unwrap_or_default();
+    let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");
+    if is != must && entry.submitter.division != "open" {
+        let what = format!("the system under test is called {name:?} in the division {}", entry.submitter.division);
+        let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
+        to.refuse("division", at, what, why, "pack it for the other division, or run it on the host");
+    }
+}
+
+/// Settings that are for debugging or for audits, and never for a result.
+fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
+    for key in ["performance_issue_unique", "performance_issue_same"] {
+        if detail.flag(&format!("effective_{key}")) == Some(true) {
+            let why = "it makes LoadGen ask other samples than the rules say";
+            to.refuse("audit settings", at, format!("{key} was on"), why, "run again without audit.config");
+        }
+    }
+    for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
+        if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
+            let what = format!("{key} was on: this is a run of an audit test");
+            let why = "LoadGen took an audit.config; its log is no result";
+            to.refuse("audit settings", at, what, why, "remove audit.config from where the run starts, and run again");
+        }
+    }
+}
+
+/// What the run is worth, by the numbers that the official checker takes.
+pub(super) fn value(detail: &Detail, scenario: MlperfScenario) -> JudgedRun {
+    let (key, unit) = match scenario {
+        MlperfScenario::Offline => ("result_tokens_per_second", "tok/s"),
+        MlperfScenario::Server | MlperfScenario::Interactive => ("result_completed_tokens_per_second", "tok/s"),
+        MlperfScenario::SingleStream => ("early_stopping_latency_ss", "ns"),
+    };
+    let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+    JudgedRun {
+        value: detail.number(key),
+        unit: unit.to_owned(),
+        validity: detail.text("result_validity").map(str::to_owned),
+        errors: detail.all_errors(),
+        ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
+        tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
+    }
+}

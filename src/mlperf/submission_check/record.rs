@@ -1,0 +1,160 @@
+//! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
+
+use crate::units::sha256_of_file;
+use std::collections::BTreeSet;
+
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, Submitter};
+use crate::mlperf::layout::test_folder;
+use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
+use crate::spec::TestMode;
+
+/// The lock of a submitter; reports one of another round or of a rehearsal.
+pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
+    let at = submitter.folder.join("documentation").join(LOCK_FILE);
+    let lock = match PackageProvenance::of(&submitter.folder)? {
+        Ok(lock) => lock,
+        Err(error) => {
+            to.refuse(
+                "lock",
+                &at,
+                format!("it cannot be read: {error}"),
+                "it records where the files are from",
+                "pack again",
+            );
+            return None;
+        }
+    };
+    if lock.rehearsal {
+        let what = "this package is a rehearsal";
+        to.refuse(
+            "rehearsal",
+            &at,
+            what,
+            "durations were shortened, or its data is synthetic",
+            "take `rehearse` out of the manifest and run again",
+        );
+    }
+    for (name, locked, found) in [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
+    {
+        if locked != found {
+            let what = format!("it was packed for {name} {locked}, and is checked for {found}");
+            to.refuse(
+                "lock",
+                &at,
+                what,
+                "what was packed is what is submitted",
+                "pack again; files must not be moved by hand",
+            );
+        }
+    }
+    Some(lock)
+}
+
+/// Checks one result against the lock.
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+    round: &Round,
+    lock: &PackageProvenance,
+) {
+    let Some(result) = lock.result(entry.benchmark, scenario) else {
+        let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
+        to.refuse(
+            "lock",
+            &entry.folder(),
+            what,
+            "a result that was copied in has no provenance",
+            "name it under `results` and pack again",
+        );
+        return;
+    };
+    for (mode, run) in &result.runs {
+        check_test_record(to, entry, scenario, round, *mode, run);
+    }
+    one_system(to, entry, result);
+    for (mode, folder) in [(TestMode::Performance, entry.performance()), (TestMode::Accuracy, entry.accuracy())] {
+        let Some(run) = result.runs.get(&mode) else { continue };
+        // Of a truncated log the lock has the hash of the whole.
+        for (name, hash) in run.files.iter().filter(|(name, _)| *name != "mlperf_log_accuracy.json") {
+            let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
+            if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
+                let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
+                to.refuse("changed file", &path, "it was changed after it was packed", why, "pack again");
+            }
+        }
+    }
+}
+
+fn check_test_record(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+    round: &Round,
+    mode: TestMode,
+    run: &LockedRun,
+) {
+    let Some(test) = &run.test else { return };
+    let at = if mode == TestMode::Accuracy { entry.accuracy() } else { entry.performance() };
+    let name = test_folder(mode);
+    if test.rehearsal {
+        let what = format!("the {name} run was a rehearsal: its durations were shortened");
+        to.refuse(
+            "rehearsal",
+            &at,
+            what,
+            "every test lasts at least 600 s",
+            "take `rehearse` out of the manifest and run again",
+        );
+    }
+    if test.dataset.synthetic {
+        let what = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
+        let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
+        to.refuse("synthetic data", &at, what, "a result is measured on the benchmark's data set", fix);
+    }
+    let is = (test.round.as_str(), test.benchmark.as_str(), test.scenario, test.mode);
+    if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
+        let what = format!(
+            "the run packed as {name} was {} of {} {} in {}",
+            test_folder(test.mode),
+            test.benchmark,
+            test.scenario.title(),
+            test.round
+        );
+        let why = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
+        to.refuse("wrong run", &at, what, why, "name the right stage under `results`");
+    }
+}
+
+/// Performance, accuracy and audits are of the same engine, configuration and server.
+fn one_system(to: &mut GateFindings, entry: &ResultEntry, result: &LockedResult) {
+    let Some(first) = result.runs.get(&TestMode::Performance) else { return };
+    for (mode, run) in result.runs.iter().filter(|(mode, _)| **mode != TestMode::Performance) {
+        let kinds: BTreeSet<&String> = first.under_test.keys().chain(run.under_test.keys()).collect();
+        for kind in kinds {
+            let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));
+            if a != b {
+                let short = |digests: Option<&BTreeSet<String>>| {
+                    let digests: Vec<&str> =
+                        digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
+                    if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
+                };
+                let what = format!(
+                    "the {} run had another `{kind}` ({}) than the performance run ({})",
+                    test_folder(*mode),
+                    short(b),
+                    short(a)
+                );
+                let why = "all runs of a result are of one system: the same engine, configuration and server";
+                to.refuse(
+                    "two systems",
+                    &entry.folder(),
+                    what,
+                    why,
+                    "let both stages name the same upstream stages, and run again",
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `systems/<name>.json`: every field there, and saying something.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::finding::GateFindings;
+use super::tree::{Submitter, files};
+use crate::mlperf::system::FIELDS;
+pub(super) use crate::mlperf::system::is_meaningful;
+
+const STATUS: [&str; 3] = ["available", "preview", "rdi"];
+const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
+
+/// All systems of a submitter: those with results and those that are described.
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter) {
+    let folder = submitter.folder.join("systems");
+    let described: Vec<String> =
+        files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
+    for system in &submitter.systems {
+        let at = folder.join(format!("{}.json", system.name));
+        if !described.contains(&system.name) {
+            let near = crate::diag::nearest(&system.name, described.iter().map(String::as_str));
+            let what = match near {
+                Some(near) => format!("the system is described by no file; there is {near}.json"),
+                None => "the system is described by no file".to_owned(),
+            };
+            let why = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
+            to.refuse("system name", &at, what, why, "rename one of them, and `system_json` in the manifest with it");
+            continue;
+        }
+        check_submitter(to, &at, submitter);
+    }
+    for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
+        let at = folder.join(format!("{name}.json"));
+        to.warn("system name", &at, "no result is of this system", "a described system has results", "take it out");
+    }
+}
+
+fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
+    let read = std::fs::read(at).map_err(|error| error.to_string());
+    let read =
+        read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
+    let fields = match read {
+        Ok(fields) => fields,
+        Err(error) => {
+            to.refuse("unreadable JSON", at, error, "it describes the system", "make it a JSON object");
+            return;
+        }
+    };
+    for field in &FIELDS {
+        let value = fields.get(field.name);
+        let what = match value {
+            None => "is missing",
+            Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
+            Some(_) => continue,
+        };
+        let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
+        to.refuse(
+            "system fields",
+            at,
+            format!("`{}` {what}", field.name),
+            format!("the rules require {}", field.meaning),
+            fix,
+        );
+    }
+    for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
+        let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        if !text.is_empty() && !known.contains(&text) {
+            let what = format!("`{name}` is {text:?}, not one of {}", known.join(" | "));
+            to.refuse("system fields", at, what, "the table of results is sorted by it", "take one of them");
+        }
+    }
+    for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
+        let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        if !text.is_empty() && text != expected {
+            let what = format!("`{name}` is {text:?}, its folder is {expected:?}");
+            to.refuse("system fields", at, what, "both are one name, letter by letter", "take the folder's name");
+        }
+    }
+    for name in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {
+        let number = match fields.get(name) {
+            Some(Value::String(text)) => text.trim().parse::<u64>().ok(),
+            other => other.and_then(Value::as_u64),
+        };
+        if is_meaningful(fields.get(name)) && number.is_none() {
+            let what = format!("`{name}` is no whole number: {}", fields[name]);
+            to.refuse("system fields", at, what, "results are divided by it", "write a whole number");
+        }
+    }
+    let network =
+        fields.get("is_network").and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    if network != (submitter.division == "network") && submitter.division != "open" {
+        let what = format!("`is_network` is {network} in the division {}", submitter.division);
+        to.refuse(
+            "system fields",
+            at,
+            what,
+            "only the Network division has LoadGen on another machine",
+            "pack it for the other division",
+        );
+    }
+}

@@ -1,0 +1,424 @@
+//! Phase two: one instance → one task. Renders its stage, remembers what it referred to, and checks the result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+
+use super::PlanReference;
+use super::instance::{Instance, Instances, StageOf};
+use super::semantics;
+use super::stages::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
+use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
+use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
+use crate::event::TaskId;
+use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
+use crate::manifest::{
+    Expressions, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts, coerce,
+    is_template, stage_shape,
+};
+use crate::units::{DurationError, duration};
+
+/// A task with needs that are still indices of instances.
+pub struct Built {
+    pub task: Task,
+    /// The rendered stage, where it is checked against others.
+    pub node: Option<Node>,
+    pub needs: BTreeMap<usize, Edge>,
+    /// The manifest has `cache: true`.
+    pub is_cached: bool,
+}
+
+/// Why one task needs another.
+pub struct Edge {
+    pub data: bool,
+    /// The text of the message.
+    pub place: Span,
+}
+
+pub struct PlanBuilder<'a> {
+    manifest: &'a Manifest,
+    expressions: &'a Expressions,
+    made: &'a Instances<'a>,
+    directory: Arc<Directory>,
+}
+
+/// What rendering one instance has found.
+struct Rendering<'a> {
+    expressions: &'a Expressions,
+    scope: Arc<Scope>,
+    seen: Arc<TouchedReferences>,
+    needs: BTreeMap<usize, Edge>,
+    /// Places that refer to a skipped stage, and which.
+    skipped: Vec<(Span, TaskId, String)>,
+}
+
+impl<'a> PlanBuilder<'a> {
+    pub const fn new(
+        manifest: &'a Manifest,
+        expressions: &'a Expressions,
+        made: &'a Instances<'a>,
+        directory: Arc<Directory>,
+    ) -> Self {
+        Self { manifest, expressions, made, directory }
+    }
+
+    /// The task, or `None` with at least one error more in `found`.
+    pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<Built> {
+        // An instance is made with the index of its own stage.
+        let stage = &self.made.stages[one.stage];
+        if one.skipped.is_some() {
+            return Some(Built {
+                task: skipped_task(stage, one),
+                node: None,
+                needs: BTreeMap::new(),
+                is_cached: false,
+            });
+        }
+        let Some(map) = stage.entry.node.map() else {
+            let place = stage.entry.node.span.first_line();
+            found.push(Diagnostic::error(format!("`stages.{}` must be a map", stage.name)).at(place, "this is none"));
+            return None;
+        };
+        let before = found.len();
+        let mut rendering = self.rendering(one, map);
+        let mut node = rendering.stage(map, &stage.entry.node, found);
+        if found.len() == before && rendered_anything(map) {
+            coerce(&mut node, stage_shape());
+            check_rendered(&node, stage, &rendering.skipped, found);
+        }
+        self.needs(stage, one, &node, &mut rendering.needs, found);
+        if found.len() > before {
+            return None;
+        }
+        check_texts(&mut node, stage_shape(), &format!("stages.{}", stage.name), found);
+        let json = node.json();
+        let Ok(typed) = Stage::deserialize(&json) else {
+            found.push(untyped(&json, stage, &node));
+            return None;
+        };
+        semantics::check(&typed, &node, stage.name, found);
+        if found.len() > before {
+            return None;
+        }
+        let is_cached = typed.cache == Some(true);
+        let task = match task(stage, one, typed) {
+            Ok(task) => task,
+            Err(error) => {
+                let message = format!("`stages.{}` {error}", stage.name);
+                found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
+                return None;
+            }
+        };
+        let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
+        Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
+    }
+
+    fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
+        let seen = Arc::new(TouchedReferences::default());
+        let mut local = one.coordinates.clone();
+        let stages = StageScope {
+            directory: Arc::clone(&self.directory),
+            coordinates: Arc::new(one.coordinates.clone()),
+            seen: Arc::clone(&seen),
+        };
+        local.push(("stages".to_owned(), minijinja::Value::from_object(stages)));
+        let names = map.get("inputs").and_then(|entry| entry.node.map()).into_iter().flat_map(Map::keys);
+        local.push(("inputs".to_owned(), inputs(names)));
+        Rendering {
+            expressions: self.expressions,
+            scope: Arc::new(Scope { globals: Arc::clone(&self.manifest.globals), local }),
+            seen,
+            needs: BTreeMap::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Adds the edges of `needs:`, which carry no data.
+    fn needs(
+        &self,
+        stage: &StageOf<'_>,
+        one: &Instance,
+        node: &Node,
+        needs: &mut BTreeMap<usize, Edge>,
+        found: &mut Diagnostics,
+    ) {
+        let Some(NodeValue::List(list)) = node.get("needs").map(|entry| &entry.node.tree) else { return };
+        for item in list {
+            let Some(name) = item.text() else { continue };
+            let Some(target) = self.made.by_name.get(name).and_then(|index| self.made.stages.get(*index)) else {
+                let known = self.made.stages.iter().map(|stage| stage.name);
+                let hint = did_you_mean(name, known);
+                let message = format!("unknown stage `{name}` in `stages.{}.needs`", stage.name);
+                let unknown = Diagnostic::error(message).at(item.span.first_line(), "there is no such stage");
+                found.push(unknown.maybe_hint(hint));
+                continue;
+            };
+            for index in target.instances.clone() {
+                if let Some(other) = self.made.all.get(index)
+                    && other.skipped.is_none()
+                    && coordinates_match(&other.coordinates, &one.coordinates)
+                {
+                    needs.entry(index).or_insert_with(|| Edge { data: false, place: item.span.clone() });
+                }
+            }
+        }
+    }
+}
+
+impl Rendering<'_> {
+    /// The stage with everything rendered, without what phase one dealt with.
+    fn stage(&mut self, map: &Map, node: &Node, found: &mut Diagnostics) -> Node {
+        let mut out = Map::with_capacity(map.len());
+        for (name, entry) in map {
+            if name == "foreach" || name == "when" {
+                continue;
+            }
+            if let Some(node) = self.given(&entry.node, found) {
+                out.insert(name.clone(), MapEntry { key: entry.key.clone(), node });
+            }
+        }
+        Node::new(node.span.clone(), NodeValue::Map(out))
+    }
+
+    /// The value of a key. A key with the expression `none` is not given. An explicit empty value is, and so is one that
+    /// is empty because a stage is skipped: that is reported where a value is required.
+    fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
+        let before = self.skipped.len();
+        let rendered = self.node(node, found);
+        let is_none = matches!(rendered.tree, NodeValue::Null) && !matches!(node.tree, NodeValue::Null);
+        (!is_none || self.skipped.len() > before).then_some(rendered)
+    }
+
+    fn node(&mut self, node: &Node, found: &mut Diagnostics) -> Node {
+        let tree = match &node.tree {
+            NodeValue::Text(text) if is_template(text) => return self.text(text, node, found),
+            NodeValue::List(items) => NodeValue::List(items.iter().map(|item| self.node(item, found)).collect()),
+            NodeValue::Map(map) => NodeValue::Map(
+                map.iter()
+                    .filter_map(|(name, entry)| {
+                        let node = self.given(&entry.node, found)?;
+                        Some((name.clone(), MapEntry { key: entry.key.clone(), node }))
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        };
+        Node::new(node.span.clone(), tree)
+    }
+
+    fn text(&mut self, text: &str, node: &Node, found: &mut Diagnostics) -> Node {
+        let result = self.expressions.text(text, &self.scope, &node.span);
+        let mut skipped = None;
+        for touched in self.seen.take() {
+            match touched {
+                ReferenceAccess::Edge(index) => {
+                    let edge = Edge { data: true, place: node.span.clone() };
+                    self.needs.entry(index).or_insert(edge);
+                }
+                ReferenceAccess::Skipped(id, why) => {
+                    self.skipped.push((node.span.clone(), id.clone(), why.clone()));
+                    skipped = Some((id, why));
+                }
+            }
+        }
+        match result {
+            Ok(rendered) => rendered,
+            Err(faults) => {
+                for mut fault in faults {
+                    if let (Some((id, why)), true) = (&skipped, fault.missing == Some(MissingValue::InText)) {
+                        fault = requires_skipped_task(node.span.first_line(), id, why);
+                    }
+                    found.push(fault);
+                }
+                node.clone()
+            }
+        }
+    }
+}
+
+fn rendered_anything(map: &Map) -> bool {
+    map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template())
+}
+
+fn requires_skipped_task(place: Span, id: &TaskId, why: &str) -> Diagnostic {
+    Diagnostic::error(format!("`{id}` is skipped, but this stage cannot do without it"))
+        .at(place, why.to_owned())
+        .hint("skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}")
+}
+
+fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, String)], found: &mut Diagnostics) {
+    let path = format!("stages.{}", stage.name);
+    let mut wrong = Diagnostics::new();
+    check(node, stage_shape(), &path, &stage.entry.key, TemplatePolicy::Done, &mut wrong);
+    for one in wrong.into_list() {
+        let place = one.primary.as_ref().map(|label| label.span.range());
+        // `none` where a value must be, because the expression refers to a skipped stage: report that instead.
+        let because = skipped.iter().find(|(span, ..)| {
+            place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
+        });
+        found.push(match because {
+            Some((span, id, why)) => requires_skipped_task(span.first_line(), id, why),
+            None => one,
+        });
+    }
+}
+
+/// serde's own error, for what the walk over the schema cannot see.
+fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
+    let (path, message) = match serde_path_to_error::deserialize::<_, Stage>(json) {
+        Err(error) => (error.path().to_string(), error.inner().to_string()),
+        Ok(_) => (String::new(), "cannot be read".to_owned()),
+    };
+    let steps: Vec<&str> = path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
+    let place = if steps.is_empty() { stage.entry.key.clone() } else { node.place(&steps) };
+    Diagnostic::error(format!("`stages.{}.{path}`: {message}", stage.name)).at(place, "")
+}
+
+fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
+    let about = stage.entry.node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
+    Task {
+        about: about.filter(|about| !is_template(about)),
+        lifetime: lifetime(stage.kind),
+        skipped: one.skipped.clone(),
+        cpus: Some(0),
+        ..Task::minimal(one.id.clone(), stage.name.to_owned(), stage.kind)
+    }
+}
+
+const fn lifetime(kind: ActionKind) -> Lifetime {
+    if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
+}
+
+/// What is wrong with a stage that was checked. Reads after its name.
+#[derive(Debug, thiserror::Error)]
+enum StageError {
+    #[error("has no action")]
+    NoAction,
+    #[error(transparent)]
+    Unwritable(#[from] UnwritableAction),
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+}
+
+/// An action that has no JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot be written as JSON: {0}")]
+pub struct UnwritableAction(#[from] serde_json::Error);
+
+/// The task of a stage that was checked.
+fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, StageError> {
+    let container = container(&mut typed);
+    let action = action(&typed).ok_or(StageError::NoAction)?;
+    let paths = |paths: InputPaths| match paths {
+        InputPaths::One(path) => vec![path],
+        InputPaths::Many(paths) => paths,
+    };
+    let mut inputs: BTreeMap<String, Vec<String>> =
+        typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
+    let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));
+    for (name, path) in action.input_paths().into_iter().chain(image) {
+        if PlanReference::all_in(path).is_empty() {
+            let paths = inputs.entry(name.to_owned()).or_default();
+            if !paths.iter().any(|known| known == path) {
+                paths.push(path.to_owned());
+            }
+        }
+    }
+    let host = typed.host.as_ref().and_then(Host::remote);
+    // A measurement has the machine to itself.
+    let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+    let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
+    Ok(Task {
+        id: one.id.clone(),
+        stage: stage.name.to_owned(),
+        about: typed.about,
+        lifetime: lifetime(stage.kind),
+        skipped: None,
+        kind: stage.kind,
+        action: canonical(&action)?,
+        container: container.as_ref().map(canonical).transpose()?,
+        needs: Vec::new(),
+        inputs,
+        outputs: typed.outputs,
+        env: typed.env.into_iter().collect(),
+        secrets: typed.secrets,
+        host: host.as_ref().map(json).transpose()?,
+        gpus: typed.gpus,
+        cpus,
+        timeout: typed.timeout.as_deref().map(duration).transpose()?,
+        retry: typed.retry.map(retry).transpose()?,
+        cache: typed.cache.unwrap_or(true),
+        external: None,
+        share: typed.share,
+        strict: typed.strict,
+        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
+        // attempt that was cut off may still write, so that each has a folder of its own.
+        resume: host.is_none()
+            && (typed.resume
+                || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.repeat > 1)
+                || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
+    })
+}
+
+fn retry(given: Retry) -> Result<RetryRule, DurationError> {
+    /// Lowering a number ends by itself; otherwise the manifest sets the count.
+    const ENOUGH: u32 = 100;
+    Ok(RetryRule {
+        times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),
+        delay: given.delay.as_deref().map(duration).transpose()?.unwrap_or_default(),
+        on_oom: given.on == RetryAfter::Oom,
+        lower: given.lower.zip(given.by).map(|(knob, by)| OomReductionRule { knob, by, to: given.to }),
+    })
+}
+
+/// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.
+fn container(typed: &mut Stage) -> Option<Container> {
+    if let Some(Serve::Triton(server)) = &mut typed.serve {
+        server.container = server.container.take().or_else(|| typed.container.clone());
+        return server.container.clone();
+    }
+    typed.container.clone()
+}
+
+fn action(typed: &Stage) -> Option<Action> {
+    let Stage {
+        shell,
+        git,
+        image,
+        template,
+        weights,
+        engine,
+        repository,
+        serve,
+        bench,
+        trtllm_bench,
+        mlperf,
+        compare,
+        ..
+    } = typed.clone();
+    shell
+        .map(Action::Shell)
+        .or(git.map(Action::Git))
+        .or(image.map(Action::Image))
+        .or(template.map(Action::Template))
+        .or(engine.map(Action::Engine))
+        .or(repository.map(Action::Repository))
+        .or(serve.map(Action::Serve))
+        .or(bench.map(|bench| Action::Bench(Box::new(bench))))
+        .or(mlperf.map(Action::Mlperf))
+        .or(weights.map(Action::Weights))
+        .or(trtllm_bench.map(Action::TrtllmBench))
+        .or(compare.map(Action::Compare))
+}
+
+/// JSON in which the order of free keys does not depend on how the YAML was written.
+pub(super) fn canonical(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
+    let mut value = serde_json::to_value(value)?;
+    value.sort_all_objects();
+    json(&value)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, UnwritableAction> {
+    Ok(serde_json::to_string(value)?)
+}

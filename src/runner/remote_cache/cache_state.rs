@@ -1,0 +1,99 @@
+//! What one run knows of a store: its tasks, damaged objects, and whether the store can still be used.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
+
+use super::bucket::Bucket;
+use super::error::RemoteCacheError;
+use super::scan::ScanPatterns;
+use crate::event::{Digest, Event, TaskId};
+use crate::runner::EventEmitter;
+use crate::runner::store::OutputCache;
+
+pub(super) struct RemoteCacheInner {
+    pub bucket: Bucket,
+    pub cache: Arc<OutputCache>,
+    /// The name for the user.
+    pub address: String,
+    pub transfer_permits: Arc<Semaphore>,
+    /// Large files that are sent at once: each has several parts in memory.
+    pub large: Semaphore,
+    pub emit: EventEmitter,
+    pub(super) tasks: HashMap<TaskId, Shareability>,
+    /// Why no more requests are sent.
+    pub(super) closed: OnceLock<RemoteCacheError>,
+    /// Damaged objects: the next task that has the right bytes puts them there.
+    pub damaged: Mutex<HashSet<String>>,
+    /// Keys that are being fetched: two tasks with one key must not fill one folder.
+    pub(super) fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
+    /// Offered and not settled: outputs, and what they hold.
+    pub(super) unsettled: AtomicU64,
+    pub(super) unsent: AtomicU64,
+    pub sent_bytes: AtomicU64,
+}
+
+impl std::fmt::Debug for RemoteCacheInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Share").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// What is known of a task beforehand.
+#[derive(Debug)]
+pub(super) enum Shareability {
+    /// What kind of machine its output is good for; what must not be in it.
+    Shareable { machine: BTreeMap<String, String>, needles: Arc<ScanPatterns> },
+    /// Why not, where the user would expect it to be.
+    Unknown(String),
+}
+
+impl RemoteCacheInner {
+    pub(super) fn of(&self, task: &TaskId) -> Option<&Shareability> {
+        self.tasks.get(task)
+    }
+
+    pub(super) fn notice(&self, task: Option<&TaskId>, text: String) {
+        (self.emit)(Event::Notice { task: task.cloned(), text });
+    }
+
+    /// Once for what is wrong with the store, each time for what is wrong with one output.
+    pub(super) fn report_error(&self, task: Option<&TaskId>, trouble: &RemoteCacheError) {
+        if !trouble.is_of_the_store() {
+            return self.notice(task, with_hint(&trouble.to_string(), trouble));
+        }
+        if self.closed.set(trouble.clone()).is_ok() {
+            let what =
+                format!("the shared store {} cannot be used; the run continues without it: {trouble}", self.address);
+            self.notice(None, with_hint(&what, trouble));
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get().is_some()
+    }
+
+    pub(super) fn is_damaged(&self, object: &str) -> bool {
+        lock(&self.damaged).contains(object)
+    }
+
+    pub(super) fn note_damage(&self, trouble: &RemoteCacheError) {
+        if let RemoteCacheError::Damaged { object, .. } = trouble {
+            lock(&self.damaged).insert(object.clone());
+        }
+    }
+}
+
+pub(super) fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
+    match trouble.hint() {
+        "" => what.to_owned(),
+        hint => format!("{what}; {hint}"),
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}

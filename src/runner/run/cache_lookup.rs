@@ -1,0 +1,105 @@
+//! What need not run: it is in the cache, or comes from a store that machines share. What is made here is offered there.
+
+use std::sync::Arc;
+
+use super::{Keyed, Runner, RunnerMessage, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
+use crate::event::{Event, Failure, FailureKind};
+use crate::runner::remote_outputs::{FetchedOutput, OutputRequest};
+use crate::runner::result_age;
+use crate::runner::schedule::TaskIndex;
+use crate::runner::store::TaskRecord;
+use crate::runner::task_executor::TaskExecutor;
+
+impl<W: TaskExecutor> Runner<W> {
+    /// Requests an output, if there is a remote cache; the answer comes as a message.
+    pub(super) fn request_remote_output(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
+        let Some(shared) = self.options.remote_outputs.clone() else { return false };
+        let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
+        let (send, stop) = (self.send.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            // What has come so far stays, and the next run goes on with it.
+            let fetched = tokio::select! {
+                fetched = shared.fetch(wanted) => fetched,
+                () = stop.requested() => None,
+            };
+            let _ = send.send(RunnerMessage::RemoteLookup(ix, fetched.map(Box::new)));
+        });
+        true
+    }
+
+    pub(super) fn take_fetched(&mut self, ix: TaskIndex, fetched: Option<FetchedOutput>) {
+        if self.schedule.state(ix) != ScheduleState::ComputingKey {
+            return;
+        }
+        let (Some(fetched), Some(keyed)) = (fetched, self.keyed[ix as usize].clone()) else {
+            return self.missed(ix);
+        };
+        let task = Arc::clone(self.task(ix));
+        let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
+        let from = Some(from);
+        match accept(
+            &self.cache,
+            &self.run,
+            &self.plan.name,
+            &task,
+            &keyed,
+            &folder,
+            sealed,
+            done,
+            seconds,
+            from.clone(),
+        ) {
+            Ok((record, _)) => self.take_hit(ix, &record, from),
+            Err(failure) => {
+                let text = format!("what another machine made could not be kept: {}", failure.what);
+                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                self.missed(ix);
+            }
+        }
+    }
+
+    /// Its output is there; `from` elsewhere, if it came just now.
+    pub(super) fn take_hit(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>, from: Option<String>) {
+        let task = Arc::clone(self.task(ix));
+        // The next run explains itself by this one, whichever task or manifest made the output.
+        let record = match self.cache.adopt(&self.plan.name, &task.id, record) {
+            Ok(record) => record,
+            Err(e) => return self.fail(ix, 1, system(&e), 0.0),
+        };
+        let folder = self.cache.folder(&record);
+        if let Err(e) = self.latest.point(&task.id, &folder) {
+            return self.fail(ix, 1, system(&e), 0.0);
+        }
+        if let Err(failure) = self.passes(ix, &record) {
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        if let Some(keyed) = &self.keyed[ix as usize]
+            && let Some((task, text)) = result_age::notice(&task, &keyed.key, &record)
+        {
+            (self.emit)(Event::Notice { task: Some(task), text });
+        }
+        let done = record.done.clone();
+        (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
+        self.summary.tally.cached += 1;
+        self.summary.done.push((task.id.clone(), done, folder));
+        self.outputs[ix as usize] = Some(TaskOutput::Output(record));
+        self.schedule.finish_task(ix, TaskEnd::Cached);
+    }
+
+    /// The remote cache does not have its output.
+    pub(super) fn missed(&mut self, ix: TaskIndex) {
+        if self.options.parts[ix as usize] == TaskRole::Restore {
+            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
+                .hint("run without --only, or with --until, to make it first");
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        self.schedule.set_cache_miss(ix);
+    }
+
+    /// Other machines may have it.
+    pub(super) fn push_output(&self, record: &Arc<TaskRecord>) {
+        if let Some(shared) = &self.options.remote_outputs {
+            shared.push(&record.task, Arc::clone(record));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the schedule has to know of each task.
+
+use std::collections::HashMap;
+
+use crate::plan::{Lifetime, Plan, Task};
+use crate::runner::options::TaskRole;
+use crate::runner::schedule::ScheduledTask;
+
+/// Of a whole plan, in its order.
+pub(super) fn items(plan: &Plan, parts: &[TaskRole]) -> Vec<ScheduledTask> {
+    let mut groups: HashMap<&str, u32> = HashMap::new();
+    plan.tasks.iter().zip(parts).map(|(task, part)| item(task, *part, &mut groups)).collect()
+}
+
+fn item<'a>(task: &'a Task, part: TaskRole, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
+    let skipped = task.skipped.is_some() || part == TaskRole::NotNeeded;
+    let elsewhere = task.host.is_some();
+    let next = groups.len() as u32;
+    // Steps of one stage that run elsewhere may be one job array.
+    let in_group = elsewhere && task.lifetime == Lifetime::Step;
+    ScheduledTask {
+        // A task that does not run waits for no server and keeps none up.
+        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
+        service: task.lifetime == Lifetime::Service,
+        cpus: task.cpus,
+        gpus: if elsewhere { 0 } else { task.gpus },
+        elsewhere,
+        group: in_group.then(|| *groups.entry(&task.stage).or_insert(next)),
+        skipped,
+    }
+}

@@ -1,0 +1,172 @@
+//! What is in an output, as another machine can make use of it: no times, no inodes, no place.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::durable::{PathError, WithPath as _};
+use super::file_stamp::EntryKind;
+use super::outputs::any_bytes;
+use super::{OutputCache, TaskRecord};
+use crate::event::{Digest, Hasher};
+
+/// One thing in an output folder. The folder itself is the first one, with an empty path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParcelItem {
+    /// Relative to the output folder.
+    #[serde(with = "any_bytes")]
+    pub path: PathBuf,
+    pub kind: EntryKind,
+    /// Bytes of a file, 0 for the rest.
+    #[serde(default)]
+    pub size: u64,
+    /// Of a file's bytes or a link's target; absent for folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Where a link leads; empty for the rest.
+    #[serde(default, with = "any_bytes", skip_serializing_if = "is_empty")]
+    pub target: PathBuf,
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+impl ParcelItem {
+    pub fn is_file(&self) -> bool {
+        matches!(self.kind, EntryKind::File | EntryKind::Program)
+    }
+}
+
+impl OutputCache {
+    /// What is in a record's folder, according to the record.
+    pub fn items(&self, record: &TaskRecord) -> Result<Vec<ParcelItem>, PathError> {
+        let folder = self.folder(record);
+        let item = |entry: &super::outputs::OutputEntry| {
+            let target = match entry.stamp.kind {
+                EntryKind::Link => {
+                    let path = folder.join(&entry.path);
+                    fs::read_link(&path).at("read", &path)?
+                }
+                _ => PathBuf::new(),
+            };
+            let size = if entry.stamp.is_file() { entry.stamp.size } else { 0 };
+            Ok(ParcelItem { path: entry.path.clone(), kind: entry.stamp.kind, size, digest: entry.digest, target })
+        };
+        record.entries(self.home())?.iter().map(item).collect()
+    }
+}
+
+/// The digest that a folder with these things has: the same as [`super::Sealed`]'s.
+pub fn digest_of(items: &[ParcelItem]) -> Digest {
+    let mut h = Hasher::new();
+    for item in items {
+        h.field(item.path.as_os_str().as_bytes()).field(&[item.kind as u8]);
+        h.field(item.digest.as_ref().map_or(&[][..], |d| d.bytes()));
+    }
+    h.finish()
+}
+
+/// Why a list from elsewhere must not be laid out here: a path that leads out of the folder, a file below a link, and the like.
+pub fn unfit(items: &[ParcelItem]) -> Option<String> {
+    let mut folders: HashSet<&Path> = HashSet::new();
+    let mut seen: HashSet<&Path> = HashSet::new();
+    for (at, item) in items.iter().enumerate() {
+        let path = item.path.as_path();
+        let name = path.display();
+        if !seen.insert(path) {
+            return Some(format!("{name} is there twice"));
+        }
+        let is_root = is_empty(path);
+        if is_root != (at == 0) || !path.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Some(format!("`{name}` is no path in an output"));
+        }
+        if !is_root && !path.parent().is_some_and(|above| folders.contains(above)) {
+            return Some(format!("{name} is in no folder of the output"));
+        }
+        let digest_is_right = match item.kind {
+            EntryKind::Folder => {
+                folders.insert(path);
+                item.digest.is_none()
+            }
+            EntryKind::File | EntryKind::Program => item.digest.is_some(),
+            EntryKind::Link => {
+                if let Some(why) = link_escape(item) {
+                    return Some(why);
+                }
+                item.digest == Some(Digest::of(item.target.as_os_str().as_bytes()))
+            }
+            EntryKind::Other => false,
+        };
+        if !digest_is_right || is_root && item.kind != EntryKind::Folder {
+            return Some(format!("the entries of `{name}` contradict each other"));
+        }
+    }
+    items.is_empty().then(|| "it is empty".to_owned())
+}
+
+/// As text, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
+pub fn link_escape(item: &ParcelItem) -> Option<String> {
+    if item.kind != EntryKind::Link {
+        return None;
+    }
+    let mut depth = item.path.components().count() as i64 - 1;
+    for part in item.target.components() {
+        match part {
+            Component::Normal(_) => depth += 1,
+            Component::ParentDir => depth -= 1,
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => depth = -1,
+        }
+        if depth < 0 {
+            return Some(format!("{} is a link out of it, to {}", item.path.display(), item.target.display()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(path: &str, kind: EntryKind) -> ParcelItem {
+        let digest = matches!(kind, EntryKind::File | EntryKind::Program).then(|| Digest::of(path.as_bytes()));
+        ParcelItem { path: path.into(), kind, size: 0, digest, target: PathBuf::new() }
+    }
+
+    fn link(path: &str, target: &str) -> ParcelItem {
+        let digest = Some(Digest::of(target.as_bytes()));
+        ParcelItem { target: target.into(), digest, ..item(path, EntryKind::Link) }
+    }
+
+    #[test]
+    fn nothing_is_laid_out_that_leads_out_of_the_folder() {
+        let with = |more: &[ParcelItem]| {
+            let mut items =
+                vec![item("", EntryKind::Folder), item("a", EntryKind::Folder), item("a/b", EntryKind::File)];
+            items.extend(more.iter().cloned());
+            unfit(&items)
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[link("a/up", "../a/b"), link("here", "a")]), None);
+        let says = |more: &[ParcelItem], text: &str| {
+            let why = with(more).unwrap_or_default();
+            assert!(why.contains(text), "{more:?}: {why:?}");
+        };
+        says(&[item("../x", EntryKind::File)], "no path in an output");
+        says(&[item("/etc/passwd", EntryKind::File)], "no path in an output");
+        says(&[item("a", EntryKind::Folder)], "twice");
+        says(&[item("c/d", EntryKind::File)], "in no folder");
+        says(&[link("l", "a"), item("l/x", EntryKind::File)], "in no folder");
+        says(&[link("l", "/etc")], "link out of it");
+        says(&[link("a/l", "../../x")], "link out of it");
+        says(&[link("l", "a/../../x")], "link out of it");
+        says(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
+        says(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
+        assert!(unfit(&[]).is_some());
+        assert!(unfit(&[item("", EntryKind::File)]).is_some());
+    }
+}

@@ -1,0 +1,98 @@
+//! The interface between the runner, which decides *when*, and the stages, which know *what*.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting, Stop};
+use crate::plan::Task;
+
+use super::batches::BatchSlot;
+use super::provenance::UpstreamProvenance;
+
+/// What performs tasks. One implementation in the product (`stages::StageExecutor`), fakes in tests.
+pub trait TaskExecutor: Send + Sync + 'static {
+    /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
+    /// `lease.stop` is requested, and returns `Ok` only if it ended because of that.
+    fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
+
+    /// What a task's output depends on beside the manifest: the version of the stage's own code, facts of the machine. Part of
+    /// the key; quick, unless the task has a container: then its image is looked up.
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        let _ = task;
+        BTreeMap::new()
+    }
+
+    /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
+    fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
+        let _ = (task, folder);
+        None
+    }
+}
+
+/// All that a stage gets from the runner. If a stage needs more, change the interface.
+pub struct Lease {
+    pub task: Arc<Task>,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// The task's action (JSON) with all references replaced by real paths and endpoints.
+    pub assignment: Assignment,
+    /// The folder to fill: empty, or with what an earlier try left if `task.resume`.
+    pub out: PathBuf,
+    /// Where the output of its processes goes. The folder exists, the file does not.
+    pub log: PathBuf,
+    /// The project folder: what relative paths in manifests are relative to.
+    pub project: PathBuf,
+    /// GPU indices leased to it.
+    pub gpus: Vec<u32>,
+    /// The number that its retry rule has lowered.
+    pub lowered: Option<ReducedSetting>,
+    /// Its place among the tasks of its stage that were started in the same moment, if there are any.
+    pub batch_slot: Option<BatchSlot>,
+    pub stop: Stop,
+    /// Services report their endpoints here, once, when they are ready.
+    pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
+    /// Facts and chatter.
+    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+    /// What the task was made from, all the way down.
+    pub origins: Arc<dyn Fn() -> UpstreamProvenance + Send + Sync>,
+}
+
+/// An action ready to be done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Assignment {
+    /// JSON of `manifest::model::Action`.
+    pub action: String,
+    /// JSON of `manifest::model::Container`.
+    pub container: Option<String>,
+    /// Input name → absolute paths (globs expanded, sorted).
+    pub inputs: BTreeMap<String, Vec<PathBuf>>,
+    /// The task's declared environment, references replaced.
+    pub env: BTreeMap<String, String>,
+    /// Where the services that it needs listen, with all their ports.
+    pub endpoints: Vec<Endpoint>,
+    /// GPU indices leased to these services.
+    pub gpus: Vec<u32>,
+    /// Where it runs when that is not here: JSON of `manifest::model::HostOn`, references replaced.
+    pub host: Option<String>,
+    /// What was lowered for these services because memory ran out.
+    pub lowered: Vec<ReducedSetting>,
+}
+
+impl Lease {
+    pub fn report_progress(&self, text: impl Into<String>, done: u64, total: Option<u64>) {
+        (self.emit)(Event::Progress { task: self.task.id.clone(), text: text.into(), done, total });
+    }
+
+    pub fn notice(&self, text: impl Into<String>) {
+        (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text: text.into() });
+    }
+
+    pub fn out(&self) -> &Path {
+        &self.out
+    }
+}

@@ -1,0 +1,66 @@
+//! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use crate::event::{Done, Failure, FailureKind, Stop};
+
+/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run.
+pub fn isolate_panics<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
+where
+    W: Future<Output = Result<Done, Failure>> + Send + 'static,
+{
+    let working = tokio::spawn(work);
+    async {
+        working.await.unwrap_or_else(|panic| {
+            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+        })
+    }
+}
+
+/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
+pub async fn within(
+    limit: Option<Duration>,
+    stop: &Stop,
+    work: impl Future<Output = Result<Done, Failure>>,
+) -> Result<Done, Failure> {
+    let mut work = pin!(work);
+    let Some(limit) = limit else { return work.await };
+    if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+        return done;
+    }
+    stop.request();
+    let mut failure = work.await.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
+    failure.kind = FailureKind::Timeout;
+    failure.what = format!("it ran past its timeout of {}", shown(limit));
+    Err(failure)
+}
+
+fn shown(time: Duration) -> String {
+    let s = time.as_secs();
+    match (s / 3600, s % 3600 / 60, s % 60) {
+        (0, 0, _) => format!("{} s", time.as_secs_f64()),
+        (0, m, 0) => format!("{m} min"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timed_out_task_is_stopped_and_fails_even_if_it_exits_0() {
+        let stop = Stop::new();
+        let until_asked = || async {
+            stop.requested().await;
+            Ok(Done::default())
+        };
+        let late = within(Some(Duration::from_secs(90)), &stop, until_asked()).await.unwrap_err();
+        assert_eq!((late.kind, late.what.as_str()), (FailureKind::Timeout, "it ran past its timeout of 1 min 30 s"));
+        assert!(within(Some(Duration::from_secs(1)), &stop, until_asked()).await.is_ok(), "asked already, and in time");
+        assert!(within(None, &stop, until_asked()).await.is_ok());
+    }
+}

@@ -1,0 +1,78 @@
+//! A measurement of several parts (repeats, probes) that was cut off: which of its finished parts still count.
+
+use std::fs;
+use std::path::Path;
+
+use super::identity;
+use crate::event::{Failure, FailureKind};
+use crate::harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use crate::stages::task_context::TaskContext;
+
+/// The servers as they are when the stage goes on.
+pub(super) struct Servers {
+    now: Vec<ServerIdentity>,
+    /// Whether the run started them: then they are other processes each time.
+    is_ours: bool,
+}
+
+impl Servers {
+    pub async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
+        Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external().is_empty() }
+    }
+
+    /// Whether a finished part measured these servers, as far as they report what they are. Of servers that others start a
+    /// restart is a change.
+    pub fn are_those_of(&self, result: &RunResult) -> bool {
+        let Some(identity) = &result.identity else { return true };
+        let started = |servers: &[ServerIdentity]| -> Vec<Option<f64>> {
+            servers.iter().map(|server| server.start_time_seconds).collect()
+        };
+        changes_of_servers(&identity.servers, &self.now).is_empty()
+            && (self.is_ours || started(&identity.servers) == started(&self.now))
+    }
+}
+
+/// Removes the parts if the stage had finished, which `end` shows: it resumes only if it was interrupted. What was
+/// finished once is measured again, because a selection of successful parts would be biased.
+pub(super) fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
+    let parts = out.join(parts);
+    if !end.is_file() || !parts.is_dir() {
+        return Ok(());
+    }
+    let removed = fs::remove_dir_all(&parts).and_then(|()| fs::remove_file(end));
+    removed.map_err(|error| Failure::new(FailureKind::System, format!("cannot remove {}: {error}", parts.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_an_unfinished_measurement_stay_and_those_of_a_finished_one_go() {
+        let out = tempfile::tempdir().unwrap();
+        let (part, end) = (out.path().join("probes/01-10"), out.path().join("search.json"));
+        fs::create_dir_all(&part).unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(part.is_dir());
+        fs::write(&end, "{}").unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(!part.exists() && !end.exists());
+    }
+
+    #[test]
+    fn a_part_that_another_server_answered_does_not_count() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let result: RunResult = serde_json::from_str(text).unwrap();
+        let now = result.identity.as_ref().unwrap().servers.clone();
+        let servers = |change: fn(&mut ServerIdentity), is_ours| {
+            let mut now = now.clone();
+            now.iter_mut().for_each(change);
+            Servers { now, is_ours }
+        };
+        assert!(servers(|_| {}, false).are_those_of(&result));
+        assert!(!servers(|server| server.version = Some("99".to_owned()), true).are_those_of(&result));
+        // Its own servers are started anew each time; another's are not.
+        assert!(servers(|server| server.start_time_seconds = Some(1.0), true).are_those_of(&result));
+        assert!(!servers(|server| server.start_time_seconds = Some(1.0), false).are_those_of(&result));
+    }
+}

@@ -1,0 +1,57 @@
+//! Members of arrays that are not submitted yet.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+
+use super::commands::{QueueView, SlurmJob, Submission};
+use super::job_existence::JobExistence;
+use crate::event::{Event, Failure, Stop, TaskId};
+use crate::runner::store::JobFolder;
+
+/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
+pub(super) type EnqueueResult = Result<bool, Failure>;
+
+/// One element to be.
+pub struct ArrayMember {
+    pub(super) job: SlurmJob,
+    pub(super) task: TaskId,
+    pub(super) folder: JobFolder,
+    pub(super) program: PathBuf,
+    pub(super) comment: String,
+    pub(super) at_once: Option<u32>,
+    pub(super) order: Submission,
+    pub(super) view: watch::Receiver<QueueView>,
+    pub(super) known: JobExistence,
+    pub(super) stop: Stop,
+    pub(super) emit: Arc<dyn Fn(Event) + Send + Sync>,
+    pub(super) reply: oneshot::Sender<EnqueueResult>,
+}
+
+/// The members so far: party → members.
+#[derive(Clone, Default)]
+pub struct PendingArrayMembers(Arc<Mutex<BTreeMap<String, Vec<ArrayMember>>>>);
+
+impl std::fmt::Debug for PendingArrayMembers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gathering")
+    }
+}
+
+impl PendingArrayMembers {
+    pub(super) fn join(&self, party: &str, member: ArrayMember) {
+        self.open().entry(party.to_owned()).or_default().push(member);
+    }
+
+    /// The first caller gets all members; later callers get none.
+    pub(super) fn take(&self, party: &str) -> Vec<ArrayMember> {
+        self.open().remove(party).unwrap_or_default()
+    }
+
+    pub(super) fn open(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<ArrayMember>>> {
+        self.0.lock()
+    }
+}

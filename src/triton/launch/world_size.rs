@@ -1,0 +1,280 @@
+//! Decides mode, number of ranks and GPUs, and collects every problem with them.
+
+use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
+use crate::spec::{Launcher, ServerMode};
+use crate::triton::SpecProblem;
+
+/// The configuration of one server.
+#[derive(Clone, Debug)]
+pub(super) struct ServerLayout {
+    pub mode: ServerMode,
+    pub launcher: Launcher,
+    /// Orchestrator: spawns its workers.
+    pub spawns: bool,
+    pub world_size: u32,
+    pub gpus: Vec<u32>,
+}
+
+pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<ServerLayout> {
+    let mut say = |message: String, hint: &str| problems.push(problem(message, hint));
+    let servers = spec.servers.len();
+    if servers == 0 {
+        say("there is no repository, so there would be no server".to_owned(), "");
+        return Vec::new();
+    }
+    let hosts = spec.mpi.hosts.len().max(1) as u32;
+    if hosts > 1 && servers > 1 {
+        say(
+            format!("{servers} servers cannot be spread over the {hosts} hosts of `mpi.hosts`"),
+            "one server may span hosts; several need a stage for each host",
+        );
+    }
+    if !spec.gpus.len().is_multiple_of(servers) {
+        say(
+            format!("{} GPUs cannot be shared evenly by {servers} servers", spec.gpus.len()),
+            "change `gpus` of the stage or `triton_num_servers` of the repository",
+        );
+    }
+    let share = spec.gpus.len() / servers;
+    spec.servers
+        .iter()
+        .enumerate()
+        .map(|(index, server)| {
+            let gpus = spec.gpus.get(index * share..(index + 1) * share).unwrap_or_default().to_vec();
+            ServerDecision { spec, server, name: format!("server {index}"), problems, notes }.decide(gpus)
+        })
+        .collect()
+}
+
+struct ServerDecision<'a> {
+    spec: &'a LaunchSpec,
+    server: &'a ServerSpec,
+    name: String,
+    problems: &'a mut Vec<SpecProblem>,
+    notes: &'a mut Vec<String>,
+}
+
+impl ServerDecision<'_> {
+    fn push_problem(&mut self, message: String, hint: &str) {
+        self.problems.push(problem(message, hint));
+    }
+
+    fn decide(mut self, gpus: Vec<u32>) -> ServerLayout {
+        let spec = self.spec;
+        let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
+        // Not every engine can be read from here; an unknown number of ranks counts as one.
+        let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
+        let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+        let unknown: Vec<&str> = self
+            .server
+            .models
+            .iter()
+            .filter(|model| model.ranks().is_none())
+            .map(|model| model.name.as_str())
+            .collect();
+        let mode = spec.mode.unwrap_or(
+            match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.world_size.unwrap_or(1) })) {
+                (2.., _) => ServerMode::Orchestrator,
+                (_, 2..) => ServerMode::Leader,
+                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => {
+                    ServerMode::Leader
+                }
+                _ => ServerMode::Plain,
+            },
+        );
+        let spawns = mode == ServerMode::Orchestrator && spec.spawn_processes.unwrap_or(true);
+        let needed = match mode {
+            ServerMode::Plain => 1,
+            ServerMode::Leader if self.server.models.is_empty() || !unknown.is_empty() => {
+                spec.world_size.unwrap_or(of_one)
+            }
+            ServerMode::Leader => of_one,
+            ServerMode::Orchestrator if spawns => 1,
+            ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),
+            ServerMode::Orchestrator => 1 + all,
+        };
+        let world_size = spec.world_size.unwrap_or(needed);
+        self.mode(mode, copies, of_one);
+        self.world(mode, spawns, world_size, needed);
+        if mode == ServerMode::Orchestrator && !spawns {
+            self.participants(world_size);
+        }
+        if spec.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
+            self.push_problem(
+                format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
+                "remove it, or set `mode: orchestrator`",
+            );
+        }
+        let launcher = self.launcher(mode, spawns, world_size);
+        let workers = if mode == ServerMode::Plain || mode == ServerMode::Leader { of_one.max(needed) } else { all };
+        self.gpus(&gpus, workers, !unknown.is_empty());
+        if !unknown.is_empty() && spec.world_size.is_none() {
+            let names = unknown.join(", ");
+            self.notes.push(format!(
+                "the engine of {names} cannot be read here: one rank is assumed; `world_size` overrides it"
+            ));
+        }
+        ServerLayout { mode, launcher, spawns, world_size, gpus }
+    }
+
+    fn mode(&mut self, mode: ServerMode, copies: u32, of_one: u32) {
+        let name = self.name.clone();
+        match mode {
+            ServerMode::Plain if of_one > 1 => self.push_problem(
+                format!("mode plain is one rank, and the engine of {name} needs {of_one} (tp × pp)"),
+                "leave `mode` out to get leader",
+            ),
+            ServerMode::Leader if copies > 1 => self.push_problem(
+                format!("mode leader serves one copy of one model, and {name} has {copies}"),
+                "leave `mode` out to get orchestrator, or use more servers (`triton_num_servers`)",
+            ),
+            ServerMode::Plain if copies > 1 => self.notes.push(format!(
+                "{name} has {copies} models in one rank without an orchestrator: they share one process"
+            )),
+            _ => {}
+        }
+    }
+
+    fn world(&mut self, mode: ServerMode, spawns: bool, world_size: u32, needed: u32) {
+        if world_size == needed {
+            return;
+        }
+        let because = match mode {
+            ServerMode::Plain => "mode plain is one rank".to_owned(),
+            ServerMode::Leader => format!("the engine needs {needed} (tp × pp)"),
+            ServerMode::Orchestrator if spawns => "an orchestrator that spawns its workers is one rank".to_owned(),
+            ServerMode::Orchestrator => format!("the orchestrator and all ranks of its models are {needed}"),
+        };
+        let name = self.name.clone();
+        self.push_problem(
+            format!("world_size is {world_size}, and {because}: {name}"),
+            "take `world_size` away, it is computed",
+        );
+    }
+
+    fn launcher(&mut self, mode: ServerMode, spawns: bool, world_size: u32) -> Launcher {
+        let default = if mode == ServerMode::Plain { Launcher::None } else { Launcher::Mpi };
+        let launcher = self.spec.launcher.unwrap_or(default);
+        match launcher {
+            Launcher::None if world_size > 1 => self.push_problem(
+                format!("launcher none starts one process, and the world size is {world_size}"),
+                "use `launcher: mpi` or `launcher: srun`",
+            ),
+            Launcher::None if spawns => self.notes.push(
+                "launcher none: the orchestrator spawns its workers as an MPI program that no mpirun has started"
+                    .to_owned(),
+            ),
+            Launcher::Srun if spawns => self.push_problem(
+                "Slurm does not spawn MPI processes for an orchestrator".to_owned(),
+                "`spawn_processes: false`, with `participant_ids` in the model's parameters",
+            ),
+            _ => {}
+        }
+        if !self.spec.mpi.hosts.is_empty() && launcher != Launcher::Mpi {
+            self.push_problem(
+                "`mpi.hosts` is for the launcher mpi".to_owned(),
+                "`srun.nodes` sets the number of nodes of a server",
+            );
+        }
+        launcher
+    }
+
+    /// Without spawning, the repository must define which rank belongs to which model.
+    fn participants(&mut self, world_size: u32) {
+        let mut seen: Vec<u32> = Vec::new();
+        for model in &self.server.models {
+            if model.participant_ids.is_empty() {
+                self.problems.push(problem(
+                    format!("{}: the model {} has no `participant_ids`, and its workers are not spawned", self.name, model.name),
+                    "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or let `spawn_processes` be true",
+                ));
+                continue;
+            }
+            if let Some(ranks) = model.ranks()
+                && let Some(wrong) = model.participant_ids.iter().find(|ids| ids.len() as u32 != ranks)
+            {
+                self.problems.push(problem(
+                    format!(
+                        "{}: `participant_ids` of {} names {} ranks, and its engine needs {ranks}",
+                        self.name,
+                        model.name,
+                        wrong.len()
+                    ),
+                    "",
+                ));
+            }
+            for id in model.participant_ids.iter().flatten() {
+                let why = match *id {
+                    0 => "rank 0 is the orchestrator",
+                    id if id >= world_size => "there is no such rank",
+                    id if seen.contains(&id) => "it is another copy's already",
+                    _ => "",
+                };
+                if !why.is_empty() {
+                    self.problems.push(problem(
+                        format!("{}: `participant_ids` of {} names rank {id}: {why}", self.name, model.name),
+                        "",
+                    ));
+                }
+                seen.push(*id);
+            }
+        }
+    }
+
+    fn gpus(&mut self, gpus: &[u32], workers: u32, unknown: bool) {
+        let (name, here) = (self.name.clone(), gpus.len() as u32);
+        if here == 0 {
+            return;
+        }
+        let hosts = self.spec.mpi.hosts.len().max(self.spec.srun.nodes.unwrap_or(1) as usize).max(1) as u32;
+        let there = here * hosts;
+        if !self.server.models.is_empty() && !unknown {
+            if there < workers {
+                self.push_problem(
+                    format!("{name} has {there} GPUs, and its models need {workers}"),
+                    "change `gpus` of the stage or `triton_num_servers` of the repository",
+                );
+                // Then no division of devices can be right.
+                return;
+            } else if there > workers {
+                self.notes.push(format!("{name} has {there} GPUs and uses {workers}: {} stay idle", there - workers));
+            }
+        }
+        for model in &self.server.models {
+            let mut taken: Vec<u32> = Vec::new();
+            for id in model.gpu_device_ids.iter().flatten() {
+                if *id >= here {
+                    self.problems.push(problem(
+                        format!(
+                            "{name}: `gpu_device_ids` of {} names device {id}, and the server has {here}",
+                            model.name
+                        ),
+                        "devices are counted from 0 inside what the server sees",
+                    ));
+                } else if taken.contains(id) {
+                    self.problems.push(problem(
+                        format!("{name}: `gpu_device_ids` of {} names device {id} for two copies", model.name),
+                        "",
+                    ));
+                }
+                taken.push(*id);
+            }
+            if let Some(ranks) = model.ranks() {
+                for ids in model.gpu_device_ids.iter().filter(|ids| ids.len() as u32 != ranks.min(here)) {
+                    self.problems.push(problem(
+                        format!(
+                            "{name}: `gpu_device_ids` of {} gives a copy {} devices, and its engine needs {ranks}",
+                            model.name,
+                            ids.len()
+                        ),
+                        "",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn problem(message: String, hint: &str) -> SpecProblem {
+    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}
