@@ -1,6 +1,6 @@
 //! What was typed → what it means; and the exit codes.
 //!
-//! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`Refused`] with what
+//! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`] with what
 //! to print and the code to leave with. The module has no access to manifests, the store and runs: other modules check whether
 //! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME` and, through the
 //! terminal library, `NO_COLOR`.

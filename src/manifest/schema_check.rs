@@ -287,7 +287,7 @@ pub fn coerce(node: &mut Node, shape: &ValueShape) {
         }
         (ValueShape::List(item), NodeValue::List(items)) => items.iter_mut().for_each(|node| coerce(node, item)),
         (ValueShape::Map(item), NodeValue::Map(map)) => {
-            map.values_mut().for_each(|entry| coerce(&mut entry.node, item))
+            map.values_mut().for_each(|entry| coerce(&mut entry.node, item));
         }
         (ValueShape::Object(object), NodeValue::Map(map)) => {
             for (name, entry) in map {

@@ -22,7 +22,7 @@ pub struct ProcessCommand {
     pub log: PathBuf,
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
-    /// Its standard input and output are connected to us ([`super::Running::talk`]); only its standard error is logged.
+    /// Its standard input and output are connected to us (`Running::take_pipes`); only its standard error is logged.
     pub has_piped_stdio: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,

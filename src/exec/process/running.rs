@@ -133,7 +133,7 @@ impl Running {
         Pid::as_raw(Some(self.family.group))
     }
 
-    /// Both ends of the pipes, once, with a command that [`ProcessCommand::talks`].
+    /// Both ends of the pipes, once, with a command that [`ProcessCommand::has_piped_stdio`].
     pub fn take_pipes(&mut self) -> Option<(LineWriter, LineReader)> {
         self.pipes.take()
     }

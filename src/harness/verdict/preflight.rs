@@ -35,7 +35,7 @@ const HEADROOM: f64 = 2.0;
 /// What is tried.
 #[derive(Clone, Debug)]
 pub struct PreflightTrial {
-    /// Without endpoints: the caller that starts the server sets its own, by [`Trial::at`].
+    /// Without endpoints: the caller that starts the server sets its own, by [`PreflightTrial::at`].
     spec: BenchSpec,
     /// How the server answers: ms to the first token and from token to token, each evenly between the two.
     pub first_ms: (f64, f64),

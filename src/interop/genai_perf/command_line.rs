@@ -176,7 +176,7 @@ fn option(
         // Read together, below.
         "--sweep-type" | "--sweep-range" | "--sweep-list" => {}
         "--model-selection-strategy" => {
-            sheet.push_untranslated(given.as_written(), "with one model there is nothing to select")
+            sheet.push_untranslated(given.as_written(), "with one model there is nothing to select");
         }
         "--tokenizer-revision" | "--tokenizer-trust-remote-code" => {
             sheet.push_untranslated(

@@ -213,7 +213,7 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuil
                     known @ ("offline" | "server" | "interactive") => all.push(known.to_owned()),
                     "singlestream" => all.push("single_stream".to_owned()),
                     "multistream" => {
-                        sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream")
+                        sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
                     }
                     _ => {
                         let hint =

@@ -87,7 +87,7 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
             );
         }
         "--op-stats-csv" | "--dump-perfetto-trace" => {
-            sheet.push_untranslated(given.as_written(), "requests.jsonl has every request")
+            sheet.push_untranslated(given.as_written(), "requests.jsonl has every request");
         }
         "--tokenizer-type" => sheet.push_untranslated(given.as_written(), "tokenizer.json names its own type"),
         "--op-tokens-per-word" => {

@@ -67,7 +67,7 @@ pub(super) fn throughput(
             }
             "--workspace" => sheet.push_untranslated(given.as_written(), "every stage has an output folder of its own"),
             "--log_level" | "--revision" => {
-                sheet.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet")
+                sheet.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
             }
             _ if given.values.is_empty() => {
                 flags.insert(name.to_owned(), json!(true));

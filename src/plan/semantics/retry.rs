@@ -41,7 +41,7 @@ impl StageChecker<'_> {
         }
         match retry.by {
             None => {
-                self.push_error(&["retry"], "needs `by`", "how far down each time?", Some("add `by: 0.05`".to_owned()))
+                self.push_error(&["retry"], "needs `by`", "how far down each time?", Some("add `by: 0.05`".to_owned()));
             }
             Some(by) if !(by > 0.0 && by.is_finite()) => {
                 self.push_error(&["retry", "by"], "must be above 0", "it is taken away each time", None);

@@ -69,13 +69,13 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             put(out, styler, (TextRole::Good, "↓"), task, "from another machine", &clean(from));
         }
         Event::TaskCached { task, .. } if verbosity.verbose => {
-            put(out, styler, (TextRole::Quiet, "="), task, "cached", "")
+            put(out, styler, (TextRole::Quiet, "="), task, "cached", "");
         }
         Event::TaskSkipped { task, why } if verbosity.verbose => {
             put(out, styler, (TextRole::Quiet, "-"), task, "skipped", &clean(why));
         }
         Event::TaskCancelled { task, why } => {
-            put(out, styler, (TextRole::Quiet, "-"), task, "not started", &clean(why))
+            put(out, styler, (TextRole::Quiet, "-"), task, "not started", &clean(why));
         }
         Event::ServiceReady { task, endpoints, seconds } => {
             let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

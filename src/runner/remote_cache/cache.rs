@@ -159,7 +159,7 @@ impl RemoteOutputs for RemoteCache {
                 }
             }
             Some(Shareability::Unknown(why)) => {
-                self.inner.notice(Some(task), format!("its output is not shared: {why}"))
+                self.inner.notice(Some(task), format!("its output is not shared: {why}"));
             }
             None => {}
         }
@@ -189,7 +189,7 @@ async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
     }
     match push(inner, record, false).await {
         Ok(PushOutcome::NotShareable(why)) => {
-            inner.notice(Some(&record.task), format!("its output is not shared: {why}"))
+            inner.notice(Some(&record.task), format!("its output is not shared: {why}"));
         }
         Ok(PushOutcome::New { .. } | PushOutcome::AlreadyPresent) => {}
         Err(trouble) => {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{RunId, TaskId};
 
-/// The state folder of one project. Making a `Home` touches nothing on disk.
+/// The state folder of one project. Making a `StateFolder` touches nothing on disk.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
     state: PathBuf,

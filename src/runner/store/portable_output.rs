@@ -60,7 +60,7 @@ impl OutputCache {
     }
 }
 
-/// The digest that a folder with these things has: the same as [`super::Sealed`]'s.
+/// The digest that a folder with these things has: the same as [`super::HashedFolder`]'s.
 pub fn digest_of(items: &[ParcelItem]) -> Digest {
     let mut h = Hasher::new();
     for item in items {

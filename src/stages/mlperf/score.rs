@@ -31,7 +31,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let scored = score(&scoring, &mut |done| {
-        context.lease.report_progress("answers scored", done, Some(dataset_record.samples))
+        context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
     });
     let scored = scored.map_err(|error| failure(&error))?;
     for missing in &scored.report.unscored {

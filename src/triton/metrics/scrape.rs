@@ -27,7 +27,7 @@ pub struct Scraper {
 pub struct Scrape {
     pub servers: Vec<HttpAddress>,
     pub interval: Duration,
-    /// The series that the numbers of [`Tick::values`] belong to.
+    /// The series that the numbers of [`ServerPoll::values`] belong to.
     pub series: Vec<MetricSeries>,
     pub ticks: Vec<ServerPoll>,
     /// CPU that polling and reading took, all of it.

@@ -111,7 +111,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
                 said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
             FlagMeaning::InvalidValue(message) => {
-                problems.push(problem(format!("runtime flag `{flag}`: {message}"), None))
+                problems.push(problem(format!("runtime flag `{flag}`: {message}"), None));
             }
             FlagMeaning::NotInRepository => problems.push(problem(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),

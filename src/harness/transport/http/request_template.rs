@@ -121,7 +121,7 @@ impl HttpRequestTemplate {
         sheet.field_if_set("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
         match &ask.stop_words {
             Some(WordList::Texts(texts)) => {
-                sheet.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)))
+                sheet.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)));
             }
             Some(WordList::Ids(_)) => sheet.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
             None => {}

@@ -1,12 +1,12 @@
 //! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines at once.
 //!
 //! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same
-//! program there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers,
-//! what is removed afterwards, and what a failure means are thereby known where the servers are.
+//! program there, the agent ([`run_agent`]), which does the stage with the code that does it here. Ports, readiness, ranks,
+//! containers, what is removed afterwards, and what a failure means are thereby known where the servers are.
 //!
 //! ```text
-//!  here:  coordinator ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> guard ─ Stages ─ tritonserver …
-//!                     └ link ─ ssh node-b <═ hello, told, ready, beat, …, ended ══ guard ─ Stages ─ tritonserver …
+//!  here:  coordinator ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> agent ─ Stages ─ tritonserver …
+//!                     └ link ─ ssh node-b <═ hello, told, ready, beat, …, ended ══ agent ─ Stages ─ tritonserver …
 //! ```
 //!
 //! # What holds, whatever happens

@@ -238,10 +238,10 @@ impl JobEventWriter {
         match event {
             Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Told(event)),
             Event::OutlivingStarted { outliving: thing, .. } => {
-                self.write_event(&JobEvent::Outliving { thing, there: true })
+                self.write_event(&JobEvent::Outliving { thing, there: true });
             }
             Event::OutlivingRemoved { outliving: thing, .. } => {
-                self.write_event(&JobEvent::Outliving { thing, there: false })
+                self.write_event(&JobEvent::Outliving { thing, there: false });
             }
             _ => {}
         }

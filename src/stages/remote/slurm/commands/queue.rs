@@ -14,7 +14,7 @@ use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Lower bound of the query interval, also for [`JobQueue::hurry`].
+/// Lower bound of the query interval, also for [`JobQueue::poll_soon`].
 const SPACING: Duration = Duration::from_secs(1);
 
 /// A job in the queue.
