@@ -16,8 +16,8 @@ use crate::diag::{Diagnostic, Diagnostics, nearest};
 pub struct OverrideUsage {
     /// `requests=64` → its stages.
     pub readers: BTreeMap<String, BTreeSet<String>>,
-    /// Arguments for values that were not there before, in a var that stages read by computed names: `tuning.kvfraction=0.8`
-    /// beside `tuning[scenario]`. With the diagnostic to report if the plan is the same without the argument.
+    /// Arguments that add a key to a var whose keys are looked up by computed names: `tuning.kvfraction=0.8` beside
+    /// `tuning[scenario]`. The diagnostic is reported only if the plan is the same without the argument.
     pub new_var_arguments: Vec<(String, Diagnostic)>,
 }
 
@@ -42,10 +42,10 @@ pub fn readers(
     };
     let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
     let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
-    let (mut all, mut coined) = (BTreeMap::new(), Vec::new());
+    let (mut all, mut new_var_arguments) = (BTreeMap::new(), Vec::new());
     for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
         let Some(chosen) = params.get(name) else { continue };
-        // The file that it chooses may change anything.
+        // A catalog parameter selects a file that may change any stage, so every stage counts as its reader.
         let is_catalog =
             section("params").and_then(|params| params.get(name)).is_some_and(|one| one.node.get("catalog").is_some());
         let users = if is_catalog { every.clone() } else { reading(name, &vars, &stages) };
@@ -63,8 +63,8 @@ pub fn readers(
             _ => BTreeSet::new(),
         };
         let is_unread = users.is_empty() && !every.is_empty();
-        let is_coined = !one.is_known && path.first() == Some(&"vars");
-        if is_unread || is_coined {
+        let is_new_var_argument = !one.is_known && path.first() == Some(&"vars");
+        if is_unread || is_new_var_argument {
             let leaf = path.last().copied().unwrap_or_default();
             let message = format!("{} changes nothing: no stage uses `{}`", one.argument.text(), path[1..].join("."));
             let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
@@ -76,12 +76,12 @@ pub fn readers(
             if is_unread {
                 found.push(wrong);
             } else {
-                coined.push((one.argument.text().to_owned(), wrong));
+                new_var_arguments.push((one.argument.text().to_owned(), wrong));
             }
         }
         all.insert(one.argument.text().to_owned(), users);
     }
-    OverrideUsage { readers: all, new_var_arguments: coined }
+    OverrideUsage { readers: all, new_var_arguments }
 }
 
 /// The stages that look at a path, themselves or through vars.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_on_a_value_is_found_through_vars() {
+    fn stages_that_use_a_value_through_vars_are_found() {
         let vars = usage_table(&[("flags", &["tuning.build"]), ("tuning", &["seed"]), ("more", &["flags.x"])]);
         let stages = usage_table(&[("engine", &["flags"]), ("config", &["tuning.kv"]), ("bench", &["more", "rate"])]);
         let of = |path: &str| reading(path, &vars, &stages).into_iter().collect::<Vec<_>>().join(" ");

@@ -28,9 +28,9 @@ pub enum TranslationKind {
     Bench(TranslatedBench),
     /// A manifest, key by key.
     Manifest(Map<String, Value>),
-    /// Stages, and a measurement of what the stage `triton` of them serves, where there is one.
+    /// Stages, then a benchmark of the server that the stage `triton` starts, if there is one.
     Pipeline(Map<String, Value>, TranslatedBench),
-    /// A manifest that is there, and what to change in it.
+    /// An existing manifest, and the settings to change in it.
     Run(RunLine),
     /// Command lines, each a list of arguments.
     Commands(Vec<Vec<String>>),
@@ -51,7 +51,7 @@ pub struct TranslatedBench {
 pub struct Sweep {
     pub key: &'static str,
     pub values: Vec<Value>,
-    /// The value of the key; `{{ key }}` is one of the values.
+    /// What to write under `key`: a template in which `{{ key }}` stands for the value of the sweep.
     pub at_key: Value,
 }
 
@@ -61,7 +61,7 @@ pub struct RunLine {
     /// Names of manifests; the first that is there.
     pub manifests: Vec<String>,
     pub settings: Vec<RunSetting>,
-    /// A default of the other tool that a parameter sets here, if the manifest declares it.
+    /// Defaults of the other tool, set here as parameters where the manifest declares them.
     pub usual: Vec<(&'static str, String)>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,

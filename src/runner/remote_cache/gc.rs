@@ -1,8 +1,9 @@
 //! Making room in a store that others use meanwhile.
 //!
 //! Records go by age; then files that no record names. Files come before their record, so a young file without a record may
-//! belong to a record that is on its way: it has a time of grace. A sender that found an old file there and left it out looks
-//! again after its record; a reader that misses one makes the output, and puts it back.
+//! belong to a record that is on its way: it has a time of grace. A writer that skipped an
+//! upload because an old copy existed checks again after writing its record. A reader that finds a file missing builds the output
+//! and uploads it again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use super::record::SharedOutput;
 /// What stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Records that are younger; `None`: of every age.
+    /// Keep only records younger than this; `None`: no limit of age.
     pub younger_than: Option<Duration>,
-    /// The youngest, as long as their files fit into so many bytes; `None`: all.
+    /// Keep the newest records until their files exceed this many bytes; `None`: no limit of size.
     pub bytes: Option<u64>,
-    /// Files without a record that are still too young.
+    /// Files without a record are kept until they are this old.
     pub grace: Duration,
 }
 
@@ -37,7 +38,8 @@ pub struct CacheGcReport {
     pub damaged: u64,
 }
 
-/// Looks, and with `really` removes. A record that cannot be fetched now ends it before any file goes.
+/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, returns the error before any file
+/// is deleted.
 pub async fn collect(
     address: &CacheAddress,
     keep: RetentionPolicy,
@@ -94,7 +96,7 @@ pub async fn collect(
         }
     }
     removed.bytes_left = blobs.iter().map(|seen| seen.size).sum::<u64>() - removed.bytes;
-    // Of writers that were killed.
+    // Temporary files that killed writers left behind.
     for left in bucket.list(TEMPORARY).await?.iter().filter(|seen| seen.age >= keep.grace) {
         removed.bytes += left.size;
         if really {

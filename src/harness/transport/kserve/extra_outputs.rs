@@ -17,7 +17,7 @@ pub(in crate::harness) struct OutputTally {
     pub responses: u64,
     pub bytes: u64,
     pub misshapen: u64,
-    /// The first that was.
+    /// How the first of these was misshapen.
     pub example: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::harness) fn parse(message: Bytes, call: CallKind) -> Result<Option
     })
 }
 
-/// Counts the response's outputs besides tokens. Stamps, when it has them.
+/// Counts the response's outputs besides tokens. Returns the server's time stamps if the response has them.
 pub(in crate::harness) fn note(
     tallies: &mut OutputTallies,
     response: &ModelInferResponse,
