@@ -1,7 +1,7 @@
 //! Measurements that would mislead, each of a server that behaves so, and the verdict that each gets: `tests/golden/bad-measurements.txt`.
 //!
 //! The servers are real sockets in real time. What would take a server minutes is measured on made-up records
-//! (`src/harness/verdict/bad_measurements.rs`); the table lists these, too. `UPDATE=1` writes it anew.
+//! (`src/harness/verdict/verdict_table_tests.rs`); the table lists these, too. `UPDATE=1` writes it anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::openai::{measure, spec};
 use crate::world::World;
 
 const GOLDEN: &str = "tests/golden/bad-measurements.txt";
-const RECORDS: &str = "src/harness/verdict/snapshots/regatta__harness__verdict__bad_measurements__bad_measurements_get_their_verdicts.snap";
+const RECORDS: &str = "src/harness/verdict/snapshots/regatta__harness__verdict__verdict_table_tests__bad_measurements_get_their_verdicts.snap";
 /// What a busy machine adds to any of these runs: it is about the client, and said of none of the servers. With answers of one token
 /// `ramp` is a matter of microseconds, too; it is tested on records.
 const OF_THE_MACHINE: [&str; 7] = ["lag", "cpu", "core_wait", "backlog", "ks", "coalesced", "ramp"];

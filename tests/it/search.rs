@@ -136,7 +136,7 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
     // The program is stopped and goes on, again and again, until it has seen that its first probe was late because of that.
     until("the first probe", || {
         signal(&run, "STOP");
-        thread::sleep(Duration::from_millis(60));
+        thread::sleep(Duration::from_millis(250));
         signal(&run, "CONT");
         disturbed().is_some()
     });
