@@ -68,7 +68,7 @@ fn a_server_stays_up_until_its_last_dependent_ends() {
         s.set_cache_miss(ix);
     }
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
-    assert_eq!(s.next_to_start(), None, "nobody starts before the server is up");
+    assert_eq!(s.next_to_start(), None, "no task starts before the server is up");
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     assert_eq!(s.next_to_start().map(|x| x.task), Some(2));

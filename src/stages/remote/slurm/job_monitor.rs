@@ -406,6 +406,6 @@ mod tests {
         };
         let both = entries(&[("7", "PENDING"), ("8", "RUNNING")]);
         assert_eq!(duplicate_jobs(&both, Some("8")).map(|job| job.number.as_str()).collect::<Vec<_>>(), ["7"]);
-        assert_eq!(duplicate_jobs(&both, None).count(), 0, "nobody knows yet which one it will be");
+        assert_eq!(duplicate_jobs(&both, None).count(), 0, "which one it will be is not known yet");
     }
 }
