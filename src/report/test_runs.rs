@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
 use crate::harness::RunResult;
-use crate::interop::MeasuredResult;
+use crate::interop::{ChunkKind, MeasuredResult, RequestTrace, TracedChunk, TracedChunks};
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
 
 /// A result as an earlier version wrote it.
@@ -20,6 +20,24 @@ pub(super) fn result_of(fields: serde_json::Value) -> MeasuredResult {
         all.extend(fields);
     }
     MeasuredResult::read(&all.to_string()).expect("a result")
+}
+
+/// A request of three tokens, 10 ms apart: scheduled at `sched` ms, its first token `ttft` ms later.
+pub(super) fn trace(index: u64, sched: f64, ttft: f64) -> RequestTrace {
+    let at = sched + ttft;
+    let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
+    RequestTrace {
+        index,
+        ok: true,
+        sched: Some(sched),
+        issue: sched,
+        end: at + 20.0,
+        input: Some(8),
+        tokens: Some(3),
+        retokenised: None,
+        chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
+        error: None,
+    }
 }
 
 pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {

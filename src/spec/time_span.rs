@@ -57,7 +57,18 @@ impl Serialize for TimeSpan {
 
 impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::parse(&String::deserialize(from)?).map_err(de::Error::custom)
+        /// Results that were written before durations kept their text have them in parts.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Parts { secs: u64, nanos: u32 },
+        }
+        match Written::deserialize(from)? {
+            Written::Text(text) => Self::parse(&text).map_err(de::Error::custom),
+            Written::Parts { secs, nanos } if nanos < 1_000_000_000 => Ok(Duration::new(secs, nanos).into()),
+            Written::Parts { .. } => Err(de::Error::custom("nanos must be below 1000000000")),
+        }
     }
 }
 
@@ -77,5 +88,8 @@ mod tests {
             assert_eq!(TimeSpan::parse(&span.text), Ok(span));
         }
         assert!(serde_json::from_str::<TimeSpan>("\"60\"").is_err());
+        let earlier = r#"{"secs": 60, "nanos": 0}"#;
+        assert_eq!(serde_json::from_str::<TimeSpan>(earlier).unwrap(), minute);
+        assert!(serde_json::from_str::<TimeSpan>(r#"{"secs": 18446744073709551615, "nanos": 4000000000}"#).is_err());
     }
 }

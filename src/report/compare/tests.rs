@@ -3,37 +3,19 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::interop::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
+use crate::interop::MeasuredRun;
 use crate::report::test_runs;
 use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
 fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
-    let seen: Vec<RequestTrace> = (0..400)
-        .map(|index| {
-            let sched = index as f64 * 10.0;
-            let at = sched + by(index);
-            let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
-            RequestTrace {
-                index,
-                ok: true,
-                sched: Some(sched),
-                issue: sched,
-                end: at + 20.0,
-                input: Some(8),
-                tokens: Some(3),
-                retokenised: None,
-                chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
-                error: None,
-            }
-        })
-        .collect();
+    let traces = (0..400).map(|index| test_runs::trace(index, index as f64 * 10.0, by(index)));
     let result = json!({
         "verdict": "valid", "schedule_digest": digest, "latency": {}, "rates": {},
         "requested": { "scenario": { "server": { "rate": 100.0 } } },
         "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
     });
-    MeasuredRun { name: name.to_owned(), result: test_runs::result_of(result), request_traces: seen }
+    MeasuredRun { name: name.to_owned(), result: test_runs::result_of(result), request_traces: traces.collect() }
 }
 
 /// The same with other fields in its file.

@@ -3,30 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::interop::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 use crate::report::compare::CompareRules;
 use crate::report::test_runs;
 
 /// 300 requests at 20 a second, TTFT `by` ms.
 fn measured_run(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {
-    let seen = (0..300_u64).map(|index| {
-        let sched = index as f64 * 50.0;
-        let at = sched + by(index);
-        let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
-        RequestTrace {
-            index,
-            ok: true,
-            sched: Some(sched),
-            issue: sched,
-            end: at + 20.0,
-            input: Some(8),
-            tokens: Some(3),
-            retokenised: None,
-            chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
-            error: None,
-        }
-    });
-    let seen: Vec<RequestTrace> = seen.collect();
+    let traces = (0..300_u64).map(|index| test_runs::trace(index, index as f64 * 50.0, by(index)));
     let metric = |zero: &str| {
         json!({ "unit": "ms", "n": 300, "population": "successful requests", "zero_point": zero,
             "token_source": "output_ids", "window": "full", "percentile_rule": "nearest rank, sorted element floor(N·p)",
@@ -43,7 +25,7 @@ fn measured_run(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Va
         "rates": { "requests_full": 19.5, "output_tokens": 58.5 }, "slices": slices,
     });
     change(&mut result);
-    MeasuredRun { name: name.to_owned(), result: test_runs::result_of(result), request_traces: seen }
+    MeasuredRun { name: name.to_owned(), result: test_runs::result_of(result), request_traces: traces.collect() }
 }
 
 fn noise(index: u64) -> f64 {
