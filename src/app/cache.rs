@@ -250,7 +250,7 @@ impl CacheJob<'_> {
 
     fn gc(&self, keep: CacheGc) -> Result<CliExit, CommandError> {
         let CacheGc { older_than, keep, grace, yes } = keep;
-        let keep = remote_cache::RetentionPolicy { younger_than: older_than, bytes: keep, grace };
+        let keep = remote_cache::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
         let gone =
             self.runtime.block_on(remote_cache::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
         let mut text = format!(

@@ -125,7 +125,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let word = match &request.run {
         Some(word) => word.clone(),
-        None => super::history::last(global)?,
+        None => super::past_runs::last(global)?,
     };
     let styler = Styler::chosen(global.color.choice());
     let mut all = serde_json::Map::new();

@@ -10,13 +10,13 @@ mod error;
 mod explain;
 mod export_import;
 mod find_result;
-mod history;
 mod host_agent;
 mod job_worker;
 mod lockfile;
 mod manifests;
 mod mlperf;
 mod output;
+mod past_runs;
 mod planning;
 mod project;
 mod repository;
@@ -90,9 +90,9 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::List(request) => manifests::list(&global, request),
         CliJob::Schema(which) => Ok(manifests::schema(which)),
         CliJob::Init(request) => manifests::init(&request),
-        CliJob::Status(request) => history::status(&global, request),
-        CliJob::Logs(request) => history::logs(&global, &request),
-        CliJob::Report(request) if request.compat.is_empty() => history::report(&global, &request),
+        CliJob::Status(request) => past_runs::status(&global, request),
+        CliJob::Logs(request) => past_runs::logs(&global, &request),
+        CliJob::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
         CliJob::Report(request) => compare::compat(&global, &request),
         CliJob::Compare(request) => compare::compare(&global, &request),
         CliJob::Export(request) => export_import::export(&global, &request),

@@ -124,7 +124,7 @@ fn measured(
                 }
             }
             if let Some(sweep) = &line.sweep {
-                keys.insert(sweep.key.to_owned(), sweep.at_key.clone());
+                keys.insert(sweep.key.to_owned(), sweep.template.clone());
             }
         }
         if let (Some(sweep), Some(stage)) = (&line.sweep, stage.as_object_mut()) {
@@ -172,7 +172,7 @@ fn run(global: &Global, line: &RunLine, translation: &mut Translation) -> Result
             translation.untranslated.push(UntranslatedOption { argument: word.clone(), why });
         }
     }
-    for (key, value) in &line.usual {
+    for (key, value) in &line.tool_defaults {
         if manifest.params.contains_key(*key) {
             words.push(format!("{key}={value}"));
             params.push(((*key).to_owned(), value.clone()));

@@ -48,11 +48,11 @@ pub use measure::goodput::Goodput;
 pub use measure::load_summary::{LoadSummary, SessionsSummary};
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
-pub use measure::repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
+pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
 pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{
     Cancellations, ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, FurtherLimits, LatencyMetrics,
-    LeastGoodput, LittlesLaw, Measured, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,
+    LittlesLaw, Measured, MinGoodput, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,
     TokenCounts, Versions,
 };
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};

@@ -10,11 +10,11 @@ use indexmap::IndexMap;
 
 use super::external;
 use super::instance::{Instance, Instances, instances};
-use super::plan_builder::{Built, PlanBuilder};
+use super::plan_builder::{PlanBuilder, TaskDraft};
+use super::read_action::ActionError;
 use super::semantics::across;
 use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
-use super::task_action::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
 use crate::manifest::{Expressions, Manifest, ResolvedParam, ValueOrigin, order, shown};
@@ -34,7 +34,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
         return Err(found.unique());
     }
     let mut builder = PlanBuilder::new(manifest, &expressions, &made, directory(&made));
-    let built: Vec<Option<Built>> = made.all.iter().map(|one| builder.build(one, &mut found)).collect();
+    let built: Vec<Option<TaskDraft>> = made.all.iter().map(|one| builder.build(one, &mut found)).collect();
     let needs: Vec<Vec<usize>> = built
         .iter()
         .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.keys().copied().collect()))
@@ -80,7 +80,7 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
 /// and a reference to it would lead nowhere.
-fn check_is_complete(made: &Instances<'_>, built: &[Option<Built>], sorted: &[usize], found: &mut Diagnostics) {
+fn check_is_complete(made: &Instances<'_>, built: &[Option<TaskDraft>], sorted: &[usize], found: &mut Diagnostics) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &made.stages {
         let is_task = |index: usize| built.get(index).is_some_and(Option::is_some) && in_order.contains(&index);
@@ -124,7 +124,7 @@ fn directory(made: &Instances<'_>) -> Arc<Directory> {
 }
 
 /// The tasks in order, their needs pointing to places in that order.
-fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
+fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
     let mut place = vec![0_u32; built.len()];
     for (at, index) in sorted.iter().enumerate() {
         place[*index] = at as u32;
@@ -132,7 +132,7 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Result<Vec<Task>, A
     let mut tasks = Vec::with_capacity(sorted.len());
     for index in sorted {
         // Each index is in the order once, and `check_is_complete` has seen its task.
-        let Some(Built { mut task, needs, is_cached, .. }) = built.get_mut(*index).and_then(Option::take) else {
+        let Some(TaskDraft { mut task, needs, is_cached, .. }) = built.get_mut(*index).and_then(Option::take) else {
             continue;
         };
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
@@ -143,7 +143,7 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Result<Vec<Task>, A
     Ok(tasks)
 }
 
-fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> Diagnostic {
+fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
     let name = |index: usize| made.all.get(index).map_or("", |one| one.id.as_str());
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();

@@ -20,7 +20,7 @@ use crate::manifest::{
 use crate::units::{DurationError, duration};
 
 /// A task with needs that are still indices of instances.
-pub struct Built {
+pub struct TaskDraft {
     pub task: Task,
     /// The rendered stage, where it is checked against others.
     pub node: Option<Node>,
@@ -64,11 +64,11 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The task, or `None` with at least one error more in `found`.
-    pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<Built> {
+    pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
         // An instance is made with the index of its own stage.
         let stage = &self.made.stages[one.stage];
         if one.skipped.is_some() {
-            return Some(Built {
+            return Some(TaskDraft {
                 task: skipped_task(stage, one),
                 node: None,
                 needs: BTreeMap::new(),
@@ -111,7 +111,7 @@ impl<'a> PlanBuilder<'a> {
             }
         };
         let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
-        Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
+        Some(TaskDraft { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
     }
 
     fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {

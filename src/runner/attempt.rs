@@ -11,7 +11,7 @@ use super::batches::BatchSlot;
 use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::provenance::{UpstreamProvenance, origins};
-use super::task_executor::{Assignment, Lease, TaskExecutor};
+use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{isolate_panics, within};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
@@ -107,7 +107,7 @@ impl AttemptInputs {
         sealed.map(|sealed| (done, Some(sealed))).map_err(|e| system(&e))
     }
 
-    fn assignment(&self) -> Result<Assignment, Failure> {
+    fn assignment(&self) -> Result<ResolvedTask, Failure> {
         let needs: BTreeMap<&str, &TaskOutput> =
             self.task.needs.iter().zip(&self.outputs).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
         let made = |id: &str| needs.get(id).copied();
@@ -148,7 +148,7 @@ impl AttemptInputs {
             }
         }
         let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.cache, &inputs, &made)).transpose()?;
-        Ok(Assignment { action, container, inputs, env, endpoints, gpus, host, lowered })
+        Ok(ResolvedTask { action, container, inputs, env, endpoints, gpus, host, lowered })
     }
 
     /// What it was made from, computed on demand.

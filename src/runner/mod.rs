@@ -37,6 +37,6 @@ pub use predict_keys::predict_keys;
 pub use provenance::{UpstreamProvenance, UpstreamTask};
 pub use remote_outputs::{FetchedOutput, OutputRequest, PendingFetch, RemoteOutputs};
 pub use run::run;
-pub use task_executor::{Assignment, Lease, TaskExecutor};
+pub use task_executor::{Lease, ResolvedTask, TaskExecutor};
 pub use task_status::{TaskStatus, task_statuses};
 pub use time_limit::{isolate_panics, within};

@@ -40,7 +40,7 @@ pub struct Lease {
     /// 1 for the first try.
     pub attempt: u32,
     /// The task's action (JSON) with all references replaced by real paths and endpoints.
-    pub assignment: Assignment,
+    pub assignment: ResolvedTask,
     /// The folder to fill: empty, or with what an earlier try left if `task.resume`.
     pub out: PathBuf,
     /// Where the output of its processes goes. The folder exists, the file does not.
@@ -64,7 +64,7 @@ pub struct Lease {
 
 /// An action ready to be done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Assignment {
+pub struct ResolvedTask {
     /// JSON of `manifest::model::Action`.
     pub action: String,
     /// JSON of `manifest::model::Container`.

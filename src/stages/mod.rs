@@ -36,7 +36,7 @@ pub use output_identity::resolved;
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, run_agent};
 use remote::slurm::{self, SlurmContext};
-pub use remote::slurm::{Allocation, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
+pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
 pub use serve::{LaunchPreview, ServePreview, previews};
 use task_context::TaskContext;
 pub use weights::weights_size;

@@ -1,13 +1,13 @@
 //! Numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell.
 
+mod byte_size;
 mod digit_grouping;
 mod duration;
 mod sha256;
 mod shell;
-mod size;
 
+pub use byte_size::size;
 pub use digit_grouping::grouped;
 pub use duration::{DurationError, duration};
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
-pub use size::size;

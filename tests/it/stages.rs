@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Task};
-use regatta::runner::{Assignment, Lease, TaskExecutor as _, UpstreamProvenance};
+use regatta::runner::{Lease, ResolvedTask, TaskExecutor as _, UpstreamProvenance};
 use regatta::stages::StageExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ impl Bench {
         Lease {
             task: Arc::new(task),
             attempt: 1,
-            assignment: Assignment { action: action.to_string(), ..Assignment::default() },
+            assignment: ResolvedTask { action: action.to_string(), ..ResolvedTask::default() },
             out: self.path("out"),
             log: self.path("log"),
             project: self.dir.path().to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::LockEntry;
+use super::LockedTask;
 use crate::plan::{ActionError, ActionKind, Task};
 
 /// Writes into a task's action what its name meant when it was locked. Returns a description; `None`: nothing to do, because it
@@ -10,12 +10,12 @@ use crate::plan::{ActionError, ActionKind, Task};
 ///
 /// # Errors
 /// The task's action cannot be read.
-pub fn pin(task: &mut Task, entry: &LockEntry) -> Result<Option<String>, ActionError> {
+pub fn pin(task: &mut Task, entry: &LockedTask) -> Result<Option<String>, ActionError> {
     let action = task.action_json()?;
     Ok(pin_in(action, task, entry))
 }
 
-fn pin_in(mut action: Value, task: &mut Task, entry: &LockEntry) -> Option<String> {
+fn pin_in(mut action: Value, task: &mut Task, entry: &LockedTask) -> Option<String> {
     let (field, word) = match task.kind {
         ActionKind::Git => ("/git/rev", "rev"),
         ActionKind::Weights => ("/weights/revision", "revision"),
@@ -39,7 +39,7 @@ fn pin_in(mut action: Value, task: &mut Task, entry: &LockEntry) -> Option<Strin
 }
 
 /// `registry/name@sha256:…` of the same registry and name.
-fn digest_of(name: &str, entry: &LockEntry) -> Option<String> {
+fn digest_of(name: &str, entry: &LockedTask) -> Option<String> {
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let repository = name[last..].split_once(':').map_or(name, |(before, _)| &name[..last + before.len()]);
     let digests = entry.resolved.get("digests")?.as_array()?;
@@ -67,7 +67,7 @@ mod tests {
         };
         let resolved =
             resolved.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let entry = LockEntry { kind, requested: BTreeMap::new(), resolved };
+        let entry = LockedTask { kind, requested: BTreeMap::new(), resolved };
         let text = pin(&mut task, &entry).unwrap();
         (text, serde_json::from_str(&task.action).unwrap())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{LockEntry, LockSection};
+use super::{LockSection, LockedTask};
 use crate::plan::ActionKind;
 
 /// One field that is not what it was.
@@ -147,7 +147,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
 }
 
 /// The outcome of one task, checked against the lock; `now` without the digest of the output is compared without it.
-pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
+pub fn outcome(task: &str, locked: &LockedTask, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
     let [before, mut after] = [&locked.resolved, now].map(|resolved| flat("", resolved.iter()));
     let mut before = before;
     for map in [&mut before, &mut after] {
@@ -165,9 +165,9 @@ pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) ->
     different(LockPart::Resolved, task, &before, &after, weight)
 }
 
-fn stage(task: &str, locked: &LockEntry, now: &LockEntry, extent: LockExtent, found: &mut Vec<LockDifference>) {
+fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, found: &mut Vec<LockDifference>) {
     let first = found.len();
-    let flat_of = |entry: &LockEntry| {
+    let flat_of = |entry: &LockedTask| {
         let mut all = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
         all.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
         all.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
@@ -186,8 +186,8 @@ fn stage(task: &str, locked: &LockEntry, now: &LockEntry, extent: LockExtent, fo
     }
 }
 
-fn missing_stage(task: &str, locked: Option<&LockEntry>, now: Option<&LockEntry>) -> LockDifference {
-    let told = |entry: Option<&LockEntry>| {
+fn missing_stage(task: &str, locked: Option<&LockedTask>, now: Option<&LockedTask>) -> LockDifference {
+    let told = |entry: Option<&LockedTask>| {
         entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
     };
     let (locked, now) = (told(locked), told(now));
@@ -265,14 +265,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entry(kind: ActionKind, requested: &Value, resolved: &Value) -> LockEntry {
+    fn entry(kind: ActionKind, requested: &Value, resolved: &Value) -> LockedTask {
         let fields = |value: &Value| {
             value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        LockEntry { kind, requested: fields(requested), resolved: fields(resolved) }
+        LockedTask { kind, requested: fields(requested), resolved: fields(resolved) }
     }
 
-    fn section(stages: &[(&str, LockEntry)]) -> LockSection {
+    fn section(stages: &[(&str, LockedTask)]) -> LockSection {
         let stages = stages.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
         LockSection { regatta: "1".to_owned(), stages, ..LockSection::default() }
     }

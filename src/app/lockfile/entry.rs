@@ -43,13 +43,13 @@ pub struct LockSection {
     pub tools: BTreeMap<String, String>,
     /// By task.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stages: BTreeMap<String, LockEntry>,
+    pub stages: BTreeMap<String, LockedTask>,
 }
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LockEntry {
+pub struct LockedTask {
     pub kind: ActionKind,
     /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what its needs made.
     #[serde(alias = "asked")]
@@ -59,7 +59,7 @@ pub struct LockEntry {
     pub resolved: BTreeMap<String, Value>,
 }
 
-impl LockEntry {
+impl LockedTask {
     /// The request of a task.
     pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &PrivateValues) -> Self {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();

@@ -21,6 +21,6 @@ mod text;
 
 pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
-pub use entry::{LockEntry, LockFile, LockSection, measured};
+pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use redaction::PrivateValues;
 pub use text::{LockFileError, read, write};

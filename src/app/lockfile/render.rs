@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::app::lockfile::{DifferenceWeight, LockDifference, LockEntry, LockFile, LockPart};
+use crate::app::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockedTask};
 use crate::report::{Styler, TextRole, clean, counted, table};
 
 /// A longer value is cut in a table; JSON has all of it.
@@ -112,7 +112,7 @@ pub fn show_json(file: &LockFile) -> String {
 }
 
 /// `commit 0123456789ab, output 89abcdef0123`: what was named first, digests after.
-fn resolved(entry: &LockEntry) -> String {
+fn resolved(entry: &LockedTask) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (name, value) in entry.resolved.iter().filter(|(name, _)| *name != "key" && *name != "output") {
         match value {

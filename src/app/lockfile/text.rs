@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{LockEntry, LockSection};
+    use super::super::{LockSection, LockedTask};
     use super::*;
     use crate::plan::ActionKind;
 
@@ -97,7 +97,7 @@ mod tests {
         let fields = || prop::collection::btree_map("[a-z ]{1,10}", values(), 0..4);
         let kind = prop_oneof![Just(ActionKind::Git), Just(ActionKind::TrtllmBench), Just(ActionKind::Engine)];
         let entry =
-            (kind, fields(), fields()).prop_map(|(kind, requested, resolved)| LockEntry { kind, requested, resolved });
+            (kind, fields(), fields()).prop_map(|(kind, requested, resolved)| LockedTask { kind, requested, resolved });
         let stages = prop::collection::btree_map("[a-z_/0-9.]{1,16}", entry, 0..4);
         let section =
             ("[0-9.]{1,8}", words(), words(), words(), stages).prop_map(|(regatta, params, machine, tools, stages)| {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_person_can_read_it() {
-        let entry = LockEntry {
+        let entry = LockedTask {
             kind: ActionKind::Git,
             requested: BTreeMap::from([("action".to_owned(), json!({"git": {"url": "https://h/x", "rev": "main"}}))]),
             resolved: BTreeMap::from([("commit".to_owned(), json!("0123"))]),

@@ -20,7 +20,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
         MlperfAction::Check { folder, round, json } => check(&folder, round.as_deref(), json, styler),
         MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
-                is_folder(folder)?;
+                require_folder(folder)?;
             }
             let found = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
@@ -35,7 +35,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
 }
 
 fn check(folder: &Path, round: Option<&str>, json: bool, styler: Styler) -> Result<CliExit, CommandError> {
-    is_folder(folder)?;
+    require_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
         Some(name) => Round::named(name)
@@ -50,6 +50,6 @@ fn check(folder: &Path, round: Option<&str>, json: bool, styler: Styler) -> Resu
     Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 
-fn is_folder(path: &Path) -> Result<(), CommandError> {
+fn require_folder(path: &Path) -> Result<(), CommandError> {
     if path.is_dir() { Ok(()) } else { Err(CommandError::Usage(format!("{}: no such folder", path.display()))) }
 }

@@ -21,7 +21,7 @@ use crate::cli::{self, CliExit, GivenSetting, Global, RunTarget};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
 use crate::runner::store::{JobFolder, StateFolder};
-use crate::stages::{Allocation, AttemptClaim, in_allocation};
+use crate::stages::{AllocationRun, AttemptClaim, in_allocation};
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
@@ -49,7 +49,7 @@ pub(super) fn submit_and_follow(
     install_handlers(stop.clone(), |event| print_event(&event))?;
     let home = project.home.state().to_owned();
     let folder = JobFolder::of(&home, &out);
-    let allocation = Allocation {
+    let allocation = AllocationRun {
         name: own,
         words: name,
         slurm,

@@ -13,7 +13,7 @@ use super::signals::install_handlers;
 use super::sink::EventSink;
 use crate::app::error::CommandError;
 use crate::app::project::{Project, gpus_here, options};
-use crate::app::{history, lockfile, run_cache};
+use crate::app::{lockfile, past_runs, run_cache};
 use crate::cli::{
     self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
 };
@@ -163,8 +163,8 @@ impl PreparedRun {
         });
         let broken = sink.finish();
         let live = teller.close();
-        let report = history::write_report(&home, &id, live.state(), &self.plan, &summary.done);
-        let outs = history::outputs(live.state(), &summary.done);
+        let report = past_runs::write_report(&home, &id, live.state(), &self.plan, &summary.done);
+        let outs = past_runs::outputs(live.state(), &summary.done);
         let report = report.ok();
         let told = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };

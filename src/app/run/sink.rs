@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
-use crate::exec::process::Watchdog;
+use crate::exec::process::WatchdogHandle;
 use crate::runner::store::{Journal, PathError, ProjectLock, StateFolder};
 
 /// The journal first, then the watchdog, then the display.
@@ -23,7 +23,7 @@ pub(super) struct EventSink {
 
 struct Inner {
     journal: Journal,
-    watchdog: Option<Watchdog>,
+    watchdog: Option<WatchdogHandle>,
     hold: Option<File>,
     broken: Option<PathError>,
 }
@@ -52,7 +52,7 @@ impl EventSink {
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {
-                        inner.watchdog = Watchdog::start(&self.exe, &self.id, hold).ok();
+                        inner.watchdog = WatchdogHandle::start(&self.exe, &self.id, hold).ok();
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {

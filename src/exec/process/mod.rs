@@ -34,4 +34,4 @@ pub use process_ref::{ProcessRef, below, children};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use reexec::{first_line, reexec};
 pub use running::{Running, run};
-pub use watchdog::{HOME, RUN, TASK, Watchdog, end_leftovers, run_watchdog};
+pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};

@@ -37,13 +37,13 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the watchdog end everything.
 #[derive(Debug)]
-pub struct Watchdog {
+pub struct WatchdogHandle {
     pipe: File,
     handle: duct::Handle,
     pid: i32,
 }
 
-impl Watchdog {
+impl WatchdogHandle {
     /// Starts `exe __warden RUN`. `hold` stays open in the watchdog for as long as it lives.
     pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;

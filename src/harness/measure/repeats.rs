@@ -26,7 +26,7 @@ pub struct Repeats {
     /// Which of the runs, from 1, all other numbers of this result are from.
     pub shown: u64,
     /// By metric and statistic: `ttft_p99`, `output_tokens`. A number that not every run has is left out.
-    pub over_runs: BTreeMap<String, OverRuns>,
+    pub over_runs: BTreeMap<String, AcrossRuns>,
 }
 
 /// One of the runs.
@@ -43,7 +43,7 @@ pub struct RepeatedRun {
 /// One number of all runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct OverRuns {
+pub struct AcrossRuns {
     /// `ms` or `/s`.
     pub unit: String,
     /// In the order of the runs.

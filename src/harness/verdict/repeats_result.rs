@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
-use crate::harness::measure::repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder};
+use crate::harness::measure::repeats::{AcrossRuns, RepeatedRun, Repeats, repeat_folder};
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::{Reason, RunResult};
 use crate::stats::{RunValues, mean_interval};
@@ -49,7 +49,7 @@ fn judge(runs: &[RunResult]) -> VerdictFindings {
     found
 }
 
-fn over_runs(runs: &[RunResult]) -> BTreeMap<String, OverRuns> {
+fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
     let told: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
     let mut all = BTreeMap::new();
     let mut add = |name: String, unit: &str, place: &str| {
@@ -57,7 +57,7 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, OverRuns> {
         let Some(values) = values.filter(|values| values.len() == runs.len()) else { return };
         if let (Some(of), Some((low, high))) = (RunValues::of(&values), mean_interval(&values)) {
             let stddev = of.variance.sqrt();
-            all.insert(name, OverRuns { unit: unit.to_owned(), values, mean: of.mean, stddev, low, high });
+            all.insert(name, AcrossRuns { unit: unit.to_owned(), values, mean: of.mean, stddev, low, high });
         }
     };
     let metrics = told.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();

@@ -86,7 +86,7 @@ impl TranslatedLoad {
         }
         if values.len() > 1 {
             let at_key = if is_length { json!({"fixed": expression}) } else { expression };
-            self.sweep = Some(Sweep { key, values, at_key });
+            self.sweep = Some(Sweep { key, values, template: at_key });
         }
     }
 

@@ -52,7 +52,7 @@ pub struct Sweep {
     pub key: &'static str,
     pub values: Vec<Value>,
     /// What to write under `key`: a template in which `{{ key }}` stands for the value of the sweep.
-    pub at_key: Value,
+    pub template: Value,
 }
 
 /// `regatta run`.
@@ -62,7 +62,7 @@ pub struct RunLine {
     pub manifests: Vec<String>,
     pub settings: Vec<RunSetting>,
     /// Defaults of the other tool, set here as parameters where the manifest declares them.
-    pub usual: Vec<(&'static str, String)>,
+    pub tool_defaults: Vec<(&'static str, String)>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,
     /// Stages to end with, where the manifest has them.

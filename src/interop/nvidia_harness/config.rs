@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::ConfigFile;
 use super::run_args::benchmark;
-use super::{entry, gpus};
+use super::{entry, gpu_data_sheets};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
@@ -128,7 +128,7 @@ impl Place {
             let step = step.strip_suffix(".py").unwrap_or(step);
             if let Some(name) = benchmark(step) {
                 place.benchmark = Some(name);
-            } else if gpus::machine(step).is_some() {
+            } else if gpu_data_sheets::machine(step).is_some() {
                 place.system = Some(step.to_owned());
             } else {
                 let scenario = match step {

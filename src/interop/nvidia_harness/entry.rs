@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::file::ConfigSetting;
-use super::gpus::machine;
+use super::gpu_data_sheets::machine;
 use super::value::ConfigValue;
 use crate::diag::nearest;
 use crate::interop::command_line::translation::TranslationBuilder;

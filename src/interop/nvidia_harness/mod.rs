@@ -3,7 +3,7 @@
 mod config;
 mod entry;
 mod file;
-mod gpus;
+mod gpu_data_sheets;
 pub(super) mod run_args;
 mod value;
 

@@ -155,11 +155,11 @@ fn by_loadgen(run: &mut RunLine) {
     let tests = [("run_harness", "performance"), ("score", "accuracy"), ("run_audit_harness", "test06")];
     let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
     if run.until.is_empty() || !tests.is_empty() {
-        run.usual.push(("loadgen", "true".to_owned()));
+        run.tool_defaults.push(("loadgen", "true".to_owned()));
     }
     // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
-        run.usual.push(("tests", tests.join(",")));
+        run.tool_defaults.push(("tests", tests.join(",")));
     }
 }
 

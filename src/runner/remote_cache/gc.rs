@@ -20,7 +20,7 @@ pub struct RetentionPolicy {
     /// Keep only records younger than this; `None`: no limit of age.
     pub younger_than: Option<Duration>,
     /// Keep the newest records until their files exceed this many bytes; `None`: no limit of size.
-    pub bytes: Option<u64>,
+    pub max_bytes: Option<u64>,
     /// Files without a record are kept until they are this old.
     pub grace: Duration,
 }
@@ -63,7 +63,7 @@ pub async fn collect(
         let is_old = keep.younger_than.is_some_and(|limit| record.age >= limit);
         let more: u64 = files(&shared).filter(|(name, _)| !named.contains_key(name)).map(|(_, size)| size).sum();
         // Nothing older stays once one did not fit: what is left is the youngest.
-        full |= keep.bytes.is_some_and(|limit| held + more > limit);
+        full |= keep.max_bytes.is_some_and(|limit| held + more > limit);
         if is_old || full {
             doomed.push(record);
             continue;

@@ -5,7 +5,7 @@ use std::env;
 
 use crate::app::doctor;
 use crate::app::lockfile::{
-    DifferenceWeight, LockDifference, LockEntry, LockExtent, LockPart, LockSection, PrivateValues, compare,
+    DifferenceWeight, LockDifference, LockExtent, LockPart, LockSection, LockedTask, PrivateValues, compare,
 };
 use crate::app::project::Project;
 use crate::cli::GivenSetting;
@@ -64,7 +64,7 @@ pub fn section<'a>(
     let needs = doctor::needs(&here, folder)?;
     let entry = |(ix, key): (usize, &TaskKey)| {
         let task = &plan.tasks[ix];
-        (task.id.to_string(), LockEntry::new(plan, task, key, &private))
+        (task.id.to_string(), LockedTask::new(plan, task, key, &private))
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),

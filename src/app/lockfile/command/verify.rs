@@ -6,7 +6,7 @@ use super::current;
 use super::locked_file::{section_of, unreadable};
 use crate::app::error::CommandError;
 use crate::app::lockfile::render;
-use crate::app::lockfile::{LockDifference, LockEntry, LockSection, Strictness, outcome, pin, read};
+use crate::app::lockfile::{LockDifference, LockSection, LockedTask, Strictness, outcome, pin, read};
 use crate::app::project::Project;
 use crate::cli::{self, LockMode, LockStrictness};
 use crate::event::{Failure, FailureKind, TaskId};
@@ -115,7 +115,7 @@ fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputChe
     })
 }
 
-fn failure(entry: &LockEntry, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
+fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
     let lines: Vec<String> = stops.iter().map(render::line).collect();
     let what = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();

@@ -11,13 +11,13 @@ pub struct FurtherLimits {
     pub latency: Vec<LatencyLimit>,
     /// Failed requests as a share of issued ones. Null: none may fail.
     pub failures: Option<f64>,
-    pub goodput: Option<LeastGoodput>,
+    pub goodput: Option<MinGoodput>,
 }
 
 /// At least so much goodput, by `slo`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LeastGoodput {
+pub enum MinGoodput {
     /// Of the scheduled requests, a share.
     Share(f64),
     /// Requests per second.
@@ -30,8 +30,8 @@ impl FurtherLimits {
             latency: limits.latencies().filter(|limit| !limit.is_usual()).collect(),
             failures: limits.failure_budget(),
             goodput: limits.goodput.map(|least| match least {
-                GoodputLimit::Share(percent) => LeastGoodput::Share(percent.share()),
-                GoodputLimit::PerSecond(rate) => LeastGoodput::PerSecond(rate),
+                GoodputLimit::Share(percent) => MinGoodput::Share(percent.share()),
+                GoodputLimit::PerSecond(rate) => MinGoodput::PerSecond(rate),
             }),
         }
     }

@@ -26,7 +26,7 @@ use crate::triton::{Scrape, ServerMetrics};
 
 pub use self::client::{ClientUsage, Connections, LittlesLaw, TimeSlice};
 pub use self::counts::{Counts, ExtraOutput, FailureCounts, TokenCounts};
-pub use self::further_limits::{FurtherLimits, LeastGoodput};
+pub use self::further_limits::{FurtherLimits, MinGoodput};
 pub use self::latency::{Cancellations, LatencyMetrics, Rates, ServerSide};
 pub use self::requested::Requested;
 pub use self::requested_retries::RequestedRetries;

@@ -15,7 +15,7 @@ use super::handshake;
 use super::heartbeat;
 use super::spec::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
 use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
-use crate::exec::process::Watchdog;
+use crate::exec::process::WatchdogHandle;
 use crate::runner::Lease;
 use crate::stages::StageExecutor;
 
@@ -78,14 +78,14 @@ async fn wait_for_go(
 }
 
 /// Ends everything that carries our name, should we be killed.
-fn start_watchdog(orders: &AgentOrders) -> Option<Watchdog> {
+fn start_watchdog(orders: &AgentOrders) -> Option<WatchdogHandle> {
     let program = std::env::current_exe().ok()?;
     let hold = File::options().write(true).open("/dev/null").ok()?;
-    Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
+    WatchdogHandle::start(&program, &RunId::new(orders.name.clone()), hold).ok()
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.
-fn take(event: Event, mutex: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(warden) = &*mutex.lock() {
         match &event {
             Event::ProcessStarted { pgid, .. } => warden.add(*pgid),

@@ -97,7 +97,7 @@ impl<'a> Coordinator<'a> {
                     name: name.clone(),
                     task: (*lease.task).clone(),
                     attempt: lease.attempt,
-                    assignment: crate::runner::Assignment {
+                    assignment: crate::runner::ResolvedTask {
                         host: Some(single_host_setting()),
                         ..lease.assignment.clone()
                     },

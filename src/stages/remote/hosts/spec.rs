@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting};
 use crate::plan::Task;
-use crate::runner::{Assignment, UpstreamProvenance};
+use crate::runner::{ResolvedTask, UpstreamProvenance};
 
 /// The second line that a guard reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct AgentOrders {
     pub name: String,
     pub task: Task,
     pub attempt: u32,
-    pub assignment: Assignment,
+    pub assignment: ResolvedTask,
     /// The number that its retry rule has lowered.
     pub lowered: Option<ReducedSetting>,
     /// Of this host alone; made by the run, so that to find it is to share the project folder.

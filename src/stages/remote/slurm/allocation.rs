@@ -9,10 +9,10 @@ use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
 use crate::runner::store::JobFolder;
-use crate::runner::{Assignment, Lease, UpstreamProvenance};
+use crate::runner::{Lease, ResolvedTask, UpstreamProvenance};
 
 /// A run to be done in one allocation.
-pub struct Allocation {
+pub struct AllocationRun {
     /// The same for the same command.
     pub name: String,
     /// The arguments of `regatta` on the job's first node.
@@ -28,14 +28,14 @@ pub struct Allocation {
 
 /// Submits the run, or finds the job of an earlier command, and follows it. A run that ended with another code than 0 is a
 /// failure with that exit code. The second value: whether its end was seen, so that the job's folder may go.
-pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done, Failure>, bool) {
-    let Allocation { name, words, slurm, out, log, project, stop, emit } = allocation;
+pub async fn in_allocation(allocation: AllocationRun, home: &Path) -> (Result<Done, Failure>, bool) {
+    let AllocationRun { name, words, slurm, out, log, project, stop, emit } = allocation;
     let folder = JobFolder::of(home, &out);
     let task = Task { cache: false, ..Task::minimal(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
     let lease = Lease {
         task: Arc::new(task),
         attempt: 1,
-        assignment: Assignment::default(),
+        assignment: ResolvedTask::default(),
         out,
         log,
         project,

@@ -41,7 +41,7 @@ use std::path::Path;
 use crate::event::{Done, Failure};
 use crate::manifest::model::Slurm;
 use crate::runner::Lease;
-pub use allocation::{Allocation, in_allocation};
+pub use allocation::{AllocationRun, in_allocation};
 pub use cancel_jobs::end_abandoned;
 pub use container::wrap_command;
 pub use context::SlurmContext;

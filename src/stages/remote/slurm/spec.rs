@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Done, Endpoint, Event, ExternalResource, Failure, ReducedSetting};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
-use crate::runner::{Assignment, UpstreamProvenance};
+use crate::runner::{ResolvedTask, UpstreamProvenance};
 use crate::stages::remote::slurm::commands::SlurmJob;
 
 /// `job.json`: everything that the job needs.
@@ -21,7 +21,7 @@ pub struct JobSpec {
     #[serde(default)]
     pub element: Option<u32>,
     pub attempt: u32,
-    pub assignment: Assignment,
+    pub assignment: ResolvedTask,
     /// The number that its retry rule has lowered.
     #[serde(default)]
     pub lowered: Option<ReducedSetting>,
