@@ -177,10 +177,7 @@ impl SchemaWalker<'_> {
                 let number = node.span.text();
                 hint = Some(match shape.format() {
                     Some(format) => format!("{} has a unit: {number}{}", format.what, format.unit),
-                    None => match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
-                        "timeout" | "delay" => format!("a duration has a unit: {number}s"),
-                        _ => format!("put it into quotes: \"{number}\""),
-                    },
+                    None => format!("put it into quotes: \"{number}\""),
                 });
             }
             NodeValue::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {

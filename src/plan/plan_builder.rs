@@ -17,7 +17,7 @@ use crate::manifest::{
     Expressions, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts, coerce,
     is_template, stage_shape,
 };
-use crate::units::{DurationError, duration};
+use crate::spec::TimeSpan;
 
 /// A task with needs that are still indices of instances.
 pub struct TaskDraft {
@@ -297,8 +297,6 @@ enum StageError {
     NoAction,
     #[error(transparent)]
     Unwritable(#[from] UnwritableAction),
-    #[error(transparent)]
-    Duration(#[from] DurationError),
 }
 
 /// An action that has no JSON.
@@ -346,8 +344,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         host: host.as_ref().map(json).transpose()?,
         gpus: typed.gpus,
         cpus,
-        timeout: typed.timeout.as_deref().map(duration).transpose()?,
-        retry: typed.retry.map(retry).transpose()?,
+        timeout: typed.timeout.as_ref().map(TimeSpan::time),
+        retry: typed.retry.map(retry),
         cache: typed.cache.unwrap_or(true),
         external: None,
         share: typed.share,
@@ -361,15 +359,15 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
     })
 }
 
-fn retry(given: Retry) -> Result<RetryRule, DurationError> {
+fn retry(given: Retry) -> RetryRule {
     /// Lowering a number ends by itself; otherwise the manifest sets the count.
     const ENOUGH: u32 = 100;
-    Ok(RetryRule {
+    RetryRule {
         times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),
-        delay: given.delay.as_deref().map(duration).transpose()?.unwrap_or_default(),
+        delay: given.delay.as_ref().map(TimeSpan::time).unwrap_or_default(),
         on_oom: given.on == RetryAfter::Oom,
         lower: given.lower.zip(given.by).map(|(knob, by)| OomReductionRule { knob, by, to: given.to }),
-    })
+    }
 }
 
 /// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.

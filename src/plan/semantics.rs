@@ -22,7 +22,6 @@ use crate::manifest::{Node, targets};
 use crate::spec::{
     Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
 };
-use crate::units::duration;
 
 use super::PlanReference;
 
@@ -97,9 +96,6 @@ impl StageChecker<'_> {
     }
 
     fn common(&mut self, stage: &Stage) {
-        if let Some(text) = &stage.timeout {
-            self.duration(&["timeout"], text);
-        }
         self.retry(stage);
         if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
             let hint = Some("remove it".to_owned());
@@ -136,13 +132,6 @@ impl StageChecker<'_> {
                     self.push_error(place, "leaves the project folder", "outside", hint);
                 }
             }
-        }
-    }
-
-    fn duration(&mut self, path: &[&str], text: &str) {
-        if let Err(error) = duration(text) {
-            let hint = Some("for example `90s`, `30m`, `1h30m` or `250ms`".to_owned());
-            self.push_error(path, "must be a duration", &error.to_string(), hint);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Texts with a form of their own, as the JSON Schema names it under `format`: the walk over a manifest checks them.
 
 use super::goodput_limit::GoodputLimit;
+use super::job_time_limit::JobTimeLimit;
 use super::percent::Percent;
-use super::text_schema::{GOODPUT, PERCENT, TIME_SPAN};
+use super::text_schema::{GOODPUT, JOB_TIME_LIMIT, PERCENT, TIME_SPAN};
 use crate::units::duration;
 
 /// What a text must be.
@@ -23,7 +24,7 @@ pub struct TextFormat {
 }
 
 impl TextFormat {
-    pub const ALL: [Self; 3] = [
+    pub const ALL: [Self; 4] = [
         Self {
             name: TIME_SPAN,
             what: "a duration",
@@ -31,6 +32,14 @@ impl TextFormat {
             sample: "1s",
             unit: "s",
             fault: |text| duration(text).err().map(|error| error.to_string()),
+        },
+        Self {
+            name: JOB_TIME_LIMIT,
+            what: "a time limit",
+            examples: "for example `90m`, `2h`, or as Slurm writes it, `1-12:00:00`",
+            sample: "1m",
+            unit: "m",
+            fault: |text| text.parse::<JobTimeLimit>().err().map(|error| error.to_string()),
         },
         Self {
             name: PERCENT,

@@ -1,6 +1,7 @@
 //! The JSON Schema of a text with a form of its own: which one is under `format`.
 
 pub(super) const TIME_SPAN: &str = "time-span";
+pub(super) const JOB_TIME_LIMIT: &str = "job-time-limit";
 pub(super) const PERCENT: &str = "percent";
 pub(super) const GOODPUT: &str = "goodput";
 

@@ -1,5 +1,6 @@
 //! A duration with the text that it was written as.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -22,6 +23,11 @@ impl TimeSpan {
         Ok(Self { text: text.to_owned(), time: duration(text)? })
     }
 
+    /// `30m`.
+    pub fn minutes(minutes: u32) -> Self {
+        Self { text: format!("{minutes}m"), time: Duration::from_mins(minutes.into()) }
+    }
+
     pub const fn time(&self) -> Duration {
         self.time
     }
@@ -40,6 +46,12 @@ impl From<Duration> for TimeSpan {
             format!("{}ms", time.as_secs_f64() * 1e3)
         };
         Self { text, time }
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -83,6 +95,7 @@ mod tests {
         let minute: TimeSpan = serde_json::from_str("\"1m\"").unwrap();
         assert_eq!(serde_json::to_string(&minute).unwrap(), "\"1m\"");
         assert_eq!(minute, TimeSpan::from(Duration::from_mins(1)));
+        assert_eq!(minute.to_string(), TimeSpan::minutes(1).to_string());
         for nanos in [0, 1, 1_500_000, 250_000_000, 1_000_000_000, 86_400_000_000_123] {
             let span = TimeSpan::from(Duration::from_nanos(nanos));
             assert_eq!(TimeSpan::parse(&span.text), Ok(span));

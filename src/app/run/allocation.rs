@@ -164,11 +164,12 @@ fn slurm(flags: &[GivenSetting]) -> Result<Slurm, CommandError> {
             "exclusive" => serde_json::json!(value == "true"),
             _ => serde_json::json!(value),
         };
+        // Each by itself first: an error of the whole would not name the key.
+        let alone = serde_json::json!({ key.as_str(): &typed });
+        serde_json::from_value::<Slurm>(alone).map_err(|error| wrong(format!("`{key}`: {error}")))?;
         keys.insert(key.clone(), typed);
     }
-    let slurm: Slurm = serde_json::from_value(keys.into()).map_err(|error| wrong(error.to_string()))?;
-    slurm.limit().transpose().map_err(|why| wrong(format!("`time`: {why}")))?;
-    Ok(slurm)
+    serde_json::from_value(keys.into()).map_err(|error| wrong(error.to_string()))
 }
 
 /// Forwards what the job prints until `enough`, and then the rest.

@@ -1,10 +1,12 @@
 //! `host:` — where a stage runs, when that is not here.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ssh::SshHost;
-use crate::units::{DurationError, duration};
+use crate::spec::{JobTimeLimit, TimeSpan};
 
 /// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
 /// `{ ssh: [HOST, …] }`. No part of the key.
@@ -61,7 +63,7 @@ pub struct Slurm {
     pub reservation: Option<String>,
     /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts from its start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub time: Option<String>,
+    pub time: Option<JobTimeLimit>,
     /// The command itself runs on the first of them; `srun` in it reaches all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -108,17 +110,17 @@ pub struct Slurm {
     pub program: Option<String>,
     /// Cancel a job that has waited so long for its start. [default: wait]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_timeout: Option<String>,
+    pub queue_timeout: Option<TimeSpan>,
     /// At most so many of a `foreach` run at the same time. [default: the cluster's limit]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub at_once: Option<u32>,
     /// Warn when a running job sends no heartbeat for so long.
-    pub silence: String,
+    pub silence: TimeSpan,
     /// Warn so long before the time limit.
-    pub warn: String,
+    pub warn: TimeSpan,
     /// Interval of queue polls, one for all jobs of the run.
-    pub poll: String,
+    pub poll: TimeSpan,
     /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
     pub resubmit: u32,
 }
@@ -148,9 +150,9 @@ impl Default for Slurm {
             program: None,
             queue_timeout: None,
             at_once: None,
-            silence: "60s".to_owned(),
-            warn: "60s".to_owned(),
-            poll: "10s".to_owned(),
+            silence: Duration::from_secs(60).into(),
+            warn: Duration::from_secs(60).into(),
+            poll: Duration::from_secs(10).into(),
             resubmit: 2,
         }
     }
@@ -196,37 +198,11 @@ impl Slurm {
         ("nodes", "`nodes`"),
         ("gres", "`gres`"),
     ];
-
-    /// Its time limit as `sbatch` wants it: minutes, rounded up, or what was written if that is Slurm's own notation.
-    pub fn limit(&self) -> Option<Result<String, DurationError>> {
-        let text = self.time.as_deref()?;
-        let slurms = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':' || byte == b'-');
-        if slurms && text.contains([':', '-']) {
-            return Some(Ok(text.to_owned()));
-        }
-        let limit = duration(text);
-        Some(
-            limit
-                .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))
-                .map(|minutes| format!("{}", minutes.max(1.0))),
-        )
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_limit_is_told_in_minutes_that_are_enough() {
-        let limit = |text: &str| Slurm { time: Some(text.to_owned()), ..Slurm::default() }.limit();
-        assert_eq!(limit("2h"), Some(Ok("120".to_owned())));
-        assert_eq!(limit("90s"), Some(Ok("2".to_owned())));
-        assert_eq!(limit("10s"), Some(Ok("1".to_owned())));
-        assert_eq!(limit("1-12:00:00"), Some(Ok("1-12:00:00".to_owned())));
-        assert!(limit("90").is_some_and(|limit| limit.is_err()), "90 of what?");
-        assert_eq!(Slurm::default().limit(), None);
-    }
 
     #[test]
     fn a_word_is_enough() {

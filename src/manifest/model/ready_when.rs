@@ -3,13 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::TimeSpan;
+
 /// When a server counts as ready.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyWhen {
     /// Give up after this long.
     #[serde(default = "half_an_hour")]
-    pub timeout: String,
+    pub timeout: TimeSpan,
     /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
@@ -21,8 +23,8 @@ impl Default for ReadyWhen {
     }
 }
 
-pub(super) fn half_an_hour() -> String {
-    "30m".to_owned()
+pub(super) fn half_an_hour() -> TimeSpan {
+    TimeSpan::minutes(30)
 }
 
 pub(super) fn kserve() -> String {

@@ -8,6 +8,7 @@ use super::{
     Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Serve, ShellScript, Template,
     TrtllmBench, Weights,
 };
+use crate::spec::TimeSpan;
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
 /// trtllm_bench, mlperf, compare`.
@@ -49,7 +50,7 @@ pub struct Stage {
     pub cpus: Option<u32>,
     /// End it after this long: `90s`, `30m`, `2h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<String>,
+    pub timeout: Option<TimeSpan>,
     /// Retry when it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -129,7 +130,7 @@ pub struct Retry {
     pub times: Option<u32>,
     /// Wait this long before each: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<String>,
+    pub delay: Option<TimeSpan>,
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,

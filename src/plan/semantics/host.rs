@@ -108,16 +108,6 @@ impl StageChecker<'_> {
     fn slurm(&mut self, slurm: &Slurm) {
         const AT: [&str; 2] = ["host", "slurm"];
         let at = |key: &'static str| [AT[0], AT[1], key];
-        if let Some(Err(error)) = slurm.limit() {
-            let hint = Some("for example `90m`, `2h`, or as Slurm writes it, `1-12:00:00`".to_owned());
-            self.push_error(&at("time"), "must be a time limit", &error.to_string(), hint);
-        }
-        self.duration(&at("warn"), &slurm.warn);
-        self.duration(&at("poll"), &slurm.poll);
-        self.duration(&at("silence"), &slurm.silence);
-        if let Some(text) = &slurm.queue_timeout {
-            self.duration(&at("queue_timeout"), text);
-        }
         if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
             let hint = Some("take one of them away".to_owned());
             self.push_error(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs", hint);

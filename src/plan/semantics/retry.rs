@@ -6,9 +6,6 @@ use crate::manifest::model::{Retry, RetryAfter, Serve, ShellScript, Stage};
 impl StageChecker<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
         let Some(retry) = &stage.retry else { return };
-        if let Some(text) = &retry.delay {
-            self.duration(&["retry", "delay"], text);
-        }
         if retry.times.is_none() && retry.lower.is_none() {
             let hint = Some("add `times: 2`".to_owned());
             self.push_error(&["retry"], "needs `times`", "how often?", hint);

@@ -45,7 +45,6 @@ impl StageChecker<'_> {
 
     fn ready(&mut self, server: &str, ready: &ReadyWhen) {
         self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
-        self.duration(&["serve", server, "ready", "timeout"], &ready.timeout);
     }
 
     /// Only a server with a custom command may lack KServe.

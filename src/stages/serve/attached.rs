@@ -8,13 +8,12 @@ use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::AttachServer;
 use crate::stages::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
-use crate::units::duration;
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
 pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let endpoints = attach_server.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
-    let limit = duration(&attach_server.ready.timeout).map_err(|error| refused(error.to_string()))?;
+    let limit = attach_server.ready.timeout.time();
     let begun = Instant::now();
     for (index, endpoint) in endpoints.iter().enumerate() {
         context.lease.report_progress(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));

@@ -30,7 +30,6 @@ use super::task_context::TaskContext;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::exec::process::{ExitKind, Running};
 use crate::manifest::model::Serve;
-use crate::units::duration;
 use failure_report::{ended, rank_failure};
 use planned_server::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};
@@ -50,7 +49,7 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };
-    let limit = duration(&ready.timeout).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
+    let limit = ready.timeout.time();
     let send_ready = context.lease.ready.take();
     let _copies = repository_copies::RepositoryCopies(&context.lease.out);
     let planned = plan::plan(&context, serve, program)?;

@@ -4,18 +4,13 @@
 use std::time::{Duration, Instant};
 
 use crate::manifest::model::Slurm;
-use crate::units::duration;
 
 /// How often the job counts up at the most, and at the least.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Interval of a job's heartbeats: several fit into the time after which it counts as silent.
 pub fn every(slurm: &Slurm) -> Duration {
-    silence(slurm).map_or(EVERY.1, |silence| (silence / 4).clamp(EVERY.0, EVERY.1))
-}
-
-fn silence(slurm: &Slurm) -> Option<Duration> {
-    duration(&slurm.silence).ok()
+    (slurm.silence.time() / 4).clamp(EVERY.0, EVERY.1)
 }
 
 /// The heartbeats of one job.
@@ -29,7 +24,7 @@ pub struct JobHeartbeat {
 
 impl JobHeartbeat {
     pub fn of(slurm: &Slurm) -> Self {
-        Self { silence: silence(slurm).unwrap_or(Duration::MAX), last: None, is_silent: false }
+        Self { silence: slurm.silence.time(), last: None, is_silent: false }
     }
 
     /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the node.
@@ -65,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_missing_heartbeat_is_reported_once_and_so_is_its_return() {
-        let slurm = Slurm { silence: "30s".to_owned(), ..Slurm::default() };
+        let slurm = Slurm { silence: Duration::from_secs(30).into(), ..Slurm::default() };
         assert_eq!(every(&slurm), Duration::from_millis(7500));
         let begun = Instant::now();
         let mut pulse = JobHeartbeat::of(&slurm);

@@ -1,6 +1,5 @@
 //! One attempt at a stage as a job: what belongs to it, and how it is submitted.
 
-use crate::units::duration;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use super::node_resources::OnNode;
 use super::spec::JobSpec;
 use super::submission;
 use crate::exec::process::shown;
-use crate::manifest::model::Slurm;
 use crate::runner::Lease;
 use crate::runner::store::JobFolder;
 
@@ -40,14 +38,13 @@ impl JobAttempt<'_> {
     }
 
     pub fn order(&self) -> Submission {
-        let Slurm { warn, .. } = &self.spec.slurm;
         Submission {
             name: self.spec.name.clone(),
             folder: self.folder.path().to_owned(),
             script: self.folder.script(),
             output: self.output(),
             array: self.spec.element.map(|element| (element.to_string(), None)),
-            warn_s: duration(warn).map_or(60, |warn| warn.as_secs().clamp(1, 65_535)),
+            warn_s: self.spec.slurm.warn.time().as_secs().clamp(1, 65_535),
             flags: submission::flags(&self.spec.slurm, self.spec.task.gpus),
             env: self.env.clone(),
         }

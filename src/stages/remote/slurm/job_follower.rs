@@ -23,7 +23,7 @@ use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError, point, superseded};
 use crate::runner::{BatchSlot, Lease};
-use crate::units::duration;
+use crate::spec::TimeSpan;
 
 /// How often the run signals to a service that it is still needed.
 const BEAT: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub async fn through(
     let only =
         spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
     let env = environment(std::env::vars_os(), only.as_deref());
-    let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
+    let every = spec.slurm.poll.time().max(Duration::from_secs(1));
     let view = cluster.queue.subscribe(&env, every);
     let mut attempt = JobAttempt {
         lease,
@@ -131,7 +131,7 @@ impl JobAttempt<'_> {
         since: Instant,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
-        let wait = self.spec.slurm.queue_timeout.as_deref().and_then(|text| duration(text).ok());
+        let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
         let mut judge = JobMonitor::new(since, wait, self.spec.slurm.time.clone());
         let mut heard = 0;
         let mut beats = 0;

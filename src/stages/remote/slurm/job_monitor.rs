@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
+use crate::spec::JobTimeLimit;
 use crate::stages::remote::slurm::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
 
 /// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
@@ -34,7 +35,7 @@ pub struct JobMonitor {
     /// From when on it has waited for others than those of its own array.
     waits: Instant,
     /// For messages: `2h`.
-    limit: Option<String>,
+    limit: Option<JobTimeLimit>,
     missing: Option<Instant>,
     ended: Option<Instant>,
     /// When it was first seen that a job works on it.
@@ -48,7 +49,7 @@ pub struct JobMonitor {
 }
 
 impl JobMonitor {
-    pub fn new(since: Instant, queue_timeout: Option<Duration>, limit: Option<String>) -> Self {
+    pub fn new(since: Instant, queue_timeout: Option<Duration>, limit: Option<JobTimeLimit>) -> Self {
         Self {
             since,
             queue_timeout,
@@ -253,7 +254,7 @@ mod tests {
     impl Queue {
         fn new(queue_timeout: Option<u64>) -> Self {
             let begun = Instant::now();
-            let judge = JobMonitor::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".to_owned()));
+            let judge = JobMonitor::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".parse().unwrap()));
             Self { begun, seen: 0, judge }
         }
 

@@ -17,7 +17,6 @@ use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{Lease, isolate_panics, within};
 use crate::stages::StageExecutor;
-use crate::units::duration;
 
 /// How often the job looks whether it is to end.
 const LOOK: Duration = Duration::from_secs(1);
@@ -100,7 +99,7 @@ impl AttemptClaim {
 
     /// Seconds before the time limit at which USR2 comes.
     pub fn warn_s(&self) -> u64 {
-        duration(&self.spec.slurm.warn).map_or(60, |warn| warn.as_secs())
+        self.spec.slurm.warn.time().as_secs()
     }
 
     /// Writes down how it ended.
@@ -180,7 +179,7 @@ async fn watch(
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
-                let left = duration(&spec.slurm.warn).map_or(60, |warn| warn.as_secs());
+                let left = spec.slurm.warn.time().as_secs();
                 let text = format!("its job has less than {left} s left until its time limit");
                 teller.event(Event::Notice { task: Some(spec.task.id.clone()), text });
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::Digest;
 use crate::manifest::model::Slurm;
+use crate::spec::JobTimeLimit;
 use crate::stages::remote::slurm::commands::PREFIX;
 
 /// The user's flags. `gpus` is the total that the stage requests.
@@ -16,8 +17,7 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     flag("partition", slurm.partition.clone());
     flag("qos", slurm.qos.clone());
     flag("reservation", slurm.reservation.clone());
-    // A text that is no limit was refused when the manifest was read.
-    flag("time", slurm.limit().and_then(Result::ok));
+    flag("time", slurm.time.as_ref().map(JobTimeLimit::sbatch));
     flag("nodes", slurm.nodes.map(|nodes| nodes.to_string()));
     flag("ntasks-per-node", slurm.tasks_per_node.map(|tasks| tasks.to_string()));
     flag("cpus-per-task", slurm.cpus_per_task.map(|cpus| cpus.to_string()));
