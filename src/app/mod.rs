@@ -12,6 +12,7 @@ mod export_import;
 mod find_result;
 mod host_agent;
 mod job_worker;
+mod llmb_cluster;
 mod lockfile;
 mod manifests;
 mod mlperf;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::bench;
+use super::llmb_cluster;
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
@@ -178,6 +179,25 @@ fn run(global: &Global, line: &RunLine, translation: &mut Translation) -> Result
             params.push(((*key).to_owned(), value.clone()));
         }
     }
+    if let Some(scale) = &line.scale {
+        let fits = |system: &str| {
+            let mut params = params.clone();
+            params.push(("system".to_owned(), system.to_owned()));
+            given(params, &line.env).is_ok()
+        };
+        match llmb_cluster::system(&project, name, &manifest, scale, &fits) {
+            Ok((system, reason)) => {
+                translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
+                words.push(format!("system={system}"));
+                params.push(("system".to_owned(), system));
+            }
+            // Without a system the line is that of the default, if that takes its settings.
+            Err(why) if given(params.clone(), &line.env).is_ok() => {
+                translation.untranslated.push(UntranslatedOption { argument: scale.argument.clone(), why });
+            }
+            Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
+        }
+    }
     for stage in &line.until {
         if manifest.stages.contains_key(stage) {
             words.extend(["--until".to_owned(), stage.clone()]);
@@ -185,14 +205,22 @@ fn run(global: &Global, line: &RunLine, translation: &mut Translation) -> Result
             translation.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
         }
     }
+    if !line.slurm.is_empty() {
+        words.extend(["--on", "slurm"].map(str::to_owned));
+        words.extend(line.slurm.iter().flat_map(|(key, value)| ["--slurm".to_owned(), format!("{key}={value}")]));
+    }
     let mut front = Vec::new();
     for (variable, value) in &line.env {
         // A parameter declares the variables that it is read from.
-        if manifest.environment().contains_key(variable) {
+        let is_read = manifest.environment().contains_key(variable);
+        if is_read || variable.starts_with("SBATCH_") {
             front.push(format!("{variable}={}", shell_word(value)));
         } else {
             let why = format!("no parameter of the manifest `{name}` is read from it");
-            translation.untranslated.push(UntranslatedOption { argument: format!("--env {variable}=…"), why });
+            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
+        }
+        if !is_read && variable.starts_with("SBATCH_") {
+            translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
         }
     }
     // Report what it does not take in the same way as for a run.

@@ -1,8 +1,9 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use crate::interop::command_line::options::{Opt, flag, many, one, read};
+use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{
-    RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
+    GpuScale, RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
 };
 
 const TOOL: &str = "llmb-run";
@@ -22,11 +23,11 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--profile", "--proxy"], "there is no profile of the GPU's work here"),
     (&["--dump-env"], "`regatta show` prints every value with where it comes from"),
     (&["--force"], "what a manifest allows is allowed"),
-    (&["--nice", "--nodelist", "--exclude", "--reservation", "--segment", "--slurm-arg"], "it is for Slurm: give it where the run is handed to Slurm"),
     (&["--verbose"], "`regatta -v` prints more"),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+/// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its settings.
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let (command, plain) = match line.plain.split_first() {
@@ -44,7 +45,14 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
         for given in line.given.iter().filter(|given| given.name != "--file") {
             sheet.push_untranslated(given.as_written(), "the file lists what is run");
         }
-        let bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
+        for (name, value) in &env.0 {
+            match name.as_str() {
+                "GPU_TYPE" => {}
+                _ => sheet.push_untranslated(format!("{name}={value}"), "write it under `env` in the file"),
+            }
+        }
+        let mut bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
+        bulk.extend(gpu_type(env).map(|gpu| format!("--gpu-type={gpu}")));
         return sheet.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
@@ -66,10 +74,14 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
         match given.name {
             "--workload" | "--model-size" | "--file" => {}
             "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.as_written())),
-            "--scale" => sheet.push_untranslated(
-                given.as_written(),
-                "how many GPUs, of the kind that cluster_config.yaml names, is one parameter here: `system=gb200-x1`",
-            ),
+            "--scale" => scale(value, &given.as_written(), env, &mut run, &mut sheet),
+            "--nodelist" | "--exclude" | "--reservation" => {
+                run.slurm.push((given.name.trim_start_matches('-'), value.to_owned()));
+            }
+            "--nice" | "--segment" => run.slurm.push(("args", format!("{}={value}", given.name))),
+            "--slurm-arg" => {
+                run.slurm.extend(given.values.iter().map(|pair| ("args", format!("--{pair}"))));
+            }
             "--env" => {
                 for pair in &given.values {
                     match pair.split_once('=') {
@@ -88,5 +100,57 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
             }
         }
     }
+    variables(env, &mut run, &mut sheet);
+    if run.slurm.is_empty() {
+        sheet.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
+    }
     sheet.finish(TOOL, TranslationKind::Run(run))
+}
+
+/// `--scale N`: N GPUs of the kind that the cluster has are a system here.
+fn scale(value: &str, written: &str, env: &Env, run: &mut RunLine, sheet: &mut TranslationBuilder) {
+    let counts: Vec<u32> = value.split(',').filter_map(|count| count.trim().parse().ok()).collect();
+    let Some((gpus, others)) = counts.split_first() else {
+        return sheet.push_error(format!("`{written}`: a scale is a number of GPUs"));
+    };
+    run.scale = Some(GpuScale { gpus: *gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") });
+    if !others.is_empty() {
+        let others = others.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let why = format!(
+            "one command has one scale; repeat it with a system of {others} GPUs, or write a list for `regatta bulk`"
+        );
+        sheet.push_untranslated(written, why);
+    }
+}
+
+/// `GB200` → `gb200`
+fn gpu_type(env: &Env) -> Option<String> {
+    let (_, value) = env.0.iter().rev().find(|(name, _)| name == "GPU_TYPE")?;
+    Some(value.to_lowercase())
+}
+
+/// Variables before the line. Those that are not mapped here stay before the command, `SBATCH_TIMELIMIT` among them: parameters of the
+/// recipe are read from them.
+fn variables(env: &Env, run: &mut RunLine, sheet: &mut TranslationBuilder) {
+    for (name, value) in &env.0 {
+        match name.as_str() {
+            "GPU_TYPE" if run.scale.is_none() => {
+                sheet.push_untranslated(format!("GPU_TYPE={value}"), "it needs `--scale`: both name a system");
+            }
+            "GPU_TYPE" => {}
+            // `--a=1;--b=2`, or with blanks.
+            "ADDITIONAL_SLURM_PARAMS" => {
+                let arguments = value.split([';', ' ']).filter(|argument| !argument.is_empty());
+                let arguments = arguments.map(|argument| format!("--{}", argument.trim_start_matches('-')));
+                run.slurm.extend(arguments.map(|argument| ("args", argument)));
+            }
+            "SBATCH_ACCOUNT" => run.slurm.push(("account", value.clone())),
+            "SBATCH_PARTITION" => run.slurm.push(("partition", value.clone())),
+            "SBATCH_QOS" => run.slurm.push(("qos", value.clone())),
+            "SBATCH_RESERVATION" => run.slurm.push(("reservation", value.clone())),
+            "SBATCH_CONSTRAINT" => run.slurm.push(("constraint", value.clone())),
+            "SBATCH_GRES" => run.slurm.push(("gres", value.clone())),
+            _ => run.env.push((name.clone(), value.clone())),
+        }
+    }
 }

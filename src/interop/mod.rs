@@ -21,7 +21,7 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
+    GpuScale, RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
     UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{

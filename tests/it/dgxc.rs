@@ -192,6 +192,77 @@ fn the_variables_of_the_recipe_reach_the_command() {
 }
 
 #[test]
+fn streaming_on_and_off_are_measured_side_by_side() {
+    let world = world();
+    let ended = run(&world, &["system=gb200-x1", "use_cases=chat:128/128", "streaming=true,false"]);
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    let name = "Llama3.3-70B_TP1_EP1_PP1_CON2048_chat";
+    for (folder, stream) in [(name.to_owned(), "on"), (format!("{name}_streaming-off"), "off")] {
+        let file = format!("latest/experiments/{folder}/{name}_streaming-{stream}.out");
+        assert!(world.path(&file).is_file(), "{file}");
+    }
+    let record = record(&world);
+    assert_eq!(record.matches("--streaming").count(), 1, "{record}");
+}
+
+/// The lines of the recipe's page.
+const LINES: [&str; 7] = [
+    "MAX_NUM_TOKENS=2048 MAX_BATCH_SIZE=640 USE_CASES=reasoning:1000/1000",
+    "MAX_NUM_TOKENS=8192 MAX_BATCH_SIZE=4096 USE_CASES=chat:128/128",
+    "SBATCH_TIMELIMIT=50:00 MAX_NUM_TOKENS=8128 MAX_BATCH_SIZE=128 USE_CASES=summarization:8000/512",
+    "SBATCH_TIMELIMIT=50:00 MAX_NUM_TOKENS=2048 MAX_BATCH_SIZE=128 NUM_REQUESTS=1000 USE_CASES=generation:512/8000",
+    "STREAMING=false USE_CASES=reasoning:1000/1000",
+    "USE_CASES='reasoning:1000/1000 chat:128/128'",
+    "KV_CACHE_FRACTION=0.8 USE_CASES=reasoning:1000/1000",
+];
+const LLMB_RUN: &str = "llmb-run single -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1";
+
+#[test]
+fn every_line_of_the_page_keeps_its_variables_and_plans() {
+    let world = world();
+    for variables in LINES {
+        let ended = world.good(&["import", "--", &format!("GPU_TYPE=gb200 {variables} {LLMB_RUN}")]);
+        assert!(!ended.stdout.contains("Not translated"), "{}", ended.stdout);
+        let command = format!("{variables} regatta run llama3.3-70b dtype=nvfp4 system=gb200-x1");
+        assert_eq!(ended.stdout.lines().last(), Some(&*command));
+        let words = shlex::split(&command).expect("words");
+        let mut planning = World::new();
+        for (name, value) in
+            words.iter().filter_map(|word| word.split_once('=')).filter(|(name, _)| *name == name.to_uppercase())
+        {
+            planning.env(name, value);
+        }
+        planning.good(&["plan", "llama3.3-70b", "dtype=nvfp4", "system=gb200-x1"]);
+    }
+}
+
+#[test]
+fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
+    let world = world();
+    let import = |line: &str| world.good(&["import", "--", line]).stdout;
+    let line = import(LLMB_RUN);
+    assert!(line.contains("#   --scale 1: the GPU type is not known: set GPU_TYPE, or add one of these"), "{line}");
+    assert!(line.contains("without it the default runs, `sim-gb200-x1`"), "{line}");
+    let fp8 = import("llmb-run submit -w inference_llama3.3 -s 70b --dtype fp8 --scale 2");
+    assert!(fp8.ends_with("regatta run llama3.3-70b dtype=fp8 system=h100-x2\n"), "{fp8}");
+    let absent = import("GPU_TYPE=B200 llmb-run submit -w inference_llama3.3 -s 70b --scale 3");
+    assert!(absent.contains("has no system `b200-x3`; it has b200-x1, gb200-x1, gb200-x4, h100-x2"), "{absent}");
+    let job = import(
+        "SBATCH_ACCOUNT=a SBATCH_MEM=0 ADDITIONAL_SLURM_PARAMS='comment=x;mem=0' GPU_TYPE=b200 llmb-run submit -w inference_llama3.3 \
+         -s 70b --scale 1 --nodelist n1 --nice 3",
+    );
+    assert!(job.contains("#   SBATCH_MEM: `sbatch` reads it, with `--on slurm`"), "{job}");
+    let command = "SBATCH_MEM=0 regatta run llama3.3-70b system=b200-x1 --on slurm --slurm nodelist=n1 --slurm args=--nice=3 \
+                   --slurm account=a --slurm args=--comment=x --slurm args=--mem=0";
+    assert_eq!(job.lines().last(), Some(command));
+    world.file("cluster_config.yaml", "gpu_type: b200\n");
+    let of_file = import(LLMB_RUN);
+    assert!(of_file.contains("`system=b200-x1`: the GPU type is from cluster_config.yaml"), "{of_file}");
+    let bulk = import("GPU_TYPE=gb200 llmb-run bulk list.txt");
+    assert!(bulk.ends_with("regatta bulk list.txt --gpu-type=gb200\n"), "{bulk}");
+}
+
+#[test]
 fn what_the_recipe_cannot_do_is_said_before_anything_starts() {
     let world = world();
     let refused = |more: &[&str], text: &str| {

@@ -14,10 +14,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use serde_json::Value;
-
 use self::error::BulkFileError;
 use self::item::{BulkFile, BulkItem};
+use super::llmb_cluster::gpu_type_of_file;
 use super::project::Project;
 use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
@@ -79,7 +78,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { llmb_tuples::read(&text) };
         let cluster = llmb::LlmbCluster {
-            gpu_type: request.gpu_type.clone().or_else(|| gpu_type(Path::new("cluster_config.yaml"))),
+            gpu_type: request.gpu_type.clone().or_else(|| gpu_type_of_file(Path::new("."))),
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
@@ -90,13 +89,6 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     }
     let items = read.items.into_iter().map(|item| item.with(&request.settings)).collect();
     Ok(BulkFile { items, ..read })
-}
-
-/// The GPU type in an llmb-run installation's description of its cluster.
-fn gpu_type(file: &Path) -> Option<String> {
-    let value: Value = serde_yaml::from_str(&fs::read_to_string(file).ok()?).ok()?;
-    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;
-    Some(found.as_str()?.to_lowercase())
 }
 
 /// Reports everything that is wrong with any of them, before the first begins.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::execute::perform;
 use super::signals::install_handlers;
 use crate::app::error::CommandError;
@@ -20,6 +22,7 @@ use crate::app::project::{Project, options};
 use crate::cli::{self, CliExit, GivenSetting, Global, RunTarget};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
+use crate::manifest::{Manifest, ValueOrigin};
 use crate::runner::store::{JobFolder, StateFolder};
 use crate::stages::{AllocationRun, AttemptClaim, in_allocation};
 
@@ -38,7 +41,8 @@ pub(super) fn submit_and_follow(
     // Report every error here, before anything waits in a queue.
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
-    let words = words(std::env::args_os().skip(1), &project.home);
+    let mut words = words(std::env::args_os().skip(1), &project.home);
+    words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let own = format!("run-{}", Digest::of(name.join("\0").as_bytes()).short());
     let out = project.home.state().join("allocations").join(&own);
@@ -140,6 +144,20 @@ fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsStr
     }
     words.extend(["--home".into(), home.state().as_os_str().to_owned()]);
     words
+}
+
+/// Parameters that are read from variables, as arguments: a job does not get all variables, `SBATCH_*` among others.
+fn given_by_environment(manifest: &Manifest) -> impl Iterator<Item = OsString> {
+    manifest.params.iter().filter(|(_, param)| matches!(param.origin, ValueOrigin::Environment(_))).map(
+        |(name, param)| {
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = match &param.value {
+                Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+                value => text(value),
+            };
+            format!("{name}={value}").into()
+        },
+    )
 }
 
 /// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.

@@ -71,7 +71,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
         ("perf_analyzer", _) => without_env(&env, perf_analyzer::command_line::translate(rest)),
         ("benchmark_core_model.py", _) => without_env(&env, core_model::translate(rest)),
         ("fill_template.py", _) => without_env(&env, fill_template::translate(rest)),
-        ("llmb-run", _) => without_env(&env, llmb_run::translate(rest)),
+        ("llmb-run", _) => llmb_run::translate(&env, rest),
         ("triton", _) => without_env(&env, triton_cli::translate(rest)),
         ("make", _) => {
             // Both places are good for make.

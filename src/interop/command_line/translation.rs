@@ -67,6 +67,20 @@ pub struct RunLine {
     pub env: Vec<(String, String)>,
     /// Stages to end with, where the manifest has them.
     pub until: Vec<String>,
+    /// How many GPUs of which kind: a system of the manifest.
+    pub scale: Option<GpuScale>,
+    /// `KEY=VALUE` of `--slurm`. If there are any, the run is a job.
+    pub slurm: Vec<(&'static str, String)>,
+}
+
+/// So many GPUs of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuScale {
+    pub gpus: u32,
+    /// `gb200`; `None`: that of this cluster.
+    pub gpu_type: Option<String>,
+    /// The source argument.
+    pub argument: String,
 }
 
 /// A parameter.

@@ -1,0 +1,93 @@
+//! The cluster of an llmb-run installation: which GPUs it has, and which system of a manifest a number of them is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::project::Project;
+use crate::exec::process::probe;
+use crate::interop::GpuScale;
+use crate::manifest::Manifest;
+
+/// llmb-run's description of its cluster.
+const FILE: &str = "cluster_config.yaml";
+/// How long `nvidia-smi` may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The GPU type of this folder's `cluster_config.yaml`: `gb200`.
+pub(super) fn gpu_type_of_file(folder: &Path) -> Option<String> {
+    let value: Value = serde_yaml::from_str(&fs::read_to_string(folder.join(FILE)).ok()?).ok()?;
+    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;
+    Some(found.as_str()?.to_lowercase())
+}
+
+/// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the manifest takes a
+/// system with the other settings.
+pub(super) fn system(
+    project: &Project,
+    name: &str,
+    manifest: &Manifest,
+    scale: &GpuScale,
+    fits: &dyn Fn(&str) -> bool,
+) -> Result<(String, String), String> {
+    let Some(systems) = systems(project, name, manifest) else {
+        return Err(format!("the manifest `{name}` has no systems to choose from"));
+    };
+    let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
+    let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
+    if let Some((gpu_type, origin)) = gpu_type(scale) {
+        let system = format!("{gpu_type}-x{}", scale.gpus);
+        if systems.contains(&system) {
+            return Ok((system, format!("the GPU type is from {origin}")));
+        }
+        return Err(format!(
+            "{origin} has {gpu_type}, and the manifest `{name}` has no system `{system}`; it has {listed}"
+        ));
+    }
+    let mut fitting = real.into_iter().filter(|system| system.ends_with(&format!("-x{}", scale.gpus)) && fits(system));
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => {
+            Ok((only.clone(), format!("no other system of the manifest has {} GPUs and these settings", scale.gpus)))
+        }
+        _ => Err(format!(
+            "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the default runs, `{}`",
+            manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
+        )),
+    }
+}
+
+/// The GPU type, and where it is from.
+fn gpu_type(scale: &GpuScale) -> Option<(String, String)> {
+    if let Some(gpu_type) = &scale.gpu_type {
+        return Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned()));
+    }
+    if let Some(gpu_type) = std::env::var("GPU_TYPE").ok().filter(|value| !value.is_empty()) {
+        return Some((gpu_type.to_lowercase(), "GPU_TYPE in the environment".to_owned()));
+    }
+    let installed = std::env::var_os("LLMB_INSTALL").map(PathBuf::from);
+    let folders = [Some(PathBuf::new()), installed];
+    let of_file = folders
+        .into_iter()
+        .flatten()
+        .find_map(|folder| Some((gpu_type_of_file(&folder)?, folder.join(FILE).display().to_string())));
+    of_file.or_else(|| Some((gpu_type_of_machine()?, "this machine".to_owned())))
+}
+
+/// The GPU type as `nvidia-smi` names it: `NVIDIA H100 80GB HBM3` is `h100`.
+fn gpu_type_of_machine() -> Option<String> {
+    let argv = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"];
+    let name = probe(argv, LIMIT).successful_output()?;
+    let name = name.lines().next()?.to_lowercase();
+    let model = name.split_whitespace().find(|word| *word != "nvidia")?.to_owned();
+    Some(if name.contains(" nvl") { format!("{model}-nvl") } else { model })
+}
+
+/// The names in the catalog of the manifest's parameter `system`.
+fn systems(project: &Project, name: &str, manifest: &Manifest) -> Option<BTreeSet<String>> {
+    let _ = manifest.params.get("system")?;
+    let file = project.manifests.find(name)?;
+    Some(file.sibling(".")?.catalog(&file))
+}
