@@ -177,7 +177,8 @@ pub(super) fn write_report(
         if let Ok(text) = fs::read_to_string(out.join("result.json"))
             && let Ok(result) = MeasuredResult::read(&text)
         {
-            // A search keeps the result of its best probe; the others stand beside it.
+            // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
+            // is left out, and the result is shown all the same.
             let search = fs::read(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
             results.push(html::PageResult { task, result, search });
         }

@@ -62,7 +62,10 @@ pub use measure::verdict_check::VerdictCheck;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
 pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
-pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
+pub use search::{
+    EarlierSearch, FoundRate, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, ProbeStep, RateBounds,
+    RateProbe, SearchGoal, SearchJudge, SearchProbe, SearchReport, SearchRules,
+};
 pub use spec::BenchSpec;
 pub use spec::load_level::{LoadLevel, LoadSegment};
 pub use spec::load_pattern::{CallSource, LoadPattern};

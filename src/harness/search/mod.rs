@@ -5,12 +5,18 @@
 //! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end.
 
 mod limit_margin;
+mod report;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use report::{
+    EarlierSearch, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchGoal, SearchJudge, SearchProbe,
+    SearchReport, SearchRules,
+};
+
 /// Between which rates, and how narrow the answer is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateBounds {
     /// The first rate that is tried, requests per second.
     pub low: f64,

@@ -12,7 +12,7 @@ use super::sections;
 use super::server::{self, ServerSection};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
-use crate::harness::{Counts, Reason, RunIdentity, RunResult, TimeSlice};
+use crate::harness::{Counts, Reason, RunIdentity, RunResult, SearchReport, TimeSlice};
 use crate::interop::MeasuredResult;
 
 /// One benchmark, ready for the template.
@@ -46,7 +46,7 @@ pub(super) struct BenchSection {
 }
 
 /// `search`: what a search found, whose best probe this is.
-pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&Value>) -> BenchSection {
+pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> BenchSection {
     let identity = result.identity();
     let tone = match result.verdict() {
         Some(Verdict::Valid) => "good",

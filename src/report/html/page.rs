@@ -6,11 +6,11 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Safe, context};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::metric_row::COLUMNS;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
+use crate::harness::SearchReport;
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
@@ -69,7 +69,7 @@ pub struct PageResult {
     pub task: TaskId,
     pub result: MeasuredResult,
     /// The `search.json` beside it, where it is the best probe of a search.
-    pub search: Option<Value>,
+    pub search: Option<SearchReport>,
 }
 
 /// The whole page. `results` are those of the benchmarks, in the order in which they are to be shown.

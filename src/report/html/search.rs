@@ -1,10 +1,9 @@
 //! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
 //! the interval that was found.
 
-use serde_json::Value;
-
 use super::block::Block;
 use super::svg::{Anchor, SvgCanvas, number, steps};
+use crate::harness::{LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules};
 
 const SIZE: (f64, f64) = (470.0, 250.0);
 const LEFT: f64 = 58.0;
@@ -14,74 +13,71 @@ const BOTTOM: f64 = 40.0;
 /// Probes far beyond the limit would flatten all others: they are at the upper edge with their number.
 const HIGHEST: f64 = 3.0;
 
-const LIMITS: [(&str, &str, &str); 2] =
-    [("TTFT", "ttft_p99_ms", "/ttft_p99_limit_ms"), ("TPOT", "tpot_p99_ms", "/tpot_p99_limit_ms")];
+/// A latency that is drawn: its name, its limit and how a probe has it.
+type LimitedLatency = (&'static str, Option<f64>, fn(&SearchProbe) -> Option<f64>);
 
-fn at(value: &Value, path: &str) -> Option<f64> {
-    value.pointer(path)?.as_f64()
-}
-
-/// The content of `search.json`, or of the one that a search by LoadGen's rules writes, which has other fields.
-pub(super) fn read(json: &Value) -> Option<Block> {
-    let probes = json.get("probes")?.as_array()?;
-    let (low, high) = (at(json, "/found/at_least")?, at(json, "/found/below"));
-    let promised: Vec<String> = LIMITS
+/// What a search by the limits of the stage or by LoadGen's rules found.
+pub(super) fn read(report: &SearchReport) -> Block {
+    let SearchReport { rules, bounds, probes, found, .. } = report;
+    let (low, high) = (found.at_least, found.below);
+    let latencies: [LimitedLatency; 2] = [
+        ("TTFT", report.ttft_p99_limit_ms, |probe| probe.ttft_p99_ms),
+        ("TPOT", report.tpot_p99_limit_ms, |probe| probe.tpot_p99_ms),
+    ];
+    let limits: Vec<String> = latencies
         .iter()
-        .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(json, limit)?))))
+        .filter_map(|(name, limit, _)| Some(format!("{name} p99 ≤ {} ms", number((*limit)?))))
         .collect();
-    let about = if json.get("judge").and_then(Value::as_str) == Some("loadgen") {
-        "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
-    } else {
-        "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
+    let about = match rules {
+        SearchRules::Loadgen { .. } => {
+            "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
+        }
+        SearchRules::Limits(_) => {
+            "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
+        }
     };
     let mut block = Block {
         title: "The search for the highest rate",
-        about: format!("Highest rate with {}: {about}", promised.join(" and ")),
+        about: format!("Highest rate with {}: {about}", limits.join(" and ")),
         head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
         ..Block::default()
     };
     let upper = high.map_or_else(|| " or more".to_owned(), |high| format!(" – {}", number(high)));
     let bounds = format!(
         "of scheduled arrivals; searched from {} to {}, to {} %",
-        number(at(json, "/bounds/low").unwrap_or_default()),
-        number(at(json, "/bounds/high").unwrap_or_default()),
-        number(at(json, "/bounds/precision").unwrap_or_default() * 100.0)
+        number(bounds.low),
+        number(bounds.high),
+        number(bounds.precision * 100.0)
     );
     block.facts.push(["requests per second".to_owned(), format!("{}{upper}", number(low)), bounds]);
-    if let Some(path) = json.pointer("/started_from/path").and_then(Value::as_str) {
-        let rate = at(json, "/started_from/estimate/rate").or_else(|| at(json, "/started_from/found/at_least"));
-        let note = format!("found by the earlier search {path}; its probes are not in this estimate");
-        block.facts.push(["started near".to_owned(), number(rate.unwrap_or_default()), note]);
+    if let SearchRules::Limits(LimitSearch { started_from: Some(earlier), .. }) = rules {
+        let note = format!("found by the earlier search {}; its probes are not in this estimate", earlier.path);
+        block.facts.push(["started near".to_owned(), number(earlier.rate()), note]);
     }
     for (n, probe) in probes.iter().enumerate() {
-        let cell = |key: &str| probe.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
-        let met = probe.get("met").and_then(Value::as_bool) == Some(true);
-        let why = probe.get("why").and_then(Value::as_str).unwrap_or_default();
-        let kind = match probe.get("is_whole").and_then(Value::as_bool) {
-            Some(true) => ", whole",
-            Some(false) => ", short",
-            None => "",
+        let cell = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), number);
+        let kind = match probe.judgement {
+            ProbeJudgement::Loadgen(LoadgenJudgement { is_whole: true }) => ", whole",
+            ProbeJudgement::Loadgen(LoadgenJudgement { is_whole: false }) => ", short",
+            ProbeJudgement::Limits(_) | ProbeJudgement::Unknown {} => "",
         };
+        let why = probe.why.as_deref().unwrap_or_default();
         block.rows.push(vec![
             format!("{}{kind}", n + 1),
-            cell("rate"),
-            cell("ttft_p99_ms"),
-            cell("tpot_p99_ms"),
-            cell("output_tokens_per_s"),
-            if met { "held".to_owned() } else { format!("missed: {why}") },
+            number(probe.probe.rate),
+            cell(probe.ttft_p99_ms),
+            cell(probe.tpot_p99_ms),
+            cell(probe.output_tokens_per_s),
+            if probe.probe.met { "held".to_owned() } else { format!("missed: {why}") },
         ]);
     }
-    for (name, key, limit) in LIMITS {
-        let points = probes.iter().filter_map(|probe| {
-            let number = |key: &str| probe.get(key).and_then(Value::as_f64);
-            let met = probe.get("met").and_then(Value::as_bool)?;
-            Some((number("rate")?, number(key)?, met))
-        });
-        if let Some(limit) = at(json, limit) {
+    for (name, limit, latency) in latencies {
+        let points = probes.iter().filter_map(|probe| Some((probe.probe.rate, latency(probe)?, probe.probe.met)));
+        if let Some(limit) = limit {
             block.plots.extend(draw(name, &points.collect::<Vec<_>>(), limit, (low, high)));
         }
     }
-    Some(block)
+    block
 }
 
 fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: (f64, Option<f64>)) -> Option<String> {

@@ -1,13 +1,11 @@
 //! Sections of a result that exist only when requested, each with its own heading: SLOs, failures counted, the steady
 //! part, the server's stamps, cancellations, other outputs, sessions, tokens, GPUs, the preflight, and a search.
 
-use serde_json::Value;
-
 use super::block::{Block, percent};
 use super::metric_row::{MetricRow, cell};
 use super::svg::number;
 use super::{gpu, hosts, preflight, repeats, search};
-use crate::harness::{Adjusted, LoadSummary, Metric, Pause, RunResult};
+use crate::harness::{Adjusted, LoadSummary, Metric, Pause, RunResult, SearchReport};
 use crate::spec::CancelBy;
 
 /// Keys of a result that only these sections show.
@@ -27,9 +25,9 @@ pub(super) const TOLD: [&str; 12] = [
 ];
 
 /// The sections of this result, in reading order.
-pub(super) fn read(result: &RunResult, search: Option<&Value>) -> Vec<Block> {
+pub(super) fn read(result: &RunResult, search: Option<&SearchReport>) -> Vec<Block> {
     let all = [
-        search.and_then(search::read),
+        search.map(search::read),
         repeats::read(result),
         hosts::read(result),
         goodput(result),

@@ -1,6 +1,6 @@
 //! Pages made from made-up runs. With `REGATTA_PAGES` set to a folder they are written there, to be looked at.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::report::test_runs;
@@ -150,8 +150,13 @@ fn nothing_from_outside_becomes_markup() {
         json!({ "imported": { "tool": evil }, "verdict": "not_judged", "requested": { evil: evil },
         "latency": { evil: { "percentile_rule": evil, "unit": evil } } }),
     );
-    let results =
-        [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(json!({ evil: evil })) });
+    let found = json!({ "at_least": 1.0, "below": 2.0 });
+    let search: SearchReport = serde_json::from_value(json!({
+        "started_from": { "path": evil, "digest": crate::event::Digest::of(b""), "found": found },
+        "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": found,
+    }))
+    .expect("a search");
+    let results = [own, other].map(|result| PageResult { task: id.clone(), result, search: Some(search.clone()) });
     let about = RunOrigin {
         manifest_path: evil.to_owned(),
         manifest: evil.to_owned(),

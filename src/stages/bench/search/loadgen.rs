@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::output::{FILE, PROBES, with_identity};
 use super::phases::{SearchStep, SearchTest, next};
 use super::probe::{client_failure, client_fault, second_folder};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, BenchSpec, FoundRate, RateBounds};
+use crate::harness::{
+    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, SearchJudge, SearchProbe, SearchReport, SearchRules,
+};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
@@ -19,36 +19,8 @@ use crate::stages::bench::loadgen::run_test;
 use crate::stages::bench::resume::{Servers, discard_parts_if_finished};
 use crate::stages::task_context::TaskContext;
 
-/// `search.json`
-#[derive(Serialize)]
-struct LoadgenSearchReport<'a> {
-    /// Decides whether a probe holds.
-    judge: &'static str,
-    rehearsal: bool,
-    bounds: RateBounds,
-    /// The round's.
-    ttft_p99_limit_ms: Option<f64>,
-    tpot_p99_limit_ms: Option<f64>,
-    probes: &'a [LoadgenProbeReport],
-    /// Queries per second.
-    found: FoundRate,
-}
-
-/// One test as it is shown.
-#[derive(Clone, Debug, Serialize)]
-struct LoadgenProbeReport {
-    rate: f64,
-    /// As long as the rules require.
-    is_whole: bool,
-    met: bool,
-    /// LoadGen's.
-    ttft_p99_ms: Option<f64>,
-    tpot_p99_ms: Option<f64>,
-    output_tokens_per_s: Option<f64>,
-    /// Why it missed.
-    why: Option<String>,
-    folder: PathBuf,
-}
+/// A probe that was judged by LoadGen.
+type LoadgenProbe = SearchProbe<LoadgenJudgement>;
 
 /// Searches. `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(
@@ -66,10 +38,12 @@ pub async fn perform(
     context.lease.notice(cost.to_string());
     discard_parts_if_finished(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(context, spec).await;
-    let mut probes: Vec<LoadgenProbeReport> = Vec::new();
+    let mut probes: Vec<LoadgenProbe> = Vec::new();
     let found = loop {
-        let history: Vec<SearchTest> =
-            probes.iter().map(|one| SearchTest { rate: one.rate, is_whole: one.is_whole, met: one.met }).collect();
+        let history: Vec<SearchTest> = probes
+            .iter()
+            .map(|one| SearchTest { rate: one.probe.rate, is_whole: one.judgement.is_whole, met: one.probe.met })
+            .collect();
         let (rate, is_whole) = match next(&bounds, &history) {
             SearchStep::ShortTest(rate) => (rate, false),
             SearchStep::FullTest(rate) => (rate, true),
@@ -84,29 +58,32 @@ pub async fn perform(
         let probe =
             Box::pin(attempt(context, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
                 .await?;
-        context.lease.notice(probe.probe_line());
+        context.lease.notice(probe_line(&probe));
         probes.push(probe);
     };
     let limits = limits(bench);
-    let loadgen_search_report = LoadgenSearchReport {
-        judge: "loadgen",
-        rehearsal: loadgen.rehearse,
+    let search_report = SearchReport {
+        rules: SearchRules::Loadgen { judge: SearchJudge::Loadgen, rehearsal: loadgen.rehearse },
         bounds,
         ttft_p99_limit_ms: limits.map(|limits| limits.ttft_ms),
         tpot_p99_limit_ms: limits.map(|limits| limits.tpot_ms),
-        probes: &probes,
+        probes,
         found,
     };
-    let told = serde_json::to_vec_pretty(&loadgen_search_report).unwrap_or_default();
+    let json = serde_json::to_vec_pretty(&search_report).unwrap_or_default();
+    let probes = &search_report.probes;
     // The output of this stage is that of the whole test at the rate that was found.
-    let best = probes.iter().rev().find(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq());
+    let best = probes
+        .iter()
+        .rev()
+        .find(|one| one.judgement.is_whole && one.probe.met && one.probe.rate.total_cmp(&found.at_least).is_eq());
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
     let path = context.lease.out.join(FILE);
-    fs::write(&path, told).map_err(|error| system(&path, &error))?;
+    fs::write(&path, json).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
-    let whole = probes.iter().filter(|one| one.is_whole).count();
+    let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };
     let headline = format!(
         "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole{rehearsal})",
@@ -124,7 +101,7 @@ async fn attempt(
     (spec, servers): (&BenchSpec, &Servers),
     program: Option<&Path>,
     (number, rate, is_whole): (usize, f64, bool),
-) -> Result<LoadgenProbeReport, Failure> {
+) -> Result<LoadgenProbe, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
     let mut folder = Path::new(PROBES).join(format!("{number:02}-{rate}{kind}"));
     let test = if is_whole { full_test(loadgen, rate) } else { short(loadgen, rate) };
@@ -133,7 +110,7 @@ async fn attempt(
     loop {
         let path = context.lease.out.join(&folder);
         if let Some(detail) = before(&path, rate, servers) {
-            return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
+            return Ok(probe_of(rate, is_whole, folder, &detail));
         }
         empty(&path)?;
         let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
@@ -144,7 +121,7 @@ async fn attempt(
             return Err(failure.cause(lost.text.clone()));
         }
         match client_fault(&result) {
-            None => return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?)),
+            None => return Ok(probe_of(rate, is_whole, folder, &read(&path)?)),
             Some(why) if is_second => return Err(client_failure(&format!("{rate} qps"), &result, why)),
             Some(why) => {
                 let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
@@ -162,29 +139,28 @@ fn limits(bench: &Bench) -> Option<LatencyLimits> {
     asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
 }
 
-impl LoadgenProbeReport {
-    fn of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Self {
-        let explanation = explain(detail);
-        let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
-        Self {
-            rate,
-            is_whole,
-            met: explanation.result.as_deref() == Some("VALID") && explanation.reasons.is_empty(),
-            ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
-            tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
-            output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
-            why: explanation.reasons.first().map(|reason| reason.what.clone()),
-            folder,
-        }
+/// One test as it is shown; the figures are LoadGen's.
+fn probe_of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> LoadgenProbe {
+    let explanation = explain(detail);
+    let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+    let met = explanation.result.as_deref() == Some("VALID") && explanation.reasons.is_empty();
+    SearchProbe {
+        probe: RateProbe { rate, met },
+        judgement: LoadgenJudgement { is_whole },
+        ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
+        tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
+        output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
+        why: explanation.reasons.first().map(|reason| reason.what.clone()),
+        folder,
     }
+}
 
-    /// `short test at 20 qps: held` and why not.
-    fn probe_line(&self) -> String {
-        let kind = if self.is_whole { "whole" } else { "short" };
-        let came = if self.met { "held" } else { "missed" };
-        let why = self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        format!("{kind} test at {} qps {came}{why}", self.rate)
-    }
+/// `short test at 20 qps: held` and why not.
+fn probe_line(probe: &LoadgenProbe) -> String {
+    let kind = if probe.judgement.is_whole { "whole" } else { "short" };
+    let came = if probe.probe.met { "held" } else { "missed" };
+    let why = probe.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{kind} test at {} qps {came}{why}", probe.probe.rate)
 }
 
 /// A test of this rate that was finished: its last file is there, and its result is whole.

@@ -13,40 +13,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
-
-use self::start_point::{SearchGoal, StartPoint};
+use self::start_point::{StartPoint, goal_of};
 use super::resume::{Servers, discard_parts_if_finished};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{BenchSpec, FoundRate, RateBounds, Reason};
+use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{ProbeMargin, RateEstimate, RateSearcher, RateStep};
 use output::{FILE, PROBES, with_identity};
-use probe::{ProbeReport, Prober};
+use probe::{LimitProbe, Prober, measured_again};
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
-
-/// `search.json`
-#[derive(Serialize)]
-struct SearchReport<'a> {
-    #[serde(flatten)]
-    goal: SearchGoal,
-    bounds: RateBounds,
-    /// The earlier search that set the first rates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    started_from: Option<StartPoint>,
-    ttft_p99_limit_ms: Option<f64>,
-    tpot_p99_limit_ms: Option<f64>,
-    /// In the order in which they were made.
-    probes: &'a [ProbeReport],
-    /// Requests per second: the 95 % interval of the highest rate at which all limits hold, within the rates that may be tried.
-    found: FoundRate,
-    /// Null where the limits held at the highest rate.
-    estimate: Option<RateEstimate>,
-}
 
 pub async fn perform(
     context: &TaskContext,
@@ -59,7 +38,7 @@ pub async fn perform(
     if let Some(wrong) = bounds.problem() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
-    let goal = SearchGoal::of(&spec);
+    let goal = goal_of(&spec);
     let earlier = asked.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
     let started_from = earlier.transpose()?;
     context.lease.notice(cost_estimate(&spec, &bounds));
@@ -71,9 +50,9 @@ pub async fn perform(
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
-    let mut tried: Vec<ProbeReport> = Vec::new();
+    let mut tried: Vec<LimitProbe> = Vec::new();
     let estimate = loop {
-        let margins: Vec<ProbeMargin> = tried.iter().map(|tried| tried.margin).collect();
+        let margins: Vec<ProbeMargin> = tried.iter().map(|tried| tried.judgement.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
                 tried.push(Box::pin(prober.probe(rate, tried.len())).await?);
@@ -102,14 +81,16 @@ pub async fn perform(
         tried.push(last);
     }
     let search_report = SearchReport {
-        goal,
+        rules: SearchRules::Limits(LimitSearch {
+            goal: Some(goal),
+            started_from: started_from.map(StartPoint::into_earlier),
+            estimate,
+        }),
         bounds,
-        started_from,
         ttft_p99_limit_ms: spec.limits.ttft_p99.as_ref().map(TimeSpan::ms),
         tpot_p99_limit_ms: spec.limits.tpot_p99.as_ref().map(TimeSpan::ms),
-        probes: &tried,
+        probes: tried,
         found,
-        estimate,
     };
     let write = |path: PathBuf, bytes: Vec<u8>| {
         let error =
@@ -117,6 +98,7 @@ pub async fn perform(
         fs::write(&path, bytes).map_err(error)
     };
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
+    let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
@@ -125,25 +107,25 @@ pub async fn perform(
             }
         }
     }
-    warnings.extend(tried.iter().filter_map(ProbeReport::measured_again));
-    warnings.extend(warnings_of(&tried, found.at_least));
+    warnings.extend(tried.iter().filter_map(measured_again));
+    warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(&context.lease.out, headline(&found, estimate.as_ref(), &spec, tried.len()));
     Ok(Done { warnings, ..done })
 }
 
 /// The warnings: of the probe that provides the result, each in full; of the others, how many probes have which.
-fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
+fn warnings_of(tried: &[LimitProbe], rate: f64) -> Vec<String> {
     let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
     let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();
     let mut qualified = 0;
     for (_, tried) in tried.iter().enumerate().filter(|(at, _)| Some(*at) != chosen) {
-        let checks: BTreeSet<&str> = tried.warnings.iter().map(|reason| reason.check.as_str()).collect();
+        let checks: BTreeSet<&str> = tried.judgement.warnings.iter().map(|reason| reason.check.as_str()).collect();
         qualified += usize::from(!checks.is_empty());
         for check in checks {
             *of_others.entry(check).or_default() += 1;
         }
     }
-    let of_chosen = chosen.map(|at| tried[at].warnings.as_slice()).unwrap_or_default();
+    let of_chosen = chosen.map(|at| tried[at].judgement.warnings.as_slice()).unwrap_or_default();
     let mut lines: Vec<String> = of_chosen.iter().map(Reason::line).collect();
     if qualified > 0 {
         let checks: Vec<String> = of_others.iter().map(|(check, probes)| format!("{check} ({probes})")).collect();

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::output::PROBES;
 use crate::event::{Failure, FailureKind, Verdict};
-use crate::harness::{BenchSpec, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult};
+use crate::harness::{
+    BenchSpec, LimitJudgement, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult, SearchProbe,
+};
 use crate::manifest::model::Telemetry;
 use crate::stages::bench::measurement::measure;
 use crate::stages::bench::resume::Servers;
@@ -26,32 +26,13 @@ pub(super) struct Prober<'a> {
     pub(super) servers: &'a Servers,
 }
 
-/// One probe as it is shown.
-#[derive(Serialize)]
-pub(super) struct ProbeReport {
-    #[serde(flatten)]
-    pub(super) probe: RateProbe,
-    pub(super) margin: ProbeMargin,
-    verdict: Verdict,
-    ttft_p99_ms: Option<f64>,
-    tpot_p99_ms: Option<f64>,
-    output_tokens_per_s: Option<f64>,
-    /// Why it missed.
-    pub(super) why: Option<String>,
-    /// Why a first measurement at this rate does not count. It is kept beside this one, whose folder ends in `-again`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_invalid: Option<String>,
-    /// What qualifies its figures.
-    pub(super) warnings: Vec<Reason>,
-    pub(super) folder: PathBuf,
-}
+/// A probe that was judged by the limits of the stage.
+pub(super) type LimitProbe = SearchProbe<LimitJudgement>;
 
-impl ProbeReport {
-    /// The warning that says so, where the rate was measured twice.
-    pub(super) fn measured_again(&self) -> Option<String> {
-        let why = self.first_invalid.as_ref()?;
-        Some(format!("search: the probe at {} req/s was measured twice, because of the client: {why}", self.probe.rate))
-    }
+/// The warning that says so, where the rate was measured twice.
+pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
+    let why = probe.judgement.first_invalid.as_ref()?;
+    Some(format!("search: the probe at {} req/s was measured twice, because of the client: {why}", probe.probe.rate))
 }
 
 impl Prober<'_> {
@@ -59,7 +40,7 @@ impl Prober<'_> {
     ///
     /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other probes. A
     /// client that is too slow for the rate is too slow the second time, too, and that ends the search.
-    pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<ProbeReport, Failure> {
+    pub(super) async fn probe(&self, rate: f64, number: usize) -> Result<LimitProbe, Failure> {
         // The same arrivals, only faster, would have the same luck in every probe.
         let seed = self.spec.seed.wrapping_add(number as u64);
         let spec = BenchSpec { scenario: LoadPattern::Server { rate: rate.into() }, seed, ..self.spec.clone() };
@@ -81,16 +62,15 @@ impl Prober<'_> {
         let met = margin.whole < 0.0;
         // Why a probe missed is no warning; all other messages of one that held are.
         let warnings = result.reasons().iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
-        Ok(ProbeReport {
-            warnings: warnings.cloned().collect(),
+        let judgement =
+            LimitJudgement { margin, verdict: result.verdict(), first_invalid, warnings: warnings.cloned().collect() };
+        Ok(SearchProbe {
             probe: RateProbe { rate, met },
-            margin,
-            verdict: result.verdict(),
+            judgement,
             ttft_p99_ms: result.latency.ttft.p99,
             tpot_p99_ms: result.latency.tpot.p99,
             output_tokens_per_s: result.rates.output_tokens,
             why: result.reasons().first().map(Reason::line).filter(|_| !met),
-            first_invalid,
             folder,
         })
     }

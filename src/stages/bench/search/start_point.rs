@@ -6,42 +6,16 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use super::output::FILE;
 use crate::event::{Digest, Failure, FailureKind};
-use crate::harness::{BenchSpec, FoundRate};
+use crate::harness::{BenchSpec, EarlierSearch, LimitSearch, SearchGoal, SearchReport, SearchRules};
 use crate::spec::GoodputLimit;
-use crate::stats::{RateEstimate, RateSearcher};
+use crate::stats::RateSearcher;
 use crate::units::size;
 
-/// What a search is for, in `search.json`: with another model or other limits there is another rate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SearchGoal {
-    model: String,
-    /// As they are shown: `TTFT p99 ≤ 400ms`.
-    limits: Vec<String>,
-}
-
-/// `started_from` of `search.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct StartPoint {
-    /// As given.
-    path: String,
-    digest: Digest,
-    /// What was found there, requests per second.
-    found: FoundRate,
-    /// Null where the limits held at the highest rate of that search.
-    estimate: Option<RateEstimate>,
-}
-
-/// Of `search.json`, what another search needs.
-#[derive(Deserialize)]
-struct EarlierSearch {
-    found: FoundRate,
-    estimate: Option<RateEstimate>,
-}
+/// The earlier search that a search begins from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StartPoint(EarlierSearch);
 
 const USE: &str = "`start_from` is the `search.json` of a finished search, or the folder that has it";
 
@@ -64,27 +38,26 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl SearchGoal {
-    pub(super) fn of(spec: &BenchSpec) -> Self {
-        let mut limits = limits(spec);
-        if spec.limits.goodput.is_some() {
-            let promises = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
-            let promises = promises.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
-            limits.extend(promises.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
-        }
-        limits.extend(spec.limits.failure_budget().map(|share| format!("failures ≤ {} %", share * 100.0)));
-        limits.sort();
-        Self { model: spec.model.clone(), limits }
+/// What a search with this load is for.
+pub(super) fn goal_of(spec: &BenchSpec) -> SearchGoal {
+    let mut limits = limits(spec);
+    if spec.limits.goodput.is_some() {
+        let promises = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
+        let promises = promises.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+        limits.extend(promises.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
     }
+    limits.extend(spec.limits.failure_budget().map(|share| format!("failures ≤ {} %", share * 100.0)));
+    limits.sort();
+    SearchGoal { model: spec.model.clone(), limits }
+}
 
-    /// How another goal differs, if it does.
-    fn difference(&self, earlier: &Self) -> Option<String> {
-        if self.model != earlier.model {
-            return Some(format!("its model is `{}`, and here it is `{}`", earlier.model, self.model));
-        }
-        let list = |goal: &Self| goal.limits.join(", ");
-        (self.limits != earlier.limits).then(|| format!("its limits are {}, and here {}", list(earlier), list(self)))
+/// How the goal of an earlier search differs, if it does.
+fn difference(goal: &SearchGoal, earlier: &SearchGoal) -> Option<String> {
+    if goal.model != earlier.model {
+        return Some(format!("its model is `{}`, and here it is `{}`", earlier.model, goal.model));
     }
+    let list = |goal: &SearchGoal| goal.limits.join(", ");
+    (goal.limits != earlier.limits).then(|| format!("its limits are {}, and here {}", list(earlier), list(goal)))
 }
 
 impl StartPoint {
@@ -98,48 +71,49 @@ impl StartPoint {
             (path, given.to_owned())
         };
         let bytes = bounded(&path).map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
-        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if value.get("judge").is_some() {
+        let no_search = || refused(format!("`{shown}` is no result of a search"), USE);
+        let report: SearchReport =
+            serde_json::from_slice(&bytes).map_err(|error| no_search().cause(error.to_string()))?;
+        let SearchRules::Limits(LimitSearch { goal: earlier_goal, estimate, .. }) = report.rules else {
             let what = format!("`{shown}` is a search by LoadGen's rules, and here the limits of the stage decide");
             return Err(refused(what, "`start: RATE` begins at a known rate"));
-        }
-        let earlier = EarlierSearch::deserialize(&value).ok().filter(|earlier| earlier.rate() > 0.0);
-        let Some(earlier) = earlier else {
-            return Err(refused(format!("`{shown}` is no result of a search"), USE));
         };
-        let Ok(earlier_goal) = SearchGoal::deserialize(&value) else {
+        let earlier =
+            EarlierSearch { path: given.to_owned(), digest: Digest::of(&bytes), found: report.found, estimate };
+        if earlier.rate() <= 0.0 {
+            return Err(no_search());
+        }
+        let Some(earlier_goal) = earlier_goal else {
             let what = format!("`{shown}` does not name its model and limits");
             return Err(refused(what, &format!("`start: {:.4}` begins at its rate", earlier.rate())));
         };
-        if let Some(difference) = goal.difference(&earlier_goal) {
+        if let Some(difference) = difference(goal, &earlier_goal) {
             let what = format!("`{shown}` is a search for something else: {difference}");
             return Err(refused(what, "take `start_from` away, or name a search with the same model and limits"));
         }
-        let EarlierSearch { found, estimate } = earlier;
-        Ok(Self { path: given.to_owned(), digest: Digest::of(&bytes), found, estimate })
+        Ok(Self(earlier))
+    }
+
+    /// For the report of the search that began here.
+    pub(super) fn into_earlier(self) -> EarlierSearch {
+        self.0
     }
 
     /// The search with its first rates from here.
     pub(super) fn begin(&self, search: RateSearcher) -> RateSearcher {
-        match &self.estimate {
+        match &self.0.estimate {
             Some(estimate) => search.near(estimate),
             // The rate is above all that were tried, and how far is not known.
-            None => RateSearcher { start: self.found.at_least.clamp(search.low, search.high), ..search },
+            None => RateSearcher { start: self.0.found.at_least.clamp(search.low, search.high), ..search },
         }
     }
 
     pub(super) fn notice(&self) -> String {
-        let rate = match &self.estimate {
+        let rate = match &self.0.estimate {
             Some(estimate) => format!("{:.1}", estimate.rate),
-            None => format!("{} or more", self.found.at_least),
+            None => format!("{} or more", self.0.found.at_least),
         };
-        format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.path)
-    }
-}
-
-impl EarlierSearch {
-    fn rate(&self) -> f64 {
-        self.estimate.map_or(self.found.at_least, |estimate| estimate.rate)
+        format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.0.path)
     }
 }
 
@@ -159,7 +133,7 @@ fn duration(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
