@@ -58,7 +58,7 @@ mod tests {
         let external = |target: &str| {
             let plan = plan(target);
             let task = plan.tasks.iter().find(|task| task.stage == "measure").unwrap();
-            (task.cache, task.external().iter().map(ToString::to_string).collect::<Vec<_>>())
+            (task.cache, task.typed_external().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(external("{{ stages.ours }}"), (true, vec![]));
         assert_eq!(external("{{ stages.ours }}|10.0.0.5:8001"), (false, vec!["10.0.0.5:8001".to_owned()]));

@@ -1,16 +1,19 @@
-//! A task's action, read back from its text.
+//! A task's action, host, container and external servers, read back from their texts.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::task::Task;
-use crate::event::{Failure, FailureKind, TaskId};
-use crate::manifest::model::Action;
+use crate::event::{Endpoint, Failure, FailureKind, TaskId};
+use crate::manifest::model::{Action, Container, HostOn};
 
-/// The text of a task's action is no action: a fault of this program, or a plan of another version.
+/// A text of a task cannot be read: a fault of this program, or a plan of another version.
 #[derive(Debug, thiserror::Error)]
-#[error("{task}: its action cannot be read: {source}")]
+#[error("{task}: its {part} cannot be read: {source}")]
 pub struct ActionError {
     task: TaskId,
+    /// `action`, `host`, …
+    part: &'static str,
     source: serde_json::Error,
 }
 
@@ -25,7 +28,7 @@ impl From<ActionError> for Failure {
 /// # Errors
 /// The text is no action.
 pub fn read_action(task: &TaskId, text: &str) -> Result<Action, ActionError> {
-    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), source })
+    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
 }
 
 impl Task {
@@ -34,7 +37,11 @@ impl Task {
     /// # Errors
     /// Its text is no JSON.
     pub fn action_json(&self) -> Result<Value, ActionError> {
-        serde_json::from_str(&self.action).map_err(|source| ActionError { task: self.id.clone(), source })
+        serde_json::from_str(&self.action).map_err(|source| ActionError {
+            task: self.id.clone(),
+            part: "action",
+            source,
+        })
     }
 
     /// What it does; references are still symbolic. A skipped task has no action.
@@ -43,6 +50,46 @@ impl Task {
     /// Its text is no action.
     pub fn typed_action(&self) -> Result<Action, ActionError> {
         read_action(&self.id, &self.action)
+    }
+
+    /// Where it runs, if that is not here.
+    ///
+    /// # Errors
+    /// Its text is no host.
+    pub fn typed_host(&self) -> Result<Option<HostOn>, ActionError> {
+        self.typed("host", self.host.as_deref())
+    }
+
+    /// What its programs run in; references are still symbolic.
+    ///
+    /// # Errors
+    /// Its text is no container.
+    pub fn typed_container(&self) -> Result<Option<Container>, ActionError> {
+        self.typed("container", self.container.as_deref())
+    }
+
+    /// Servers that it uses and that the run does not start; empty for most tasks.
+    ///
+    /// # Errors
+    /// Its text is no list of endpoints.
+    pub fn typed_external(&self) -> Result<Vec<Endpoint>, ActionError> {
+        Ok(self.typed("external servers", self.external.as_deref())?.unwrap_or_default())
+    }
+
+    /// How often it is submitted again when it has lost its machine.
+    ///
+    /// # Errors
+    /// The text of its host is none.
+    pub fn resubmit(&self) -> Result<u32, ActionError> {
+        Ok(match self.typed_host()? {
+            Some(HostOn::Slurm(slurm)) => slurm.resubmit,
+            Some(HostOn::Ssh(_)) | None => 0,
+        })
+    }
+
+    fn typed<T: DeserializeOwned>(&self, part: &'static str, text: Option<&str>) -> Result<Option<T>, ActionError> {
+        let error = |source| ActionError { task: self.id.clone(), part, source };
+        text.map(serde_json::from_str).transpose().map_err(error)
     }
 }
 
@@ -60,5 +107,8 @@ mod tests {
         assert!(matches!(task(r#"{"shell":"true"}"#).typed_action(), Ok(Action::Shell(_))));
         let error = task(r#"{"shall":"true"}"#).typed_action().unwrap_err().to_string();
         assert!(error.starts_with("build/a: its action cannot be read: unknown variant `shall`"), "{error}");
+        let host = Task { host: Some("{}".to_owned()), ..task("") };
+        let error = host.resubmit().unwrap_err().to_string();
+        assert!(error.starts_with("build/a: its host cannot be read: "), "{error}");
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Digest, Endpoint, TaskId};
-use crate::manifest::model::HostOn;
+use crate::event::{Digest, TaskId};
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -92,20 +91,6 @@ impl Task {
             share: true,
             resume: false,
             strict: true,
-        }
-    }
-
-    /// Servers that it uses and that the run does not start; empty for most tasks.
-    pub fn external(&self) -> Vec<Endpoint> {
-        self.external.as_deref().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
-    }
-
-    /// How often it is submitted again when it has lost its machine.
-    pub fn resubmit(&self) -> u32 {
-        let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
-        match host {
-            Some(HostOn::Slurm(slurm)) => slurm.resubmit,
-            Some(HostOn::Ssh(_)) | None => 0,
         }
     }
 

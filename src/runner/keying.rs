@@ -168,9 +168,10 @@ pub(super) fn reasons(
 
 /// Why a task that is not kept runs again.
 fn why_not_cached(task: &Task) -> String {
-    match task.external().first() {
-        Some(server) => format!("{server} is not started by this run, so it is measured again"),
-        None => "cache is false".to_owned(),
+    match task.typed_external().as_deref() {
+        Ok([server, ..]) => format!("{server} is not started by this run, so it is measured again"),
+        Ok([]) => "cache is false".to_owned(),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -61,18 +61,18 @@ pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
     let mut needs = Needs::default();
     let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
     for task in tasks {
-        if let Some(machines) = hosts(task) {
+        if let Some(machines) = hosts(task)? {
             needs.on(task, &machines);
             continue;
         }
-        needs.common(task);
+        needs.common(task)?;
         needs.action(task, &task.typed_action()?);
     }
     let chosen = vec![true; plan.tasks.len()];
     for preview in previews(plan, &chosen, project)? {
         let LaunchPreview::Start(launch) = preview.launch else { continue };
-        let is_elsewhere = |task: &Task| task.id.to_string() == preview.task && hosts(task).is_some();
-        if plan.tasks.iter().any(is_elsewhere) {
+        let task = plan.tasks.iter().find(|task| task.id.to_string() == preview.task);
+        if task.map(hosts).transpose()?.flatten().is_some() {
             continue;
         }
         for server in launch.servers {
@@ -90,11 +90,11 @@ pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
 }
 
 /// The hosts that a task runs on, if it does.
-fn hosts(task: &Task) -> Option<Vec<SshHost>> {
-    match serde_json::from_str(task.host.as_deref()?) {
-        Ok(HostOn::Ssh(hosts)) => Some(hosts),
-        _ => None,
-    }
+fn hosts(task: &Task) -> Result<Option<Vec<SshHost>>, ActionError> {
+    Ok(match task.typed_host()? {
+        Some(HostOn::Ssh(hosts)) => Some(hosts),
+        Some(HostOn::Slurm(_)) | None => None,
+    })
 }
 
 impl Needs {
@@ -119,7 +119,7 @@ impl Needs {
         }
     }
 
-    fn common(&mut self, task: &Task) {
+    fn common(&mut self, task: &Task) -> Result<(), ActionError> {
         let id = task.id.to_string();
         for name in &task.secrets {
             self.secrets.entry(name.clone()).or_default().push(id.clone());
@@ -134,7 +134,7 @@ impl Needs {
             self.gpus = self.gpus.max(task.gpus);
             self.gpus_by.push(id.clone());
         }
-        match place_of(task) {
+        match place_of(task)? {
             Some(container) => {
                 let program = container.program().to_owned();
                 let contained = self.containers.entry(program).or_default();
@@ -153,6 +153,7 @@ impl Needs {
             }
             None => {}
         }
+        Ok(())
     }
 
     fn action(&mut self, task: &Task, action: &Action) {

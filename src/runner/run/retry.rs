@@ -44,7 +44,9 @@ impl<W: TaskExecutor> Runner<W> {
                 *times += 1;
                 let again = *times;
                 let rest = "it is submitted again, and what the old attempt still writes counts for nothing";
-                (again <= self.task(ix).resubmit()).then(|| format!("{}; {rest}", failure.what))
+                // It was started on its host, so that the host was read.
+                let may_again = self.task(ix).resubmit().is_ok_and(|most| again <= most);
+                may_again.then(|| format!("{}; {rest}", failure.what))
             }
             _ => None,
         }

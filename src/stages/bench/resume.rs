@@ -17,7 +17,7 @@ pub(super) struct Servers {
 
 impl Servers {
     pub async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
-        Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external().is_empty() }
+        Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external.is_none() }
     }
 
     /// Whether a finished part measured these servers, as far as they report what they are. Of servers that others start a

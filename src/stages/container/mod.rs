@@ -20,7 +20,7 @@ use crate::event::{ExternalResource, Failure, FailureKind};
 use crate::exec::container::{self, ContainerAccess, ContainerSpec};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
-use crate::plan::Task;
+use crate::plan::{ActionError, Task};
 use crate::runner::Lease;
 use crate::spec::ContainerEngine;
 pub use exit_meaning::{inner_exit, meaning};
@@ -193,9 +193,8 @@ pub fn of_model(written: &model::Container, name: &str) -> ContainerSpec {
 }
 
 /// Where a planned task's programs will run; references are still symbolic.
-pub fn place_of(task: &Task) -> Option<ContainerSpec> {
-    let written = written(task.container.as_deref()).ok()??;
-    Some(of_model(&written, ""))
+pub fn place_of(task: &Task) -> Result<Option<ContainerSpec>, ActionError> {
+    Ok(task.typed_container()?.map(|written| of_model(&written, "")))
 }
 
 /// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
@@ -204,7 +203,11 @@ pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
     if task.host.is_some() {
         return None;
     }
-    let container = place_of(task)?;
+    let container = match place_of(task) {
+        Ok(container) => container?,
+        // The stage fails with it, if it is ever run.
+        Err(error) => return Some(("image".to_owned(), error.to_string())),
+    };
     // An image that a stage made is in the key by that stage's output.
     if container.image.contains('⟦') {
         return None;

@@ -1,6 +1,6 @@
 //! Each block, from results as they are written.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::report::test_runs;
@@ -50,6 +50,7 @@ fn a_search_is_an_interval_with_all_its_probes() {
         "tpot_p99_limit_ms": null, "found": { "at_least": 40.0, "below": 44.0 }, "probes": [
             { "rate": 40.0, "met": true, "ttft_p99_ms": 25.0, "tpot_p99_ms": 5.0, "output_tokens_per_s": 160.0 },
             { "rate": 44.0, "met": false, "ttft_p99_ms": 9000.0, "tpot_p99_ms": 5.0, "why": "limits: TTFT p99" } ] });
+    let search: SearchReport = serde_json::from_value(search).expect("a search");
     let block = read(&test_runs::result(), Some(&search)).remove(0);
     assert_eq!(block.title, "The search for the highest rate");
     assert_eq!(block.facts[0][1], "40 – 44");
@@ -58,7 +59,7 @@ fn a_search_is_an_interval_with_all_its_probes() {
     for wanted in ["limit 400 ms", "found: 40 – 44 req/s", "▲ 9,000", "40 req/s: TTFT p99 25 ms"] {
         assert!(picture.contains(wanted), "{wanted}");
     }
-    assert!(search::read(&json!({ "probes": [] })).is_none());
+    assert!(serde_json::from_value::<SearchReport>(json!({ "probes": [] })).is_err());
 }
 
 #[test]

@@ -16,13 +16,17 @@ use crate::stages::bench::telemetry::is_here;
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
 /// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
-    let endpoints = task.external();
+    let fault = |error: ActionError| BTreeMap::from([("servers".to_owned(), error.to_string())]);
+    let endpoints = match task.typed_external() {
+        Ok(endpoints) => endpoints,
+        Err(error) => return fault(error),
+    };
     if endpoints.is_empty() || !task.cache {
         return BTreeMap::new();
     }
     let (protocol, model) = match protocol_and_model(task, &endpoints) {
         Ok(found) => found.unwrap_or((Transport::Kserve, String::new())),
-        Err(error) => return BTreeMap::from([("servers".to_owned(), error.to_string())]),
+        Err(error) => return fault(error),
     };
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let asked = std::thread::scope(|scope| {
