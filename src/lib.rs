@@ -28,7 +28,7 @@
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
-//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
+//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `remote_cache`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
 //! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
