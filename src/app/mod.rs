@@ -11,6 +11,7 @@ mod explain;
 mod export_import;
 mod find_result;
 mod host_agent;
+mod imported_run;
 mod job_worker;
 mod llmb_cluster;
 mod lockfile;
@@ -25,6 +26,7 @@ mod run;
 mod run_cache;
 mod selftest;
 mod simulate;
+mod system_choice;
 mod translate;
 mod triton;
 

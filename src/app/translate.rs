@@ -4,26 +4,18 @@
 //! carried over. stderr gets how much that is.
 
 use crate::units::shell_word;
-use std::collections::BTreeMap;
-use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::bench;
-use super::llmb_cluster;
-use super::project::Project;
+use super::{bench, imported_run};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
-use crate::diag::{Diagnostics, MissingValue};
-use crate::interop::{
-    RunLine, RunSetting, TranslatedBench, Translation, TranslationKind, UntranslatedOption, origin, read_config,
-    read_line, read_script,
-};
-use crate::manifest::{GivenValues, Manifest, load, shipped};
+use crate::interop::{TranslatedBench, Translation, TranslationKind, origin, read_config, read_line, read_script};
+use crate::manifest::shipped;
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, CommandError> {
@@ -86,7 +78,7 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
             print_command(&translation, &same, &yaml(&manifest)?);
         }
         TranslationKind::Run(line) => {
-            let command = run(global, &line, &mut translation)?;
+            let command = imported_run::command(global, &line, &mut translation)?;
             print_command(&translation, &[], &command);
         }
         TranslationKind::Commands(commands) => {
@@ -138,112 +130,6 @@ fn measured(
         same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
     }
     Ok((manifest, same))
-}
-
-/// `regatta run …`, with what the manifest declares.
-fn run(global: &Global, line: &RunLine, translation: &mut Translation) -> Result<String, CommandError> {
-    let project = Project::open_current(global)?;
-    let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
-    let Some(name) = found else {
-        return Err(CommandError::Usage(format!(
-            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
-            line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
-        )));
-    };
-    let given = |params: Vec<(String, String)>, more: &[(String, String)]| {
-        let here =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
-        load(&project.manifests, name, &GivenValues { params, env })
-    };
-    // The parameters are known with any value for those that the user must give.
-    let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
-        let filled: Vec<_> = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
-        if filled.is_empty() { Err(found) } else { given(filled, &[]) }
-    })?;
-    let mut params = Vec::new();
-    let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
-    for RunSetting { names, value, argument: word } in &line.settings {
-        if let Some(key) = names.iter().find(|key| manifest.params.contains_key(*key)) {
-            words.push(format!("{key}={value}"));
-            params.push((key.clone(), value.clone()));
-        } else {
-            let key = names.join("` or `");
-            let why = format!("the manifest `{name}` has no parameter `{key}`: change it in the file of the system");
-            translation.untranslated.push(UntranslatedOption { argument: word.clone(), why });
-        }
-    }
-    for (key, value) in &line.tool_defaults {
-        if manifest.params.contains_key(*key) {
-            words.push(format!("{key}={value}"));
-            params.push(((*key).to_owned(), value.clone()));
-        }
-    }
-    if let Some(scale) = &line.scale {
-        let fits = |system: &str| {
-            let mut params = params.clone();
-            params.push(("system".to_owned(), system.to_owned()));
-            given(params, &line.env).is_ok()
-        };
-        match llmb_cluster::system(&project, name, &manifest, scale, &fits) {
-            Ok((system, reason)) => {
-                translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
-                words.push(format!("system={system}"));
-                params.push(("system".to_owned(), system));
-            }
-            // Without a system the line is that of the default, if that takes its settings.
-            Err(why) if given(params.clone(), &line.env).is_ok() => {
-                translation.untranslated.push(UntranslatedOption { argument: scale.argument.clone(), why });
-            }
-            Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
-        }
-    }
-    for stage in &line.until {
-        if manifest.stages.contains_key(stage) {
-            words.extend(["--until".to_owned(), stage.clone()]);
-        } else {
-            translation.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
-        }
-    }
-    if !line.slurm.is_empty() {
-        words.extend(["--on", "slurm"].map(str::to_owned));
-        words.extend(line.slurm.iter().flat_map(|(key, value)| ["--slurm".to_owned(), format!("{key}={value}")]));
-    }
-    let mut front = Vec::new();
-    for (variable, value) in &line.env {
-        // A parameter declares the variables that it is read from.
-        let is_read = manifest.environment().contains_key(variable);
-        if is_read || variable.starts_with("SBATCH_") {
-            front.push(format!("{variable}={}", shell_word(value)));
-        } else {
-            let why = format!("no parameter of the manifest `{name}` is read from it");
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
-        }
-        if !is_read && variable.starts_with("SBATCH_") {
-            translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
-        }
-    }
-    // Report what it does not take in the same way as for a run.
-    if let Err(found) = given(params, &line.env) {
-        let names = missing_parameters(&found);
-        if names.is_empty() {
-            return Err(found.into());
-        }
-        translation
-            .notes
-            .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it")));
-    }
-    front.push(shell(&words));
-    Ok(format!("{}\n", front.join(" ")))
-}
-
-/// Parameters that have no value, where that is the only error.
-fn missing_parameters(found: &Diagnostics) -> Vec<String> {
-    let names = found.sorted().into_iter().map(|one| match &one.missing {
-        Some(MissingValue::Parameter(name)) => Some(name.clone()),
-        _ => None,
-    });
-    names.collect::<Option<_>>().unwrap_or_default()
 }
 
 fn yaml(manifest: &Map<String, Value>) -> Result<String, CommandError> {

@@ -21,7 +21,7 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    GpuScale, RunLine, RunSetting, Sweep, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
+    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
     UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{
@@ -30,7 +30,7 @@ pub use metrics::{
     MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk, TracedChunks,
     UnknownTool, compat, vector,
 };
-pub use nvidia_harness::read_config;
+pub use nvidia_harness::{gpu_name, read_config};
 pub use results::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportError,
     ImportSource, Imported, export, import, requests_schema,

@@ -131,7 +131,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     if section("params").is_some_and(|params| params.contains_key(first)) {
         return Err(UnresolvedKey::Param(first.to_owned()));
     }
-    if steps.len() > 2 && matches!(first, "vars" | "stages") {
+    if steps.len() > 2 && first == "stages" || steps.len() > 1 && first == "vars" {
         return Ok(owned(steps));
     }
     if vars.is_some_and(|vars| vars.contains_key(first)) {
@@ -261,6 +261,7 @@ mod tests {
         let words = [
             "tuning.kv=0.8",
             "vars.tuning.deep.x=2",
+            "vars.precision=fp8",
             "build_flags.max_num_tokens=4096",
             "build.build_flags.reduce_fusion=enable",
             "one.runtime_flags.kv=0.7",
@@ -276,6 +277,7 @@ mod tests {
         assert!(found.is_empty(), "{found:?}");
         let value = |path: &str| at(&root, path).json().to_string();
         assert_eq!(value("vars.tuning"), r#"{"kv":0.8,"deep":{"x":2}}"#);
+        assert_eq!(value("vars.precision"), "\"fp8\"");
         assert_eq!(value("stages.build.engine.build_flags"), r#"{"max_num_tokens":4096,"reduce_fusion":"enable"}"#);
         assert_eq!(value("stages.one.repository.runtime_flags.kv"), "0.7");
         assert_eq!(value("stages.two.repository.runtime_flags.kv"), "null");
@@ -284,8 +286,8 @@ mod tests {
         assert_eq!(value("stages.triton.serve.triton"), r#"{"options":{"log-info":true},"mode":"plain"}"#);
         assert_eq!(value("stages.one.timeout"), "\"2h\"");
         assert_eq!(done.len(), words.len());
-        assert_eq!(done[3].path.join("."), "stages.build.engine.build_flags.reduce_fusion");
-        assert!(done[0].is_known && !done[3].is_known);
+        assert_eq!(done[4].path.join("."), "stages.build.engine.build_flags.reduce_fusion");
+        assert!(done[0].is_known && !done[4].is_known);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod genai_perf;
 mod git;
 mod gpt2;
 mod harness;
+mod harness_lines;
 mod highest_qps;
 mod hosts;
 mod identity;

@@ -43,6 +43,11 @@ pub fn facts() -> Vec<(String, String)> {
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
+/// The names of the machine's GPUs, as `nvidia-smi` prints them; none where it does not answer.
+pub fn names() -> Vec<String> {
+    query_gpus().0.list.into_iter().map(|gpu| gpu.name).collect()
+}
+
 /// What there is, or why that is not known.
 fn query_gpus() -> (Gpus, Option<String>) {
     let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {

@@ -22,6 +22,7 @@ mod secrets;
 mod shell;
 mod tools;
 
+pub use gpus::names as gpu_names;
 pub use machine_facts::{machine, versions};
 pub use needs::needs;
 pub use run_checks::examine;

@@ -71,6 +71,11 @@ pub struct RunLine {
     pub scale: Option<GpuScale>,
     /// `KEY=VALUE` of `--slurm`. If there are any, the run is a job.
     pub slurm: Vec<(&'static str, String)>,
+    /// Options of `regatta run` itself.
+    pub options: Vec<String>,
+    /// A folder for the results, beside the one that Regatta keeps.
+    pub copy_results_to: Option<String>,
+    pub system: SystemNeed,
 }
 
 /// So many GPUs of one kind.
@@ -83,10 +88,22 @@ pub struct GpuScale {
     pub argument: String,
 }
 
-/// A parameter.
+/// The system of a run, where the line names none and the manifest has a choice of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SystemNeed {
+    /// The manifest's default.
+    #[default]
+    Default,
+    /// This machine's if it has GPUs, else the manifest's default.
+    Measured,
+    /// This machine's if it has GPUs, else a real one: simulated systems do not have what the line is for.
+    Real,
+}
+
+/// A parameter, or a value by its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSetting {
-    /// What it may be called; the first that the manifest declares.
+    /// What it may be called; the first that the manifest declares. With dots it is a place: `tuning.server.gpu_batch_size`.
     pub names: Vec<String>,
     pub value: String,
     /// The source argument.

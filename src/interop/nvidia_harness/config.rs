@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::benchmarks::benchmark;
 use super::file::ConfigFile;
-use super::run_args::benchmark;
 use super::{entry, gpu_data_sheets};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 

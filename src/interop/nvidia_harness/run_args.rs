@@ -1,152 +1,279 @@
-//! `make TARGET RUN_ARGS="…"` of NVIDIA's MLPerf code, and a RUN_ARGS line alone.
+//! RUN_ARGS of NVIDIA's MLPerf code, the fields that its programs take: what each one sets here.
 //!
-//! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
-//! same name where the manifest declares it; the caller checks that.
+//! The fields are those of round v5.1 with those that v6.0 added.
 
+use super::benchmarks::{BENCHMARKS, benchmark};
+pub(in crate::interop) use super::make_targets::make;
+use super::placeholder::placeholder;
+use super::system_name::system_name;
+use super::{tuning_fields, untranslated_fields};
 use crate::diag::did_you_mean;
 use crate::interop::command_line::translation::{
-    RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
+    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
 
-const TOOL: &str = "RUN_ARGS";
+pub(super) const TOOL: &str = "RUN_ARGS";
 
-/// Targets of the Makefile and Regatta's stages of the same name; others are done differently here.
-const TARGETS: [&str; 9] = [
-    "prebuild",
-    "clone_trt_llm",
-    "build_trt_llm",
-    "clone_triton",
-    "build_triton",
-    "generate_engines",
-    "generate_triton_config",
-    "run_llm_server",
-    "run_harness",
+/// Fields that are read here; those of the engine, the servers and the clients are in `tuning_fields`.
+const FIELDS: [&str; 22] = [
+    "benchmarks",
+    "models",
+    "scenarios",
+    "accuracy_target",
+    "system_name",
+    "harness_type",
+    "core_type",
+    "test_mode",
+    "test_run",
+    "min_duration",
+    "min_query_count",
+    "server_target_qps",
+    "offline_expected_qps",
+    "engine_dir",
+    "model_path",
+    "calib_data_dir",
+    "tensor_path",
+    "gpu_indices",
+    "log_dir",
+    "triton_skip_server_spawn",
+    "triton_grpc_ports",
+    "triton_server_urls",
 ];
 
-/// Fields that are a setting of LoadGen, the engine, the servers or the harness, by the name that they have there.
-#[rustfmt::skip]
-const TUNING: &[&str] = &[
-    "min_duration", "max_duration", "min_query_count", "max_query_count", "performance_sample_count", "performance_sample_count_override",
-    "qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed", "accuracy_log_rng_seed",
-    "server_target_qps", "server_target_qps_adj_factor", "server_target_latency_ns", "server_target_latency_percentile", "offline_expected_qps",
-    "single_stream_expected_latency_ns", "single_stream_target_latency_percentile", "multi_stream_expected_latency_ns", "multi_stream_samples_per_query", "multi_stream_target_latency_percentile",
-    "gpu_batch_size", "precision", "input_dtype", "model_path", "calib_batch_size", "calib_max_batches", "calib_data_dir", "calib_data_map", "workspace_size",
-    "power_limit", "vboost_slider", "numa_config", "gpu_indices",
-    "triton_num_clients_per_frontend", "triton_num_frontends_per_model", "triton_num_servers", "triton_skip_server_spawn", "triton_grpc_ports", "triton_verbose_frontend",
-    "triton_num_clients_per_server", "triton_num_models_per_server", "triton_server_urls",
-    "tensor_parallelism", "pipeline_parallelism", "moe_expert_parallelism", "trtllm_checkpoint_flags", "trtllm_build_flags", "trtllm_runtime_flags",
-    "trtllm_server_urls", "warmup_iterations", "traffic_distribution_policy", "readiness_timeout", "config_id", "engine_dir",
-];
-
-/// Fields that have no place, and why.
-#[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
-    (&["action"], "it follows from the target of make"),
-    (&["device_types", "power_setting", "use_power_meter", "cpu_freq"], "runs with power measurement are not made here"),
-    (&["verbose", "verbose_nvtx", "help", "show_steady_state_progress", "disable_progress_display"], "`regatta -v` prints more, `-q` less"),
-    (&["data_dir", "preprocessed_data_dir", "tensor_path"], "the data set is an output of the stage `dataset`"),
-    (&["log_dir", "results_dir", "logfile_suffix", "logfile_prefix_with_datetime", "log_copy_detail_to_stdout", "capture_server_logs_dir"], "logs and results are kept with the run: `regatta logs`, `latest/`"),
-    (&["config_dir"], "a system is a file in the folder of its manifest"),
-    (&["profiler", "use_jemalloc", "use_graphs", "server_num_issue_query_threads", "enable_sort"], "it is for the Custom harness"),
-    (&["audit_test", "no_audit_verify"], "audits are stages of the manifest"),
-    (&["log_enable_trace", "log_mode", "log_mode_async_poll_interval_ms", "mlperf_conf_path", "user_conf_path"], "user.conf is written from `bench.loadgen.user_conf`"),
-    (&["force_build_engines", "force_calibration"], "`--force STAGE` makes a stage run again; changed stages are rebuilt automatically"),
-    (&["llm_quantizer_outdir", "quantizer_lib_path_override", "trtllm_lib_path"], "the path of an output follows from its key"),
-    (&["llm_gen_config_path"], "the generation settings are those of the round's benchmark"),
-    (&["use_token_latencies", "enable_ttft_latency_tracker"], "first tokens are always reported to LoadGen"),
-    (&["use_triton"], "the backend is a parameter of the manifest"),
-    (&["server_in_foreground"], "servers run as long as a stage needs them"),
-    (&["trtllm_disagg_config_path", "disagg_bench_mode", "mpi_mode", "trtllm_yml_override", "env_yml_override", "nsys_options", "enable_metrics", "dynamo_cluster", "harness_use_hf_tokenizer", "server_use_hf_tokenizer"], "disaggregated and Dynamo servers are not started here; `serve: { attach: … }` measures those that are up"),
-    (&["preferred_batch_size", "max_queue_delay_usec", "instance_group_count", "request_timeout_usec", "buffer_manager_thread_count", "batch_triton_requests"], "the harness does not use it for language models"),
-];
-
-/// The harness's name of a benchmark, and Regatta's.
-const BENCHMARKS: [(&str, &str); 16] = [
-    ("llama2", "llama2-70b"),
-    ("llama2-70b", "llama2-70b"),
-    ("llama2-70b-interactive", "llama2-70b"),
-    ("moe", "mixtral-8x7b"),
-    ("mixtral", "mixtral-8x7b"),
-    ("mixtral-8x7b", "mixtral-8x7b"),
-    ("llama3_1-405b", "llama3.1-405b"),
-    ("llama3.1-405b", "llama3.1-405b"),
-    ("llama3_1-8b", "llama3.1-8b"),
-    ("llama3.1-8b", "llama3.1-8b"),
-    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
-    ("llama3.1-8b-edge", "llama3.1-8b-edge"),
-    ("deepseek-r1", "deepseek-r1"),
-    ("deepseek_r1", "deepseek-r1"),
-    ("gpt-oss-120b", "gpt-oss-120b"),
-    ("gptj", "gptj"),
-];
-
-/// Regatta's name of a benchmark of the harness.
-pub(in crate::interop) fn benchmark(name: &str) -> Option<&'static str> {
-    BENCHMARKS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
+/// What the fields come to.
+#[derive(Debug, Default)]
+pub(super) struct HarnessFields {
+    pub run: RunLine,
+    /// Regatta's names; empty where the line names none.
+    scenarios: Vec<String>,
+    tuning: Vec<tuning_fields::TuningField>,
+    /// Interactive was a benchmark of its own once.
+    is_interactive: bool,
+    skips_server_spawn: bool,
+    endpoints: Option<RunSetting>,
 }
 
-/// `make`'s arguments.
-pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
+/// The line alone.
+pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
-    let mut run = RunLine::default();
-    let mut has_args = false;
+    let mut args = HarnessFields::default();
     for word in words {
-        match word.split_once('=') {
-            Some(("RUN_ARGS", text)) => {
-                has_args = true;
-                fields(text, &mut run, &mut sheet);
+        args.read(word, &mut sheet);
+    }
+    if args.run.manifests.is_empty() && sheet.faults.is_empty() {
+        sheet.push_error("no benchmark is given: --benchmarks=…");
+    }
+    args.run.system = SystemNeed::Measured;
+    let run = args.finish(&mut sheet);
+    sheet.finish(TOOL, TranslationKind::Run(run))
+}
+
+impl HarnessFields {
+    /// Reads `--field=value --field value …`.
+    pub fn read(&mut self, text: &str, sheet: &mut TranslationBuilder) {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let mut at = 0;
+        while let Some(word) = words.get(at) {
+            at += 1;
+            let Some(name) = word.strip_prefix("--") else {
+                sheet.push_error(format!("`{word}` is not --field=value"));
+                continue;
+            };
+            let (name, value) = match name.split_once('=') {
+                Some((name, value)) => (name, value),
+                // argparse takes the next argument, too.
+                None => match words.get(at).filter(|next| !next.starts_with("--")) {
+                    Some(next) => {
+                        at += 1;
+                        (name, *next)
+                    }
+                    None => (name, "true"),
+                },
+            };
+            if let Some(found) = placeholder(value) {
+                let instead = match name {
+                    "benchmarks" | "models" => "write one of llama2-70b, mixtral-8x7b, llama3.1-405b, llama3.1-8b",
+                    "scenarios" => "write one of Offline, Server, Interactive",
+                    "triton_grpc_ports" => "write the number of a port",
+                    "engine_dir" => "write the folder of an engine",
+                    _ => "write a value of yours",
+                };
+                sheet.push_error(format!(
+                    "`--{name}={value}`: {found} is a placeholder of the page: {instead} in its place"
+                ));
+                continue;
             }
-            Some((name @ ("LOG_DIR" | "MLPERF_SCRATCH_PATH" | "DOCKER_TAG" | "ENV" | "NO_DISPLAY_RESULTS"), _)) => {
-                sheet.push_untranslated(
+            self.field(name, value, sheet);
+        }
+    }
+
+    fn field(&mut self, name: &str, value: &str, sheet: &mut TranslationBuilder) {
+        let word = format!("--{name}={value}");
+        let mut set = |name: &str, value: String| self.run.settings.push(RunSetting::new(name, value, &word));
+        match name {
+            "benchmarks" | "models" => self.benchmarks(value, sheet),
+            "scenarios" => self.read_scenarios(value, sheet),
+            "accuracy_target" => match value {
+                ".99" | "0.99" => set("accuracy", "99".to_owned()),
+                ".999" | "0.999" => set("accuracy", "99.9".to_owned()),
+                _ => sheet.push_error(format!("`{word}`: the targets are .99 and .999")),
+            },
+            "system_name" => self.system(value, &word),
+            "harness_type" => match value {
+                "triton" => set("backend", "triton".to_owned()),
+                "custom" => sheet.push_untranslated(
                     word,
-                    format!("{name} is of their build tree; outputs and logs are kept with the run"),
-                );
+                    "the Custom harness runs the engine in its own process; here Triton serves the engine. \
+                     `regatta import LOG_FOLDER` makes a result of a Custom run, and `regatta run ratio` compares the two",
+                ),
+                _ => sheet.push_untranslated(word, "there are the harnesses custom and triton"),
+            },
+            "core_type" => match value {
+                "triton_grpc" => set("backend", "triton".to_owned()),
+                "trtllm_endpoint" => set("backend", "trtllm_serve".to_owned()),
+                "trtllm_executor" | "trtllm_hlapi" => {
+                    sheet.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
+                }
+                _ => sheet.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
+            },
+            "test_mode" => match value {
+                "PerformanceOnly" => self.run.until = vec!["run_harness".to_owned()],
+                // The harness scores the answers when it ends.
+                "AccuracyOnly" => self.run.until = vec!["score".to_owned()],
+                _ => sheet.push_untranslated(word, "performance and accuracy are stages of the manifest"),
+            },
+            "test_run" => set("rehearse", "true".to_owned()),
+            "min_duration" => set("duration", format!("{value}ms")),
+            "min_query_count" => set("samples", value.to_owned()),
+            // A parameter of the shipped pipelines; others may have NVIDIA's name.
+            "server_target_qps" => {
+                let names = ["server_target_qps", "target_qps"].map(str::to_owned).to_vec();
+                self.run.settings.push(RunSetting { names, value: value.to_owned(), argument: word });
             }
-            Some(("SYSTEM_NAME", value)) => system(value, word, &mut run),
-            Some((name @ ("TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS"), value)) => {
-                run.settings.push(RunSetting::new(&name.to_lowercase(), value, word));
+            "offline_expected_qps" | "engine_dir" | "model_path" | "calib_data_dir" => set(name, value.to_owned()),
+            "tensor_path" => set("preprocessed_data", value.to_owned()),
+            "gpu_indices" => {
+                // A number alone is how many, with a comma behind it which one.
+                let list = if value.contains(',') { value.to_owned() } else { format!("{value},") };
+                self.run.options.extend(["--gpus".to_owned(), list]);
             }
-            Some(("BENCHMARKS", value)) => benchmarks(value, &mut run, &mut sheet),
-            Some(_) => sheet.push_untranslated(word, "the variable is not used for language models here"),
-            None if TARGETS.contains(&word.as_str()) => run.until.push(word.clone()),
-            None if word == "run" => run.until.push("run_harness".to_owned()),
-            None if ["run_audit_harness", "run_audit_test06"].contains(&word.as_str()) => {
-                run.until.push("run_audit_harness".to_owned());
+            "log_dir" => self.run.copy_results_to = Some(value.to_owned()),
+            "triton_skip_server_spawn" => self.skips_server_spawn = value != "false",
+            "triton_grpc_ports" => self.endpoints = Some(RunSetting::new("endpoints", value, word)),
+            "triton_server_urls" | "trtllm_server_urls" => {
+                if name.starts_with("trtllm") {
+                    set("backend", "trtllm_serve".to_owned());
+                }
+                self.endpoints = Some(RunSetting::new("endpoints", value.replace(',', "|"), word));
+                self.skips_server_spawn = true;
             }
-            None if word.starts_with("run_audit") || word.starts_with("stage_") || word == "check_submission" => {
-                sheet.push_untranslated(
-                    word,
-                    "audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`",
-                );
-            }
-            None if word == "build" => {
-                run.until.extend(["build_trt_llm", "build_triton"].map(str::to_owned));
-            }
-            None if [
-                "download_model",
-                "download_data",
-                "preprocess_data",
-                "calibrate",
-                "generate_conf_files",
-                "build_loadgen",
-            ]
-            .contains(&word.as_str()) =>
-            {
-                sheet.push_untranslated(word, "it is done when a stage needs it");
-            }
-            None => {
-                let hint = did_you_mean(word, TARGETS).unwrap_or_default();
-                sheet.push_error(format!("`make {word}` is not a known target; {hint}"));
+            _ => match tuning_fields::read(name, value, &word) {
+                Some(Ok(fields)) => self.tuning.extend(fields),
+                Some(Err(why)) => sheet.push_error(format!("`{word}`: {why}")),
+                None => unknown_or_left(name, word, sheet),
+            },
+        }
+    }
+
+    /// `SYSTEM_NAME` of make, or the field.
+    pub fn system(&mut self, value: &str, word: &str) {
+        self.run.settings.push(RunSetting::new("system", system_name(value), word));
+    }
+
+    /// `BENCHMARKS` of make, or the field.
+    pub fn benchmarks(&mut self, value: &str, sheet: &mut TranslationBuilder) {
+        let mut names = value.split([',', ' ']).filter(|name| !name.is_empty());
+        let Some(first) = names.next() else { return };
+        if let Some(name) = benchmark(first) {
+            self.run.manifests = vec![name.to_owned(), format!("mlperf/{name}")];
+            self.is_interactive = first.ends_with("-interactive");
+        } else {
+            let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
+            sheet.push_error(format!("`{first}` is no benchmark of language models; {hint}"));
+        }
+        for more in names {
+            sheet.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+        }
+    }
+
+    /// A comma separates scenarios; brackets are the page's notation for what may be left out, here all of it is taken.
+    fn read_scenarios(&mut self, value: &str, sheet: &mut TranslationBuilder) {
+        if value.contains('[') {
+            sheet.note(format!(
+                "`--scenarios={value}` is the page's notation for what may be left out: all of it is taken"
+            ));
+        }
+        for one in value.split([',', '[', ']']).filter(|one| !one.is_empty()) {
+            match one.to_lowercase().as_str() {
+                known @ ("offline" | "server" | "interactive") => self.scenarios.push(known.to_owned()),
+                "singlestream" => self.scenarios.push("single_stream".to_owned()),
+                "multistream" => {
+                    sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
+                }
+                _ => {
+                    let known = ["Offline", "Server", "Interactive", "SingleStream"];
+                    let hint = did_you_mean(one, known).unwrap_or_default();
+                    sheet.push_error(format!("`{one}` is no scenario; {hint}"));
+                }
             }
         }
     }
-    if !has_args && run.manifests.is_empty() {
-        sheet.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
+
+    /// The line of `regatta run`.
+    pub fn finish(mut self, sheet: &mut TranslationBuilder) -> RunLine {
+        if self.is_interactive {
+            for scenario in &mut self.scenarios {
+                if scenario == "server" {
+                    "interactive".clone_into(scenario);
+                }
+            }
+        }
+        if !self.scenarios.is_empty() {
+            let list = self.scenarios.join(",");
+            self.run.settings.insert(0, RunSetting::new("scenarios", &list, format!("--scenarios={list}")));
+        }
+        match (self.endpoints.take(), self.skips_server_spawn) {
+            (Some(endpoints), true) => {
+                self.run.settings.push(endpoints);
+                // The lengths and rates of a simulated system are not for servers that are up.
+                self.run.system = SystemNeed::Real;
+            }
+            (Some(endpoints), false) => sheet.push_untranslated(
+                endpoints.argument,
+                "ports are leased when servers start; with --triton_skip_server_spawn it names servers that are up",
+            ),
+            // A placeholder in its place was an error already.
+            (None, true) if !sheet.faults.is_empty() => {}
+            (None, true) => sheet.push_error(
+                "--triton_skip_server_spawn needs --triton_grpc_ports=HOST:PORT,PORT|HOST:PORT, the servers that are up",
+            ),
+            (None, false) => {}
+        }
+        let scenarios = if self.scenarios.is_empty() {
+            ["offline", "server"].map(str::to_owned).to_vec()
+        } else {
+            self.scenarios.clone()
+        };
+        for field in &self.tuning {
+            self.run.settings.extend(field.settings(&scenarios, sheet));
+        }
+        by_loadgen(&mut self.run);
+        self.run
     }
-    // A bare `--benchmarks` after `make run_harness` and the like.
-    run.until.dedup();
-    by_loadgen(&mut run);
-    sheet.finish(TOOL, TranslationKind::Run(run))
+
+    /// `TRTLLM_BUILD_FLAGS=…` and the like: the field of the same name, in capitals.
+    pub fn flags_variable(&mut self, name: &str, value: &str, sheet: &mut TranslationBuilder) {
+        self.field(&name.to_lowercase(), value, sheet);
+    }
+}
+
+fn unknown_or_left(name: &str, word: String, sheet: &mut TranslationBuilder) {
+    if let Some(why) = untranslated_fields::reason(name) {
+        return sheet.push_untranslated(word, why);
+    }
+    let known = FIELDS.into_iter().chain(tuning_fields::names()).chain(untranslated_fields::names());
+    let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
+    sheet.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
 }
 
 /// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
@@ -154,179 +281,12 @@ fn by_loadgen(run: &mut RunLine) {
     let ends = |stage: &str| run.until.iter().any(|one| one == stage);
     let tests = [("run_harness", "performance"), ("score", "accuracy"), ("run_audit_harness", "test06")];
     let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
-    if run.until.is_empty() || !tests.is_empty() {
+    let of_loadgen = ["dataset", "build_loadgen"].into_iter().any(ends);
+    if run.until.is_empty() || !tests.is_empty() || of_loadgen {
         run.tool_defaults.push(("loadgen", "true".to_owned()));
     }
     // `performance` is the default.
     if !tests.is_empty() && tests != ["performance"] {
         run.tool_defaults.push(("tests", tests.join(",")));
-    }
-}
-
-/// The line alone.
-pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, Vec<String>> {
-    let mut sheet = TranslationBuilder::default();
-    let mut run = RunLine::default();
-    for word in words {
-        fields(word, &mut run, &mut sheet);
-    }
-    if run.manifests.is_empty() && sheet.faults.is_empty() {
-        sheet.push_error("no benchmark is given: --benchmarks=…");
-    }
-    by_loadgen(&mut run);
-    sheet.finish(TOOL, TranslationKind::Run(run))
-}
-
-fn fields(text: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut at = 0;
-    while let Some(word) = words.get(at) {
-        at += 1;
-        let Some(name) = word.strip_prefix("--") else {
-            sheet.push_error(format!("`{word}` is not --field=value"));
-            continue;
-        };
-        let (name, value) = match name.split_once('=') {
-            Some((name, value)) => (name, value),
-            // argparse takes the next argument, too.
-            None => match words.get(at).filter(|next| !next.starts_with("--")) {
-                Some(next) => {
-                    at += 1;
-                    (name, *next)
-                }
-                None => (name, "true"),
-            },
-        };
-        field(name, value, run, sheet);
-    }
-}
-
-fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
-    let word = format!("--{name}={value}");
-    let mut set = |key: &str, value: String| run.settings.push(RunSetting::new(key, value, &word));
-    match name {
-        "benchmarks" => benchmarks(value, run, sheet),
-        "scenarios" => {
-            let mut all = Vec::new();
-            for one in value.split(',') {
-                match one.to_lowercase().as_str() {
-                    known @ ("offline" | "server" | "interactive") => all.push(known.to_owned()),
-                    "singlestream" => all.push("single_stream".to_owned()),
-                    "multistream" => {
-                        sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
-                    }
-                    _ => {
-                        let hint =
-                            did_you_mean(one, ["Offline", "Server", "Interactive", "SingleStream"]).unwrap_or_default();
-                        sheet.push_error(format!("`{one}` is no scenario; {hint}"));
-                    }
-                }
-            }
-            if !all.is_empty() {
-                set("scenarios", all.join(","));
-            }
-        }
-        "accuracy_target" => match value {
-            ".99" | "0.99" => set("accuracy", "99".to_owned()),
-            ".999" | "0.999" => set("accuracy", "99.9".to_owned()),
-            _ => sheet.push_error(format!("`{word}`: the targets are .99 and .999")),
-        },
-        "system_name" => system(value, &word, run),
-        "harness_type" => match value {
-            "triton" => set("backend", "triton".to_owned()),
-            "custom" => sheet
-                .push_untranslated(word, "the Custom harness runs the engine in its own process; here it is served"),
-            _ => sheet.push_untranslated(word, "there are the harnesses custom and triton"),
-        },
-        "core_type" => match value {
-            "triton_grpc" => set("backend", "triton".to_owned()),
-            "trtllm_endpoint" => set("backend", "trtllm_serve".to_owned()),
-            "trtllm_executor" | "trtllm_hlapi" => {
-                sheet.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
-            }
-            _ => sheet.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
-        },
-        "test_mode" => match value {
-            "PerformanceOnly" => run.until = vec!["run_harness".to_owned()],
-            // The harness scores the answers when it ends.
-            "AccuracyOnly" => run.until = vec!["score".to_owned()],
-            _ => sheet.push_untranslated(word, "performance and accuracy are stages of the manifest"),
-        },
-        "test_run" => set("rehearse", "true".to_owned()),
-        "min_duration" => set("duration", format!("{value}ms")),
-        // The pipelines of the catalogue have names of their own for two.
-        "server_target_qps" | "min_query_count" => {
-            let ours = if name == "min_query_count" { "samples" } else { "target_qps" };
-            let names = [name, ours].map(str::to_owned).to_vec();
-            run.settings.push(RunSetting { names, value: value.to_owned(), argument: word });
-        }
-        _ if TUNING.contains(&name) => set(name, value.to_owned()),
-        _ => {
-            if let Some((_, why)) = LEFT.iter().find(|(names, _)| names.contains(&name)) {
-                return sheet.push_untranslated(word, *why);
-            }
-            let ours = [
-                "benchmarks",
-                "scenarios",
-                "accuracy_target",
-                "system_name",
-                "harness_type",
-                "core_type",
-                "test_mode",
-                "test_run",
-            ];
-            let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
-            let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-            sheet.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
-        }
-    }
-}
-
-fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
-    let mut names = value.split(',');
-    let Some(first) = names.next() else { return };
-    if let Some(name) = benchmark(first) {
-        run.manifests = vec![name.to_owned(), format!("mlperf/{name}")];
-    } else {
-        let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
-        sheet.push_error(format!("`{first}` is no benchmark of language models; {hint}"));
-    }
-    for more in names {
-        sheet.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
-    }
-}
-
-/// `H200-SXM-141GBx8` is `h200-x8` here.
-fn system(value: &str, word: &str, run: &mut RunLine) {
-    run.settings.push(RunSetting::new("system", system_name(value), word));
-}
-
-/// Regatta's name for a system of NVIDIA's list: the GPU and how many.
-pub(in crate::interop) fn system_name(id: &str) -> String {
-    let lower = id.to_lowercase().replace('_', "-");
-    let count =
-        lower.rsplit('x').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())).unwrap_or("1");
-    let gpu = ["gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"]
-        .into_iter()
-        .find(|gpu| lower.contains(gpu));
-    gpu.map_or_else(|| lower.clone(), |gpu| format!("{gpu}-x{count}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn systems_have_short_names() {
-        for (id, name) in [
-            ("H200-SXM-141GBx8", "h200-x8"),
-            ("B200-SXM-180GBx8", "b200-x8"),
-            ("GB200-NVL72_GB200-186GB_aarch64x4", "gb200-x4"),
-            ("GH200-144GB_aarch64x1", "gh200-x1"),
-            ("XE9680L_H200_SXM_141GBX8", "h200-x8"),
-            ("mine", "mine"),
-        ] {
-            assert_eq!(system_name(id), name);
-        }
     }
 }

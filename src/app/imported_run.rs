@@ -1,0 +1,207 @@
+//! `regatta run …` out of another tool's line: what the manifest declares of what the line sets, checked by planning it.
+
+use std::collections::BTreeMap;
+use std::env;
+
+use super::llmb_cluster;
+use super::project::Project;
+use super::system_choice::choose_system;
+use crate::app::error::CommandError;
+use crate::cli::Global;
+use crate::diag::{Diagnostics, MissingValue};
+use crate::interop::{RunLine, RunSetting, Translation, UntranslatedOption};
+use crate::manifest::{GivenValues, Manifest, load};
+use crate::plan::{Lifetime, Plan, expand};
+use crate::units::shell_word;
+
+/// The stage that a line names for servers; manifests call it by what they start.
+const SERVERS: &str = "run_llm_server";
+
+/// The command line, with a newline at its end. What it does not carry over is added to the translation.
+///
+/// # Errors
+/// There is no such manifest, or it refuses what the line sets.
+pub(super) fn command(global: &Global, line: &RunLine, translation: &mut Translation) -> Result<String, CommandError> {
+    let project = Project::open_current(global)?;
+    let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
+    let Some(name) = found else {
+        return Err(CommandError::Usage(format!(
+            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
+            line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+        )));
+    };
+    let given = |params: Vec<(String, String)>| {
+        let here =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let env: BTreeMap<String, String> = here.chain(line.env.iter().cloned()).collect();
+        load(&project.manifests, name, &GivenValues { params, env })
+    };
+    // The parameters are known with any value for those that the user must give.
+    let declared = |params: Vec<(String, String)>| {
+        given(params.clone()).or_else(|found| {
+            let missing = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned()));
+            let filled: Vec<_> = params.into_iter().chain(missing).collect();
+            if filled.is_empty() { Err(found) } else { given(filled) }
+        })
+    };
+    let manifest: Manifest = declared(Vec::new())?;
+    let mut params = Vec::new();
+    for setting in &line.settings {
+        match place(setting, &manifest) {
+            Some(key) => params.push((key.clone(), setting.value.clone())),
+            None => translation.untranslated.push(UntranslatedOption {
+                argument: setting.argument.clone(),
+                why: format!(
+                    "the manifest `{name}` has no parameter `{}`: change it in the file of the system",
+                    setting.names.join("` or `")
+                ),
+            }),
+        }
+    }
+    if !params.iter().any(|(key, _)| key == "system") {
+        let exists = |system: &str| declared(vec![("system".to_owned(), system.to_owned())]).is_ok();
+        if let Some(choice) = choose_system(&manifest, line.system, &exists) {
+            translation.notes.push(choice.note);
+            params.insert(0, ("system".to_owned(), choice.system));
+        }
+    }
+    for (key, value) in &line.tool_defaults {
+        if manifest.params.contains_key(*key) {
+            params.push(((*key).to_owned(), value.clone()));
+        }
+    }
+    if let Some(scale) = &line.scale {
+        let fits = |system: &str| {
+            let mut params = params.clone();
+            params.push(("system".to_owned(), system.to_owned()));
+            given(params).is_ok()
+        };
+        match llmb_cluster::system(&project, name, &manifest, scale, &fits) {
+            Ok((system, reason)) => {
+                translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
+                params.push(("system".to_owned(), system));
+            }
+            // Without a system the line is that of the default, if that takes its settings.
+            Err(why) if given(params.clone()).is_ok() => {
+                translation.untranslated.push(UntranslatedOption { argument: scale.argument.clone(), why });
+            }
+            Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
+        }
+    }
+    let mut front = Vec::new();
+    for (variable, value) in &line.env {
+        // A parameter declares the variables that it is read from.
+        let is_read = manifest.environment().contains_key(variable);
+        if is_read || variable.starts_with("SBATCH_") {
+            front.push(format!("{variable}={}", shell_word(value)));
+        } else {
+            let why = format!("no parameter of the manifest `{name}` is read from it");
+            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
+        }
+        if !is_read && variable.starts_with("SBATCH_") {
+            translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
+        }
+    }
+    // Report what it does not take in the same way as for a run.
+    let plan = match given(params.clone()) {
+        Ok(manifest) => {
+            let plan = expand(&manifest)?;
+            // An argument that changes nothing is refused by a run.
+            let is_idle = |key: &str| {
+                let others = params.iter().filter(|(other, _)| other != key).cloned().collect();
+                given(others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
+            };
+            let idle: Vec<String> =
+                params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
+            params.retain(|(key, value)| {
+                let is_kept = !idle.contains(key);
+                if !is_kept {
+                    let why = "it changes nothing here: it has this value already, or only a real system uses it";
+                    translation
+                        .untranslated
+                        .push(UntranslatedOption { argument: format!("{key}={value}"), why: why.to_owned() });
+                }
+                is_kept
+            });
+            Some(plan)
+        }
+        Err(found) => {
+            let names = missing_parameters(&found);
+            if names.is_empty() {
+                return Err(found.into());
+            }
+            let notes =
+                names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it"));
+            translation.notes.extend(notes);
+            None
+        }
+    };
+    let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
+    words.extend(params.iter().map(|(key, value)| format!("{key}={value}")));
+    for stage in stages(line, &manifest, plan.as_ref(), translation) {
+        words.extend(["--until".to_owned(), stage]);
+    }
+    if !line.slurm.is_empty() {
+        words.extend(["--on", "slurm"].map(str::to_owned));
+        words.extend(line.slurm.iter().flat_map(|(key, value)| ["--slurm".to_owned(), format!("{key}={value}")]));
+    }
+    words.extend(line.options.iter().cloned());
+    front.extend(words.iter().map(|word| shell_word(word)));
+    let mut command = front.join(" ");
+    if let Some(folder) = &line.copy_results_to {
+        let folder = shell_word(folder);
+        let stages: Vec<String> = line.until.iter().map(|stage| format!("latest/{stage}")).collect();
+        let results = if stages.is_empty() { "latest/.".to_owned() } else { stages.join(" ") };
+        command.push_str(&format!(" && mkdir -p {folder} && cp -rL {results} {folder}"));
+    }
+    Ok(format!("{command}\n"))
+}
+
+/// What the manifest calls a setting: a parameter, or a variable's part by its place.
+fn place<'a>(setting: &'a RunSetting, manifest: &Manifest) -> Option<&'a String> {
+    setting.names.iter().find(|key| {
+        let mut steps = key.split('.').skip_while(|step| *step == "vars");
+        let first = steps.next().unwrap_or_default();
+        if key.contains('.') { manifest.vars.contains_key(first) } else { manifest.params.contains_key(*key) }
+    })
+}
+
+/// The stages to end with, by the names that the manifest has for them.
+fn stages(line: &RunLine, manifest: &Manifest, plan: Option<&Plan>, translation: &mut Translation) -> Vec<String> {
+    let mut all = Vec::new();
+    let tasks = || plan.into_iter().flat_map(|plan| &plan.tasks);
+    for stage in &line.until {
+        if stage == SERVERS && !manifest.stages.contains_key(stage) {
+            let mut servers: Vec<String> = tasks()
+                .filter(|task| task.lifetime == Lifetime::Service && task.skipped.is_none())
+                .map(|task| task.stage.clone())
+                .collect();
+            servers.dedup();
+            translation.notes.push(
+                "servers start when a stage needs them, and end with it: this makes what they need, and `--until \
+                 run_harness` starts and measures them"
+                    .to_owned(),
+            );
+            all.extend(servers);
+        } else if manifest.stages.contains_key(stage) {
+            let mut own = tasks().filter(|task| task.stage == *stage).peekable();
+            if own.peek().is_some() && own.all(|task| task.skipped.is_some()) {
+                translation.notes.push(format!("the stage `{stage}` is skipped with these settings"));
+            }
+            all.push(stage.clone());
+        } else {
+            let name = &manifest.name;
+            translation.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
+        }
+    }
+    all
+}
+
+/// Parameters that have no value, where that is the only error.
+fn missing_parameters(found: &Diagnostics) -> Vec<String> {
+    let names = found.sorted().into_iter().map(|one| match &one.missing {
+        Some(MissingValue::Parameter(name)) => Some(name.clone()),
+        _ => None,
+    });
+    names.collect::<Option<_>>().unwrap_or_default()
+}

@@ -1,0 +1,144 @@
+//! `make TARGET… NAME=VALUE…` of NVIDIA's MLPerf code: each target becomes the stage that does the same.
+
+use super::placeholder::placeholder;
+use super::run_args::{HarnessFields, TOOL};
+use crate::diag::{did_you_mean, nearest};
+use crate::interop::command_line::translation::{
+    RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
+};
+
+/// What a target of the Makefile is here.
+enum Target {
+    /// Stages that a real system has and a simulated one does not.
+    Built(&'static [&'static str]),
+    /// Stages that every system has.
+    Run(&'static [&'static str]),
+    /// Nothing is left to do, or it is another command; the sentence that says so.
+    Elsewhere(&'static str),
+}
+
+/// The benchmark of a line that names none.
+const DEFAULT_BENCHMARK: &str = "llama2-70b";
+
+/// Every target of rounds v4.1 to v6.0 that a page tells the user to run.
+#[rustfmt::skip]
+const TARGETS: &[(&[&str], Target)] = &[
+    (&["prebuild", "build_docker", "docker_add_user", "launch_docker", "attach_docker", "prebuild_llm"], Target::Built(&["prebuild"])),
+    (&["clone_trt_llm"], Target::Built(&["clone_trt_llm"])),
+    (&["build_trt_llm", "install_trt_llm"], Target::Built(&["build_trt_llm"])),
+    (&["clone_triton"], Target::Built(&["clone_triton", "clone_tensorrtllm_backend"])),
+    (&["build_triton"], Target::Built(&["build_triton"])),
+    (&["build"], Target::Built(&["build_trt_llm", "build_triton"])),
+    (&["download_model"], Target::Built(&["download_model"])),
+    (&["calibrate"], Target::Built(&["quantize"])),
+    (&["clone_loadgen", "build_loadgen"], Target::Run(&["build_loadgen"])),
+    (&["download_data", "preprocess_data"], Target::Run(&["dataset"])),
+    (&["generate_engines"], Target::Run(&["generate_engines"])),
+    (&["generate_triton_config"], Target::Run(&["generate_triton_config"])),
+    (&["run_llm_server"], Target::Run(&["run_llm_server"])),
+    (&["run_harness", "run"], Target::Run(&["run_harness"])),
+    (&["run_audit_harness", "run_audit_test06"], Target::Run(&["run_audit_harness"])),
+    (&["run_audit_test01", "run_audit_test04"], Target::Elsewhere("language models have TEST06 in its place: `make run_audit_test06`")),
+    (&["run_audit_test07", "run_audit_test09"], Target::Elsewhere("it is for gpt-oss-120b, which has no manifest here")),
+    (&["run_harness_power"], Target::Elsewhere("runs with power measurement are not made here; the power of the GPUs is in every report")),
+    (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
+    (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],
+        Target::Elsewhere("audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`")),
+    (&["generate_conf_files"], Target::Elsewhere("user.conf is written when LoadGen's run starts: `make run_harness`")),
+    (&["generate_disagg_config"], Target::Elsewhere("disaggregated servers are not started here; `endpoints=HOST:PORT` measures those that are up")),
+    (&["link_dirs"], Target::Elsewhere("the folders of models and data are parameters: model_path=FOLDER, preprocessed_data=FOLDER")),
+    (&["build_plugins", "build_harness"], Target::Elsewhere("Regatta is the harness, and needs no plugins")),
+    (&["lock_clocks", "free_clocks"], Target::Elsewhere("clocks are locked before a run and freed after it: `nvidia-smi -lgc CLOCK`, `nvidia-smi -rgc`")),
+    (&["autotune"], Target::Elsewhere("`regatta mlperf search` finds the highest target_qps")),
+    (&["clean", "clean_shallow", "clean_triton"], Target::Elsewhere("`regatta clean` removes outputs of earlier runs")),
+    (&["info"], Target::Elsewhere("`regatta doctor` prints what this machine has")),
+    (&["shell"], Target::Elsewhere("`regatta plan -v` prints the commands of all stages")),
+];
+
+/// `make`'s arguments.
+pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let mut args = HarnessFields::default();
+    let mut elsewhere = Vec::new();
+    let mut has_stage = false;
+    args.run.system = SystemNeed::Measured;
+    for word in words {
+        let Some((name, value)) = word.split_once('=') else {
+            match TARGETS.iter().find(|(names, _)| names.contains(&word.as_str())) {
+                Some((_, Target::Built(stages))) => {
+                    has_stage = true;
+                    args.run.system = SystemNeed::Real;
+                    args.run.until.extend(stages.iter().map(|&stage| stage.to_owned()));
+                }
+                Some((_, Target::Run(stages))) => {
+                    has_stage = true;
+                    args.run.until.extend(stages.iter().map(|&stage| stage.to_owned()));
+                }
+                Some((_, Target::Elsewhere(why))) => elsewhere.push((word, *why)),
+                None => {
+                    let known = TARGETS.iter().flat_map(|(names, _)| names.iter().copied());
+                    let hint = did_you_mean(word, known.collect::<Vec<_>>()).unwrap_or_default();
+                    sheet.push_error(format!("`make {word}` is not a known target; {hint}"));
+                }
+            }
+            continue;
+        };
+        variable(name, value, word, &mut args, &mut sheet);
+    }
+    for (word, why) in elsewhere {
+        // Alone it leaves nothing to run.
+        if has_stage { sheet.push_untranslated(word, why) } else { sheet.push_error(format!("`make {word}`: {why}")) }
+    }
+    if !has_stage && sheet.faults.is_empty() {
+        sheet
+            .push_error("there is no target in the line: `make run_harness RUN_ARGS=\"--benchmarks=… --scenarios=…\"`");
+    }
+    if args.run.manifests.is_empty() && sheet.faults.is_empty() {
+        let measured = ["run_harness", "run_audit_harness"];
+        if args.run.until.iter().any(|stage| measured.contains(&stage.as_str())) {
+            sheet.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
+        }
+        sheet.note(format!(
+            "the line names no benchmark: it is the manifest `{DEFAULT_BENCHMARK}` here. An output that is made from the \
+             same settings is shared: all benchmarks of a round have one image, one TensorRT-LLM and one Triton"
+        ));
+        args.run.manifests.push(DEFAULT_BENCHMARK.to_owned());
+    }
+    if args.run.until.iter().any(|stage| stage == "dataset") {
+        sheet.note("without preprocessed_data=FOLDER, MLCommons' processed data set, a stand-in of its shape and lengths is made");
+    }
+    args.run.until.dedup();
+    let run = args.finish(&mut sheet);
+    sheet.finish(TOOL, TranslationKind::Run(run))
+}
+
+fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, sheet: &mut TranslationBuilder) {
+    if let Some(found) = placeholder(value).filter(|_| name != "RUN_ARGS") {
+        return sheet.push_error(format!(
+            "`{word}`: {found} is a placeholder of the page: write a value of yours in its place"
+        ));
+    }
+    match name {
+        "RUN_ARGS" => args.read(value, sheet),
+        "LOG_DIR" => args.run.copy_results_to = Some(value.to_owned()),
+        "MLPERF_SCRATCH_PATH" | "DOCKER_TAG" | "ENV" | "NO_DISPLAY_RESULTS" => {
+            sheet.push_untranslated(
+                word,
+                format!("{name} is of their build tree; outputs and logs are kept with the run"),
+            );
+        }
+        "SYSTEM_NAME" => args.system(value, word),
+        "BENCHMARKS" | "BENCHMARK" => args.benchmarks(value, sheet),
+        "TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS" => {
+            args.flags_variable(name, value, sheet);
+        }
+        "TRTLLM_HASH" => args.run.settings.push(RunSetting::new("trt_llm_rev", value, word)),
+        _ => match nearest(
+            name,
+            ["RUN_ARGS", "BENCHMARKS", "SYSTEM_NAME", "LOG_DIR", "TRTLLM_BUILD_FLAGS", "TRTLLM_RUNTIME_FLAGS"],
+        ) {
+            Some(near) => sheet.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?")),
+            None => sheet.push_untranslated(word, "the variable is not used for language models here"),
+        },
+    }
+}

@@ -1,0 +1,145 @@
+//! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
+
+use crate::diag::nearest;
+use crate::interop::command_line::translation::{RunSetting, TranslationBuilder};
+use crate::triton::repository::RUNTIME_FLAGS;
+
+/// Set for each scenario under the same name.
+const NUMBERS: [&str; 6] = [
+    "gpu_batch_size",
+    "tensor_parallelism",
+    "pipeline_parallelism",
+    "triton_num_servers",
+    "triton_num_frontends_per_model",
+    "triton_num_clients_per_frontend",
+];
+const FLAGS: [&str; 3] = ["trtllm_build_flags", "trtllm_checkpoint_flags", "trtllm_runtime_flags"];
+
+/// One value that a field sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TuningField {
+    /// Below `tuning.<scenario>`, or from the top where it begins with a dot.
+    place: String,
+    value: String,
+    /// The argument that it is from.
+    argument: String,
+    /// Of a flag that config.pbtxt has no place for: the nearest that it has.
+    unknown: Option<Option<&'static str>>,
+}
+
+/// All names of such fields.
+pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    NUMBERS.into_iter().chain(FLAGS).chain(["precision"])
+}
+
+/// What a field sets, or why its value is none. `None`: it is no such field.
+pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, String>> {
+    let one = |place: String, value: &str| TuningField {
+        place,
+        value: yaml(value),
+        argument: word.to_owned(),
+        unknown: None,
+    };
+    if NUMBERS.contains(&name) {
+        // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
+        let number = value.rsplit(':').next().unwrap_or(value);
+        if number.parse::<u64>().is_err() {
+            return Some(Err(format!("`{number}` is no whole number")));
+        }
+        return Some(Ok(vec![one(name.to_owned(), number)]));
+    }
+    if name == "precision" {
+        return Some(Ok(vec![one(".vars.precision".to_owned(), value)]));
+    }
+    let kind = FLAGS.contains(&name).then(|| name.trim_start_matches("trtllm_"))?;
+    let mut fields = Vec::new();
+    for pair in value.split(',').filter(|pair| !pair.is_empty()) {
+        let Some((flag, value)) = pair.split_once(':') else {
+            return Some(Err(format!("`{pair}` is not KEY:VALUE; commas separate the pairs")));
+        };
+        let place = match (kind, flag) {
+            ("build_flags", "max_batch_size") => "gpu_batch_size".to_owned(),
+            ("build_flags", "tensor_parallelism" | "pipeline_parallelism") => flag.to_owned(),
+            ("checkpoint_flags", "kv_cache_dtype") => flag.to_owned(),
+            ("checkpoint_flags", _) => format!(".workload.checkpoint_flags.{flag}"),
+            _ => format!("{kind}.{flag}"),
+        };
+        let mut field = one(place, value);
+        if kind == "runtime_flags" && !RUNTIME_FLAGS.contains(&flag) {
+            field.unknown = Some(nearest(flag, RUNTIME_FLAGS.iter().copied()));
+        }
+        fields.push(field);
+    }
+    Some(Ok(fields))
+}
+
+/// `True` of Python is `true`.
+fn yaml(value: &str) -> String {
+    match value {
+        "True" => "true".to_owned(),
+        "False" => "false".to_owned(),
+        "None" => "null".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+impl TuningField {
+    /// The values to set, one for each scenario where it has one for each.
+    pub fn settings(&self, scenarios: &[String], sheet: &mut TranslationBuilder) -> Vec<RunSetting> {
+        if let Some(near) = self.unknown {
+            let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+            let flag = self.place.rsplit('.').next().unwrap_or_default();
+            sheet.push_untranslated(
+                format!("{} of {}", flag, self.argument),
+                format!("no config.pbtxt has a place for it{near}"),
+            );
+            return Vec::new();
+        }
+        if let Some(place) = self.place.strip_prefix('.') {
+            return vec![RunSetting::new(place, &self.value, &self.argument)];
+        }
+        let settings = scenarios
+            .iter()
+            .map(|scenario| RunSetting::new(&format!("tuning.{scenario}.{}", self.place), &self.value, &self.argument));
+        settings.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(name: &str, value: &str) -> Result<Vec<String>, String> {
+        let fields = read(name, value, "x").expect("a tuning field")?;
+        let mut sheet = TranslationBuilder::default();
+        let scenarios = ["server".to_owned()];
+        Ok(fields
+            .iter()
+            .flat_map(|field| field.settings(&scenarios, &mut sheet))
+            .map(|one| format!("{}={}", one.names.last().expect("a name"), one.value))
+            .collect())
+    }
+
+    #[test]
+    fn flags_of_the_engine_and_of_the_servers_have_places() {
+        let of = |name: &str, value: &str| places(name, value).unwrap().join(" ");
+        assert_eq!(of("gpu_batch_size", "llama2-70b:2048"), "tuning.server.gpu_batch_size=2048");
+        assert_eq!(of("triton_num_servers", "8"), "tuning.server.triton_num_servers=8");
+        assert_eq!(
+            of("trtllm_build_flags", "max_num_tokens:1536,tensor_parallelism:2,use_fused_mlp:enable"),
+            "tuning.server.build_flags.max_num_tokens=1536 tuning.server.tensor_parallelism=2 tuning.server.build_flags.use_fused_mlp=enable"
+        );
+        assert_eq!(
+            of("trtllm_checkpoint_flags", "kv_cache_dtype:fp8,effective_bits:8"),
+            "tuning.server.kv_cache_dtype=fp8 workload.checkpoint_flags.effective_bits=8"
+        );
+        assert_eq!(
+            of("trtllm_runtime_flags", "enable_chunked_context:True,cuda_graph_batch_sizes:1"),
+            "tuning.server.runtime_flags.enable_chunked_context=true"
+        );
+        assert_eq!(of("precision", "fp4"), "vars.precision=fp4");
+        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().contains("KEY:VALUE"));
+        assert!(places("triton_num_servers", "all").unwrap_err().contains("no whole number"));
+        assert!(read("log_dir", "x", "x").is_none());
+    }
+}
