@@ -21,8 +21,8 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation, TranslationKind,
-    UntranslatedOption, origin, read_line, read_script,
+    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation,
+    TranslationKind, UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{
     ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult,

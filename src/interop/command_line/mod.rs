@@ -14,5 +14,6 @@ pub(super) mod translation;
 pub use line::{TOOLS, read_line};
 pub use script::read_script;
 pub use translation::{
-    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TranslatedBench, Translation, TranslationKind, UntranslatedOption, origin,
+    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TranslatedBench, Translation, TranslationKind,
+    UntranslatedOption, origin,
 };
