@@ -1,4 +1,4 @@
-//! `regatta run …` out of another tool's line: what the manifest declares of what the line sets, checked by planning it.
+//! `regatta run …`, or `regatta serve …` where servers stay up, out of another tool's line: what the manifest declares of what the line sets, checked by planning it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,11 +17,16 @@ use crate::units::shell_word;
 /// The stage that a line names for servers; manifests call it by what they start.
 const SERVERS: &str = "run_llm_server";
 
-/// The command line, with a newline at its end. What it does not carry over is added to the translation.
+/// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not carry over is added to the translation.
 ///
 /// # Errors
 /// There is no such manifest, or it refuses what the line sets.
-pub(super) fn command(global: &Global, line: &RunLine, translation: &mut Translation) -> Result<String, CommandError> {
+pub(super) fn command(
+    global: &Global,
+    line: &RunLine,
+    then: Option<&str>,
+    translation: &mut Translation,
+) -> Result<String, CommandError> {
     let project = Project::open_current(global)?;
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
@@ -136,10 +141,13 @@ pub(super) fn command(global: &Global, line: &RunLine, translation: &mut Transla
             None
         }
     };
-    let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
+    let subcommand = if line.serves { "serve" } else { "run" };
+    let mut words = vec!["regatta".to_owned(), subcommand.to_owned(), name.clone()];
     words.extend(params.iter().map(|(key, value)| format!("{key}={value}")));
-    for stage in stages(line, &manifest, plan.as_ref(), translation) {
-        words.extend(["--until".to_owned(), stage]);
+    if !line.serves {
+        for stage in stages(line, &manifest, plan.as_ref(), translation) {
+            words.extend(["--until".to_owned(), stage]);
+        }
     }
     if !line.slurm.is_empty() {
         words.extend(["--on", "slurm"].map(str::to_owned));
@@ -148,6 +156,10 @@ pub(super) fn command(global: &Global, line: &RunLine, translation: &mut Transla
     words.extend(line.options.iter().cloned());
     front.extend(words.iter().map(|word| shell_word(word)));
     let mut command = front.join(" ");
+    if let Some(then) = then {
+        command.push_str(" -- ");
+        command.push_str(then);
+    }
     if let Some(folder) = &line.copy_results_to {
         let folder = shell_word(folder);
         let stages: Vec<String> = line.until.iter().map(|stage| format!("latest/{stage}")).collect();

@@ -14,7 +14,10 @@ use super::{bench, imported_run};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
-use crate::interop::{TranslatedBench, Translation, TranslationKind, origin, read_config, read_line, read_script};
+use crate::interop::{
+    ScriptBench, TranslatedBench, TranslatedScript, Translation, TranslationKind, origin, read_config, read_line,
+    read_script,
+};
 use crate::manifest::shipped;
 
 /// A command line.
@@ -59,34 +62,127 @@ fn usage_error(faults: &[String]) -> CommandError {
 
 fn print_translation(global: &Global, mut translation: Translation) -> Result<CliExit, CommandError> {
     match std::mem::replace(&mut translation.kind, TranslationKind::Commands(Vec::new())) {
-        TranslationKind::Manifest(manifest) => print_command(&translation, &[], &yaml(&manifest)?),
+        TranslationKind::Manifest(mut manifest) => {
+            let text = manifest_text(&translation, &mut manifest)?;
+            print_command(&translation, &[], &text);
+        }
         TranslationKind::Bench(line) => {
-            let (manifest, same) = measured(&line, &mut translation)?;
-            print_command(&translation, &same, &yaml(&manifest)?);
-        }
-        TranslationKind::Pipeline(mut stages, line) => {
             let (mut manifest, same) = measured(&line, &mut translation)?;
-            let mut bench = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
-            if let Some(target) = bench.as_mut().and_then(|stage| stage.pointer_mut("/bench/target"))
-                && stages.contains_key("triton")
-            {
-                *target = json!("{{ stages.triton }}");
-            }
-            stages.insert("run_harness".to_owned(), bench.unwrap_or_default());
-            manifest.insert("name".to_owned(), json!("script"));
-            manifest.insert("stages".to_owned(), Value::Object(stages));
-            print_command(&translation, &same, &yaml(&manifest)?);
+            let text = manifest_text(&translation, &mut manifest)?;
+            print_command(&translation, &same, &text);
         }
+        TranslationKind::Script(script) => print_script(global, script, &mut translation)?,
         TranslationKind::Run(line) => {
-            let command = imported_run::command(global, &line, &mut translation)?;
+            let command = imported_run::command(global, &line, None, &mut translation)?;
             print_command(&translation, &[], &command);
         }
         TranslationKind::Commands(commands) => {
-            let text: String = commands.iter().map(|words| shell(words) + "\n").collect();
+            let text: String = commands.iter().map(|words| line_of(&translation, words) + "\n").collect();
             print_command(&translation, &[], &text);
+        }
+        TranslationKind::Container(container) => {
+            let block = yaml(&Map::from_iter([("container".to_owned(), Value::Object(container))]))?;
+            let why = "A container alone has no meaning here: a stage runs its programs in one, with";
+            let block = translation.as_written(&block);
+            print_command(&translation, &[], &format!("# {why}\n{}", commented(&block)));
+        }
+        TranslationKind::Nothing(why) => {
+            let why = translation.as_written(&why);
+            let mut letters = why.chars();
+            let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+            print_command(&translation, &[], &format!("# {first}{}.\n", letters.as_str()));
         }
     }
     Ok(CliExit::Done)
+}
+
+/// One manifest of all stages and benchmarks; without any, the commands.
+fn print_script(global: &Global, script: TranslatedScript, translation: &mut Translation) -> Result<(), CommandError> {
+    let TranslatedScript { mut stages, benches, runs, mut commands } = script;
+    if stages.is_empty() && (!runs.is_empty() || benches.is_empty()) {
+        let mut text = String::new();
+        // While servers stay up, what follows them is run.
+        let mut measured = benches.iter().map(|one| line_of(translation, &bench_words(&one.bench))).collect::<Vec<_>>();
+        measured.extend(commands.iter().map(|words| line_of(translation, words)));
+        let serving = runs.iter().rposition(|run| run.serves);
+        for (at, line) in runs.iter().enumerate() {
+            let then = if serving == Some(at) { std::mem::take(&mut measured) } else { Vec::new() };
+            let then = match then.as_slice() {
+                [] => None,
+                [one] => Some(one.clone()),
+                several => Some(format!("sh -c {}", shell_word(&several.join(" && ")))),
+            };
+            text.push_str(&imported_run::command(global, line, then.as_deref(), translation)?);
+        }
+        for line in measured {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        print_command(translation, &[], &text);
+        return Ok(());
+    }
+    let mut same = Vec::new();
+    let mut head = Map::new();
+    for ScriptBench { server, bench } in &benches {
+        let (mut manifest, lines) = measured(bench, translation)?;
+        same.extend(lines);
+        let mut stage = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
+        if let (Some(target), Some(server)) =
+            (stage.as_mut().and_then(|stage| stage.pointer_mut("/bench/target")), server)
+        {
+            *target = json!(format!("{{{{ stages.{server} }}}}"));
+        }
+        let number = stages.keys().filter(|name| name.starts_with("run_harness")).count() + 1;
+        let name = if number == 1 { "run_harness".to_owned() } else { format!("run_harness_{number}") };
+        stages.insert(name, stage.unwrap_or_default());
+        head = manifest;
+    }
+    head.insert("regatta".to_owned(), json!(1));
+    head.insert("name".to_owned(), json!("script"));
+    head.insert("about".to_owned(), json!(origin(translation.tool)));
+    head.shift_remove("stages");
+    head.insert("stages".to_owned(), Value::Object(stages));
+    for line in &runs {
+        let text = imported_run::command(global, line, None, translation)?;
+        commands.push(vec![text.trim_end().to_owned()]);
+    }
+    for words in &commands {
+        let line = if let [line] = words.as_slice() { line.clone() } else { line_of(translation, words) };
+        translation.notes.push(format!("beside the manifest: {line}"));
+    }
+    let text = manifest_text(translation, &mut head)?;
+    print_command(translation, &same, &text);
+    Ok(())
+}
+
+/// With a parameter for each value that must come from the user.
+fn manifest_text(translation: &Translation, manifest: &mut Map<String, Value>) -> Result<String, CommandError> {
+    let mut stages = manifest.get("stages").cloned().unwrap_or_default();
+    let params = translation.parameters(&mut stages);
+    manifest.insert("stages".to_owned(), stages);
+    if !params.is_empty() {
+        let at = manifest.keys().position(|key| key == "stages").unwrap_or(0);
+        manifest.shift_insert(at, "params".to_owned(), Value::Object(params));
+    }
+    yaml(manifest)
+}
+
+/// A command line with its unknown values as the shell has them.
+fn line_of(translation: &Translation, words: &[String]) -> String {
+    let words = words.iter().map(|word| {
+        let written = translation.as_written(word);
+        // A variable is for the shell to fill in.
+        if written != *word && written.contains("${") { format!("\"{written}\"") } else { shell_word(&written) }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn commented(text: &str) -> String {
+    text.lines().map(|line| format!("#   {line}\n")).collect()
+}
+
+fn bench_words(line: &TranslatedBench) -> Vec<String> {
+    ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.args.iter().cloned()).collect()
 }
 
 /// The manifest of a bench line, and the comment at its head about the line itself.
@@ -94,8 +190,7 @@ fn measured(
     line: &TranslatedBench,
     translation: &mut Translation,
 ) -> Result<(Map<String, Value>, Vec<String>), CommandError> {
-    let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.args.iter().cloned());
-    let words: Vec<String> = words.collect();
+    let words = bench_words(line);
     let request = cli::parse(words.clone()).map_err(|refused| {
         CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
     })?;
@@ -105,7 +200,7 @@ fn measured(
     translation.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;
     manifest.insert("about".to_owned(), json!(origin(translation.tool)));
-    let mut same = vec![format!("in one line: {}", shell(&words))];
+    let mut same = vec![format!("in one line: {}", line_of(translation, &words))];
     if let Some(stage) = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")) {
         if let Some(keys) = stage.get_mut("bench").and_then(Value::as_object_mut) {
             for (key, value) in &line.keys {
@@ -122,7 +217,7 @@ fn measured(
         }
         if let (Some(sweep), Some(stage)) = (&line.sweep, stage.as_object_mut()) {
             stage.shift_insert(0, "foreach".to_owned(), json!({ sweep.key: sweep.values }));
-            same = vec![format!("for each of {} values: {}", sweep.values.len(), shell(&words))];
+            same = vec![format!("for each of {} values: {}", sweep.values.len(), line_of(translation, &words))];
         }
     }
     if !line.keys.is_empty() {
@@ -143,7 +238,7 @@ fn print_command(translation: &Translation, same: &[String], text: &str) {
         if !lines.is_empty() {
             let _ = writeln!(head, "# {title}");
             for line in lines {
-                let _ = writeln!(head, "#   {}", line.replace('\n', " "));
+                let _ = writeln!(head, "#   {}", translation.as_written(&line.replace('\n', " ")));
             }
         }
     };

@@ -7,13 +7,18 @@
 mod aiperf;
 mod benchmark_report;
 mod command_line;
+mod curl;
+mod docker;
 mod genai_perf;
+mod git_clone;
 mod guidellm;
 mod llmb_run;
 mod metrics;
 mod nvidia_harness;
 mod perf_analyzer;
 mod results;
+mod slurm;
+mod tensorrt_llm;
 mod triton_backend;
 mod triton_cli;
 mod trtllm_bench;
@@ -21,8 +26,8 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench, Translation,
-    TranslationKind, UntranslatedOption, origin, read_line, read_script,
+    GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench,
+    TranslatedScript, Translation, TranslationKind, UnknownValue, UntranslatedOption, origin, read_line, read_script,
 };
 pub use metrics::{
     ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult,

@@ -56,8 +56,8 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
                 let trtllm = service == Some("triton-trtllm");
                 run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
             } else {
+                run.serves = true;
                 sheet.note("`service=…` selects the server; there the model repository decides it");
-                sheet.note("a server runs as long as a stage needs it; `regatta run` measures it and ends it");
             }
             for (name, why) in [
                 ("--source", "the checkpoint is a parameter of the manifest"),

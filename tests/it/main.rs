@@ -45,6 +45,7 @@ mod mpi;
 mod openai;
 mod output;
 mod overrides;
+mod pasted;
 mod pipelines;
 mod place;
 mod ports;

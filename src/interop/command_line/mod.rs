@@ -3,17 +3,22 @@
 //! Nothing is run and no file is opened. Every argument of a line ends in one of three places: in what is done here, in the
 //! notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an error.
 
+mod command;
 mod line;
 pub(super) mod load;
+mod no_meaning;
 pub(super) mod options;
 pub(super) mod program;
 pub(super) mod python;
 mod script;
+mod shell;
 pub(super) mod translation;
 
-pub use line::{TOOLS, read_line};
+pub use command::TOOLS;
+pub use line::read_line;
 pub use script::read_script;
+pub use shell::UnknownValue;
 pub use translation::{
-    GpuScale, RunLine, RunSetting, Sweep, SystemNeed, TranslatedBench, Translation, TranslationKind,
-    UntranslatedOption, origin,
+    GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript, Translation,
+    TranslationKind, UntranslatedOption, origin,
 };

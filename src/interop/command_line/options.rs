@@ -21,6 +21,12 @@ pub(in crate::interop) struct Opt {
     pub takes: Takes,
 }
 
+impl Opt {
+    pub fn takes_one(&self) -> bool {
+        self.takes == Takes::One
+    }
+}
+
 pub(in crate::interop) const fn flag(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Nothing }
 }
@@ -86,6 +92,27 @@ pub(in crate::interop) fn read(
     words: &[String],
     sheet: &mut TranslationBuilder,
 ) -> ParsedLine {
+    read_to(tool, table, words, sheet, false)
+}
+
+/// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it are
+/// `behind`.
+pub(in crate::interop) fn read_front(
+    tool: &str,
+    table: &'static [Opt],
+    words: &[String],
+    sheet: &mut TranslationBuilder,
+) -> ParsedLine {
+    read_to(tool, table, words, sheet, true)
+}
+
+fn read_to(
+    tool: &str,
+    table: &'static [Opt],
+    words: &[String],
+    sheet: &mut TranslationBuilder,
+    ends_at_plain: bool,
+) -> ParsedLine {
     let mut line = ParsedLine::default();
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -95,6 +122,10 @@ pub(in crate::interop) fn read(
             break;
         }
         if !is_option(word) {
+            if ends_at_plain {
+                line.behind = words.get(at - 1..).unwrap_or_default().to_vec();
+                break;
+            }
             line.plain.push(word.clone());
             continue;
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::options::{Opt, flag, many, one, read_front};
 use super::translation::TranslationBuilder;
 
 /// Variables that were set in front of the command.
@@ -42,30 +43,97 @@ impl Env {
 
 /// Brings up the ranks of TensorRT-LLM.
 pub(super) const LAUNCHER: &str = "trtllm-llmapi-launch";
-/// Prefixes of a command that do not change what it does.
-const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
+/// Prefixes of a command that do not change what it does, with the options that they take.
+#[rustfmt::skip]
+static AROUND: &[(&str, &[Opt])] = &[
+    ("sudo", &[flag(&["-E", "--preserve-env"]), one(&["-u", "--user"]), flag(&["-H"]), flag(&["-n"])]),
+    ("time", &[flag(&["-p"]), flag(&["-v"])]),
+    ("nohup", &[]), ("exec", &[]), (LAUNCHER, &[]), ("command", &[]),
+    ("env", &[one(&["-u", "--unset"]), flag(&["-i"])]),
+    ("nice", &[one(&["-n", "--adjustment"])]),
+    ("timeout", &[one(&["-s", "--signal"]), one(&["-k", "--kill-after"])]),
+    ("numactl", &[one(&["-N", "--cpunodebind"]), one(&["-m", "--membind"]), one(&["-C", "--physcpubind"]), one(&["-i", "--interleave"]), flag(&["-l", "--localalloc"])]),
+    ("mpirun", MPI), ("mpiexec", MPI),
+];
 
-/// Variables in front, the first argument of the command, the tool's name, and the arguments behind it.
-pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Vec<String>> {
+static MPI: &[Opt] = &[
+    one(&["-n", "-np", "--np", "-c"]),
+    flag(&["--allow-run-as-root"]),
+    flag(&["--oversubscribe", "-oversubscribe"]),
+    one(&["--bind-to"]),
+    one(&["--map-by"]),
+    one(&["-x"]),
+    one(&["--host", "-host", "-H"]),
+    one(&["--hostfile"]),
+    one(&["--output-filename"]),
+    flag(&["--tag-output"]),
+    many(&["--mca", "-mca"]),
+];
+
+/// A command without what stands around it.
+pub(super) struct Program<'a> {
+    pub env: Env,
+    /// As it was written; the script or module where Python runs one.
+    pub path: &'a str,
+    /// Its last part.
+    pub name: &'a str,
+    pub arguments: &'a [String],
+    /// Whether ranks of TensorRT-LLM are brought up in front of it.
+    pub has_launcher: bool,
+    /// Prefixes that were taken off: `numactl -N 0`.
+    pub around: Vec<String>,
+}
+
+/// Variables in front, launchers, and the tool with its arguments.
+pub(super) fn program(words: &[String]) -> Result<Program<'_>, Vec<String>> {
     let mut env = Env::default();
+    let (mut around, mut has_launcher) = (Vec::new(), false);
     let mut rest = words;
     while let Some((word, more)) = rest.split_first() {
-        match assignment(word) {
-            Some((name, value)) if name != "RUN_ARGS" => env.0.push((name.to_owned(), value.to_owned())),
-            _ if AROUND.contains(&word.as_str()) => {}
+        match (assignment(word), AROUND.iter().find(|(name, _)| *name == word)) {
+            (Some((name, value)), _) if name != "RUN_ARGS" => {
+                env.0.push((name.to_owned(), value.to_owned()));
+                rest = more;
+            }
+            (_, Some((name, table))) => {
+                has_launcher |= *name == LAUNCHER;
+                let behind = behind_options(name, table, more);
+                // `timeout` has its time first.
+                let behind = if *name == "timeout" { behind.get(1..).unwrap_or_default() } else { behind };
+                let own = &rest[..rest.len() - behind.len()];
+                if own.len() > 1 {
+                    around.push(own.join(" "));
+                }
+                rest = behind;
+            }
             _ => break,
         }
-        rest = more;
     }
-    let Some((program, rest)) = rest.split_first() else {
+    let Some((path, rest)) = rest.split_first() else {
         return Err(vec!["there is no command in the line".to_owned()]);
     };
-    let name = base(program);
-    if is_python(name) {
-        let (script, rest) = script(rest)?;
-        return Ok((env, program, script, rest));
+    let name = base(path);
+    let (path, name, arguments) = if is_python(name) { script(rest)? } else { (path.as_str(), name, rest) };
+    Ok(Program { env, path, name, arguments, has_launcher, around })
+}
+
+/// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is not known
+/// here: then the command begins behind it.
+fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) -> &'a [String] {
+    if name.starts_with("mpi") {
+        let mut at = 0;
+        while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+            at += match word.as_str() {
+                "--mca" | "-mca" => 3,
+                word if word.contains('=') => 1,
+                word => 1 + usize::from(table.iter().any(|option| option.takes_one() && option.names.contains(&word))),
+            };
+        }
+        return words.get(at..).unwrap_or_default();
     }
-    Ok((env, program, name, rest))
+    let mut sheet = TranslationBuilder::default();
+    let line = read_front(name, table, words, &mut sheet);
+    &words[words.len() - line.behind.len()..]
 }
 
 /// `NAME=VALUE`
@@ -76,7 +144,7 @@ pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, value))
 }
 
-fn base(program: &str) -> &str {
+pub(in crate::interop) fn base(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
@@ -84,18 +152,18 @@ fn is_python(name: &str) -> bool {
     name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
-/// The script or module that Python runs, and its arguments.
-fn script(words: &[String]) -> Result<(&str, &[String]), Vec<String>> {
+/// The script or module that Python runs as it was written, its name, and its arguments.
+fn script(words: &[String]) -> Result<(&str, &str, &[String]), Vec<String>> {
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
         match word.as_str() {
             "-m" => {
                 let module = words.get(at).map(String::as_str).unwrap_or_default();
-                return Ok((module, words.get(at + 1..).unwrap_or_default()));
+                return Ok((module, module, words.get(at + 1..).unwrap_or_default()));
             }
             word if word.starts_with('-') => {}
-            word => return Ok((base(word), &words[at..])),
+            word => return Ok((word, base(word), &words[at..])),
         }
     }
     Err(vec!["there is no script behind python".to_owned()])

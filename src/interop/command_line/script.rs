@@ -1,123 +1,303 @@
-//! A shell script that brings a server of the TensorRT-LLM backend up and measures it: its known commands become the stages
-//! of one manifest. It is read line by line, nothing of it is run; of its variables those are known that it sets itself.
+//! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is what the
+//! next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::line::read_line;
-use super::program::{assignment, parts};
-use super::translation::{TranslatedBench, Translation, TranslationBuilder, TranslationKind, manifest};
+use super::command::{Surroundings, TOOLS, translate};
+use super::no_meaning::no_meaning;
+use super::program::{assignment, program};
+use super::shell::{Variables, WrittenCommand, split};
+use super::translation::{RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind};
+use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
-use crate::interop::triton_backend::launch_triton_server;
-use crate::triton::repository::substitute;
 
 const TOOL: &str = "a script";
+/// A text with more commands than this is no page's.
+const MOST_COMMANDS: usize = 10_000;
 
-#[derive(Default)]
-struct Script {
-    vars: BTreeMap<String, String>,
-    filled: Vec<FilledFile>,
-    /// `cp -r FROM/* TO`
-    copied: Vec<(String, String)>,
-    server: Option<Value>,
-    load: Option<TranslatedBench>,
-    sheet: TranslationBuilder,
+/// What a script means here; on error everything that is wrong with it.
+pub fn read_script(name: &str, text: &str) -> Result<Translation, Vec<String>> {
+    read_text(Some(name), text)
 }
 
-/// What a script means here.
-pub fn read_script(name: &str, text: &str) -> Result<Translation, Vec<String>> {
-    let mut script = Script::default();
-    let mut begun = 0;
-    let mut whole = String::new();
-    for (at, line) in text.lines().enumerate() {
-        if whole.is_empty() {
-            begun = at + 1;
-        }
-        if let Some(more) = line.strip_suffix('\\') {
-            whole.push_str(more);
-            whole.push(' ');
-            continue;
-        }
-        whole.push_str(line);
-        script.line(&format!("{name}:{begun}"), &std::mem::take(&mut whole));
+/// `name` is that of its file; a pasted line has none.
+pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, Vec<String>> {
+    let commands = split(text).map_err(|line| match name {
+        Some(name) => vec![format!("{name}:{line}: a quote in the line is not closed")],
+        None => vec!["a quote in the line is not closed".to_owned()],
+    })?;
+    if commands.len() > MOST_COMMANDS {
+        return Err(vec![format!("there are {} commands in it; at most {MOST_COMMANDS} are read", commands.len())]);
     }
-    script.line(&format!("{name}:{begun}"), &whole);
+    let mut script = Script { name: name.map(str::to_owned), ..Script::default() };
+    script.sheet.notes.extend(name.into_iter().flat_map(|_| directives(text)));
+    for command in &commands {
+        script.command(command);
+    }
     script.into_translation()
 }
 
+#[derive(Default)]
+struct Script {
+    name: Option<String>,
+    variables: Variables,
+    surroundings: Surroundings,
+    folders: Vec<Option<String>>,
+    /// Of `docker run` without a command: commands behind it run in it.
+    container: Option<Map<String, Value>>,
+    filled: Vec<FilledFile>,
+    /// `cp -r FROM/* TO`
+    copied: Vec<(String, String)>,
+    whole: TranslatedScript,
+    /// The last stage with a server.
+    server: Option<String>,
+    /// Sentences on commands without a meaning here, with their places.
+    without: Vec<(String, String)>,
+    /// The translations of commands, if it is only one.
+    only: Option<Translation>,
+    count: usize,
+    tools: BTreeSet<&'static str>,
+    sheet: TranslationBuilder,
+}
+
 impl Script {
-    fn line(&mut self, place: &str, line: &str) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+    fn place(&self, command: &WrittenCommand) -> String {
+        match &self.name {
+            Some(name) => format!("{name}:{}", command.line),
+            None => command.text.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    fn command(&mut self, command: &WrittenCommand) {
+        let place = self.place(command);
+        let text = self.variables.expand(&command.text);
+        let Some(mut words) = shlex::split(&text) else {
+            return self.sheet.push_error(format!("{place}: a quote in it is not closed"));
+        };
+        self.keywords(&place, &mut words);
+        let is_setting =
+            words.first().is_some_and(|word| ["export", "declare", "local", "readonly"].contains(&word.as_str()));
+        let is_exported = words.first().is_some_and(|word| word == "export");
+        let set = &words[usize::from(is_setting)..];
+        if set.iter().all(|word| is_setting || assignment(word).is_some()) && !is_run_args(&words) {
+            for word in set.iter().filter(|word| !word.starts_with('-')) {
+                let name = assignment(word).map_or(word.as_str(), |(name, value)| {
+                    self.variables.set(name, value);
+                    name
+                });
+                if is_exported {
+                    self.variables.export(name);
+                }
+            }
             return;
         }
-        let (line, _) = substitute(line, &|name| self.vars.get(name).cloned());
-        let Some(words) = shlex::split(&line) else {
-            return self.sheet.push_untranslated(place, "a quote in the line is not closed");
-        };
-        for words in words.split(|word| matches!(word.as_str(), "&&" | ";" | "&" | "||")) {
-            self.command(place, words);
+        self.count += 1;
+        if self.folder(&words) {
+            return self.nothing(&place, &words);
+        }
+        self.program(&place, command, words);
+    }
+
+    /// Words of the shell in front of a command: what is behind them is read, once.
+    fn keywords(&mut self, place: &str, words: &mut Vec<String>) {
+        const LOOPS: [&str; 6] = ["for", "while", "until", "if", "case", "select"];
+        const AROUND: [&str; 9] = ["do", "done", "then", "else", "fi", "esac", "{", "}", "!"];
+        if words.first().is_some_and(|word| LOOPS.contains(&word.as_str())) {
+            let head = words.join(" ");
+            self.sheet.push_untranslated(
+                format!("{place}: {head}"),
+                "loops and conditions are not followed, their commands are read once: `foreach` and `when` of a stage do that",
+            );
+            words.clear();
+        }
+        let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
+        words.drain(..count);
+    }
+
+    /// Follows `cd`; whether it was one.
+    fn folder(&mut self, words: &[String]) -> bool {
+        let before = self.surroundings.folder.clone();
+        match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["cd", to] => self.surroundings.folder = Some(self.surroundings.path(to)),
+            ["pushd", to] => {
+                self.folders.push(before);
+                self.surroundings.folder = Some(self.surroundings.path(to));
+            }
+            ["popd"] => self.surroundings.folder = self.folders.pop().unwrap_or_default(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn nothing(&mut self, place: &str, words: &[String]) {
+        let name = words.first().map(String::as_str).unwrap_or_default();
+        if let Some(Ok(translation)) = no_meaning(name) {
+            self.take(place, translation);
         }
     }
 
-    fn command(&mut self, place: &str, words: &[String]) {
-        let words = match words.split_first() {
-            Some((first, rest)) if first == "export" => rest,
-            _ => words,
+    fn program(&mut self, place: &str, command: &WrittenCommand, words: Vec<String>) {
+        let words = self.with_its_name(words);
+        let known = program(&words).map(|found| (found.name.to_owned(), found.arguments.to_vec()));
+        let (name, arguments) = match known {
+            Ok(known) => known,
+            Err(faults) => return self.faults(place, &faults),
         };
-        if words.iter().all(|word| assignment(word).is_some()) {
-            let set = words.iter().filter_map(|word| assignment(word));
-            return self.vars.extend(set.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        }
-        let Ok((env, _, name, rest)) = parts(words) else {
-            return self.sheet.push_untranslated(place, "no command is to be seen in it");
-        };
-        match name {
-            "fill_template.py" => self.filled.extend(fill_template::filled(rest, &mut self.sheet)),
-            "launch_triton_server.py" if self.server.is_none() => {
-                self.server = Some(launch_triton_server::stage(&env, rest, &mut self.sheet));
+        match name.as_str() {
+            // Their files become one stage.
+            "fill_template.py" if self.name.is_some() || !self.filled.is_empty() => {
+                return self.filled.extend(fill_template::filled(&arguments, &mut self.sheet));
             }
-            "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" if self.load.is_none() => {
-                match read_line(words) {
-                    Err(faults) => self.sheet.faults.extend(faults),
-                    Ok(Translation { kind: TranslationKind::Bench(load), notes, untranslated: left, .. }) => {
-                        self.load = Some(load);
-                        self.sheet.notes.extend(notes);
-                        self.sheet.untranslated.extend(left);
-                    }
-                    Ok(told) => self.sheet.push_untranslated(place, format!("`{}` is a separate line", told.tool)),
-                }
-            }
-            "launch_triton_server.py" | "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" => {
-                self.sheet.push_untranslated(
-                    place,
-                    format!("a second `{name}`: one server and one measurement are imported"),
-                );
-            }
-            "trtllm-serve" | "trtllm-bench" | "llmb-run" | "make" | "triton" => {
-                self.sheet.push_untranslated(place, format!("`{name}`: import that line separately"));
-            }
-            "cp" if rest.len() >= 2 => {
+            "cp" if arguments.iter().filter(|word| !word.starts_with('-')).count() == 2 => {
                 let plain = |text: &String| text.trim_end_matches(['*', '/']).to_owned();
-                let from_to: Vec<String> = rest.iter().filter(|word| !word.starts_with('-')).map(plain).collect();
-                match from_to.as_slice() {
-                    [from, to] => self.copied.push((from.clone(), to.clone())),
-                    _ => self.sheet.push_untranslated(place, "`cp` of several files: a `shell` stage runs it"),
-                }
+                let from_to: Vec<String> = arguments.iter().filter(|word| !word.starts_with('-')).map(plain).collect();
+                return self.copied.push((from_to[0].clone(), from_to[1].clone()));
             }
-            "cd" | "pushd" | "popd" | "mkdir" | "sleep" | "wait" | "pkill" | "echo" | "set" => {
-                self.sheet.push_untranslated(
-                    place,
-                    format!("`{name}`: stages have folders of their own, and wait for each other"),
-                );
+            _ => {}
+        }
+        let mut all: Vec<String> = Vec::new();
+        if READS_VARIABLES.contains(&name.as_str()) {
+            all.extend(self.variables.for_programs().map(|(name, value)| format!("{name}={value}")));
+        }
+        // Arguments that pick a manifest or a scenario are read as they were written.
+        let is_written = READS_VARIABLES.contains(&name.as_str()) || name.starts_with("--") || is_run_args(&words);
+        for word in words {
+            all.push(if is_written { super::shell::as_written(&word, &self.variables.unknown) } else { word });
+        }
+        match translate(&all, &self.surroundings) {
+            Ok(translation) => self.take(place, translation),
+            Err(faults) if self.name.is_none() => self.sheet.faults.extend(faults),
+            Err(faults) if faults.iter().any(|fault| fault.contains("cannot be imported")) => {
+                let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+                self.sheet.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
             }
-            _ => self.sheet.push_untranslated(place, format!("`{name}` …: a `shell` stage runs it")),
+            Err(faults) => self.faults(place, &faults),
         }
     }
 
-    fn into_translation(mut self) -> Result<Translation, Vec<String>> {
-        let mut stages = Map::new();
+    /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is named
+    /// after.
+    fn with_its_name(&self, mut words: Vec<String>) -> Vec<String> {
+        let scripts = || TOOLS.iter().filter_map(|tool| Some((*tool, tool.strip_suffix(".py")?)));
+        for word in words.iter_mut().take(2) {
+            let unknown = self
+                .variables
+                .unknown
+                .iter()
+                .find(|value| value.env.is_some() && *word == format!("{{{{{}}}}}", value.name));
+            if let Some((tool, _)) = unknown.and_then(|value| scripts().find(|(_, stem)| value.name.contains(stem))) {
+                *word = tool.to_owned();
+            }
+        }
+        words
+    }
+
+    fn faults(&mut self, place: &str, faults: &[String]) {
+        self.sheet.faults.extend(faults.iter().map(|fault| format!("{place}: {fault}")));
+    }
+
+    fn take(&mut self, place: &str, mut translation: Translation) {
+        self.only = (self.count == 1).then(|| translation.clone());
+        self.tools.insert(translation.tool);
+        let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
+        if !is_silent {
+            self.sheet.absorb(place, &mut translation);
+        }
+        match translation.kind {
+            TranslationKind::Nothing(why) => self.without.push((place.to_owned(), why)),
+            TranslationKind::Container(container) => self.container = Some(container),
+            TranslationKind::Bench(bench) => {
+                self.whole.benches.push(ScriptBench { server: self.server.clone(), bench });
+            }
+            TranslationKind::Run(run) => self.run(run),
+            TranslationKind::Commands(commands) => commands.into_iter().for_each(|words| self.command_line(words)),
+            TranslationKind::Manifest(mut manifest) => {
+                if let Some(Value::Object(stages)) = manifest.remove("stages") {
+                    self.stages(stages);
+                }
+            }
+            TranslationKind::Script(script) => {
+                self.stages(script.stages);
+                self.whole.benches.extend(script.benches);
+                self.whole.commands.extend(script.commands);
+                script.runs.into_iter().for_each(|run| self.run(run));
+            }
+        }
+    }
+
+    /// A run of the same manifest goes on with the one before it.
+    fn run(&mut self, run: RunLine) {
+        let Some(last) = self.whole.runs.last_mut().filter(|last| last.manifests == run.manifests) else {
+            return self.whole.runs.push(run);
+        };
+        let is_same = |one: &super::RunSetting, other: &super::RunSetting| one.names == other.names;
+        let contradicts = run
+            .settings
+            .iter()
+            .any(|one| last.settings.iter().any(|other| is_same(one, other) && one.value != other.value));
+        let beside = |run: &RunLine| {
+            (
+                run.env.clone(),
+                run.scale.clone(),
+                run.slurm.clone(),
+                run.options.clone(),
+                run.copy_results_to.clone(),
+                run.system,
+            )
+        };
+        if contradicts || beside(&run) != beside(last) {
+            return self.whole.runs.push(run);
+        }
+        for setting in run.settings {
+            if !last.settings.iter().any(|other| is_same(&setting, other)) {
+                last.settings.push(setting);
+            }
+        }
+        last.serves |= run.serves;
+        if run.until.is_empty() || last.until.is_empty() {
+            last.until.clear();
+        } else {
+            last.until.extend(run.until);
+        }
+    }
+
+    /// A request to a server that the script started is a stage of its own.
+    fn command_line(&mut self, mut words: Vec<String>) {
+        let is_request = words.len() > 3 && words[..2] == ["regatta", "triton"];
+        let Some(server) = self.server.clone().filter(|_| is_request) else {
+            return self.whole.commands.push(words);
+        };
+        words[3] = format!("{{{{ stages.{server} }}}}");
+        let stage = Map::from_iter([("ask".to_owned(), json!({"shell": words}))]);
+        self.stages(stage);
+    }
+
+    fn stages(&mut self, stages: Map<String, Value>) {
+        for (name, mut stage) in stages {
+            let mut unique = name.clone();
+            let mut number = 1;
+            while self.whole.stages.contains_key(&unique) {
+                number += 1;
+                unique = format!("{name}_{number}");
+            }
+            if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut())
+                && RUN_IN_CONTAINERS.iter().any(|action| keys.contains_key(*action))
+                && !keys.contains_key("container")
+                && !is_ours(keys)
+            {
+                keys.insert("container".to_owned(), Value::Object(container.clone()));
+            }
+            if stage.get("serve").is_some() {
+                self.server = Some(unique.clone());
+            }
+            self.whole.stages.insert(unique, stage);
+        }
+    }
+
+    /// The stage of the repository goes in front of the server's.
+    fn repository(&mut self) {
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
         let mut repository = fill_template::repository(&self.filled, &mut self.sheet);
         if let (Some(Value::Object(stage)), Some(tree)) = (&mut repository, &tree) {
@@ -127,28 +307,113 @@ impl Script {
         } else if tree.is_some() {
             self.sheet.push_error("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
         }
-        for (from, to) in &self.copied {
-            self.sheet.push_untranslated(format!("cp {from} {to}"), "a `shell` stage runs it");
+        for (from, to) in std::mem::take(&mut self.copied) {
+            self.count += 1;
+            let why = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage";
+            self.without.push((format!("cp {from} {to}"), format!("`cp`: {why}")));
         }
-        if let Some(repository) = repository {
-            stages.insert("generate_triton_config".to_owned(), json!({ "repository": repository }));
-        }
-        if let Some(mut server) = self.server {
-            if let Some(path) = server.pointer_mut("/serve/triton/repository")
-                && stages.contains_key("generate_triton_config")
-                && path.as_str().map(|path| path.trim_end_matches('/').to_owned()) == tree
-            {
-                *path = json!("{{ stages.generate_triton_config.out }}");
+        if let (Some(repository), Some(tree)) = (repository, tree) {
+            const NAME: &str = "generate_triton_config";
+            let stages = std::mem::take(&mut self.whole.stages);
+            let at = stages.values().position(|stage| stage.get("serve").is_some()).unwrap_or(stages.len());
+            for (index, (name, stage)) in stages.into_iter().enumerate() {
+                if index == at {
+                    self.whole.stages.insert(NAME.to_owned(), json!({"repository": repository}));
+                }
+                self.whole.stages.insert(name, stage);
             }
-            stages.insert("triton".to_owned(), server);
+            self.whole.stages.entry(NAME).or_insert_with(|| json!({"repository": repository}));
+            self.sheet.produces(&tree, format!("{{{{ stages.{NAME}.out }}}}"));
         }
-        if stages.is_empty() && self.load.is_none() {
+    }
+
+    fn into_translation(mut self) -> Result<Translation, Vec<String>> {
+        self.repository();
+        let unknown = std::mem::take(&mut self.variables.unknown);
+        if self.count == 1
+            && self.whole.stages.len() <= 1
+            && let Some(mut only) = self.only.take()
+        {
+            if !self.sheet.faults.is_empty() {
+                return Err(self.sheet.faults);
+            }
+            only.unknown = unknown;
+            return Ok(only);
+        }
+        let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
+        for name in unused {
+            self.sheet.push_untranslated(format!("{name}=…"), "no command of the script uses it");
+        }
+        if self.count == 0 && self.sheet.faults.is_empty() {
+            let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
+            return self.sheet.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
+        }
+        for (place, why) in std::mem::take(&mut self.without) {
+            self.sheet.push_untranslated(place, why);
+        }
+        let whole = &self.whole;
+        let is_empty =
+            whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
+        if is_empty && self.container.is_none() && self.sheet.untranslated.is_empty() && self.sheet.faults.is_empty() {
             self.sheet.push_error("there is no command in it that is known here");
         }
-        let means = match self.load {
-            Some(load) => TranslationKind::Pipeline(stages, load),
-            None => manifest("script", TOOL, stages),
+        let kind = match (is_empty, self.container) {
+            (true, Some(container)) => TranslationKind::Container(container),
+            (true, None) => TranslationKind::Nothing(
+                "none of its commands has a meaning here: each says above what to do instead".to_owned(),
+            ),
+            (false, _) => TranslationKind::Script(self.whole),
         };
-        self.sheet.finish(TOOL, means)
+        // A line of one tool twice is still of that tool.
+        let tool = match self.tools.iter().collect::<Vec<_>>().as_slice() {
+            [tool] if self.name.is_none() => tool,
+            _ => TOOL,
+        };
+        let mut translation = self.sheet.finish(tool, kind)?;
+        translation.unknown = unknown;
+        connect(&mut translation);
+        Ok(translation)
+    }
+}
+
+/// Their variables select what they do, so exported ones are theirs.
+const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
+
+/// Actions whose programs can run in a container.
+const RUN_IN_CONTAINERS: [&str; 5] = ["shell", "engine", "serve", "trtllm_bench", "mlperf"];
+
+/// A stage that only calls Regatta.
+fn is_ours(stage: &Map<String, Value>) -> bool {
+    stage.get("shell").and_then(|words| words.get(0)).and_then(Value::as_str) == Some("regatta")
+}
+
+fn is_run_args(words: &[String]) -> bool {
+    words.first().is_some_and(|word| word.starts_with("RUN_ARGS="))
+}
+
+/// Where one stage names a path that another one writes, it reads that stage's output.
+fn connect(translation: &mut Translation) {
+    let produced = std::mem::take(&mut translation.produced);
+    let TranslationKind::Script(script) = &mut translation.kind else { return };
+    for stage in script.stages.values_mut() {
+        for (path, expression) in &produced {
+            replace(stage, path.trim_start_matches("./").trim_end_matches('/'), expression);
+        }
+    }
+}
+
+fn replace(value: &mut Value, path: &str, expression: &str) {
+    match value {
+        Value::String(text) => {
+            let plain = text.trim_start_matches("./").trim_end_matches('/');
+            if plain == path {
+                *text = expression.to_owned();
+            } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
+                *text = format!("{expression}{rest}");
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|one| replace(one, path, expression)),
+        Value::Object(all) => all.values_mut().for_each(|one| replace(one, path, expression)),
+        _ => {}
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::shell::{self, UnknownValue};
+
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translation {
@@ -12,6 +14,22 @@ pub struct Translation {
     pub notes: Vec<String>,
     /// Not carried over.
     pub untranslated: Vec<UntranslatedOption>,
+    /// Values that must come from the user; in arguments and keys each is `{{name}}`.
+    pub unknown: Vec<UnknownValue>,
+    /// Paths that the stages of a manifest write, and the expression for each.
+    pub produced: Vec<(String, String)>,
+}
+
+impl Translation {
+    /// Parameters for the unknown values that these stages use; their expressions become as people write them.
+    pub fn parameters(&self, stages: &mut Value) -> Map<String, Value> {
+        shell::parameters(stages, &self.unknown)
+    }
+
+    /// A text with its unknown values as they were written.
+    pub fn as_written(&self, text: &str) -> String {
+        shell::as_written(text, &self.unknown)
+    }
 }
 
 /// An argument that has no place here.
@@ -28,12 +46,35 @@ pub enum TranslationKind {
     Bench(TranslatedBench),
     /// A manifest, key by key.
     Manifest(Map<String, Value>),
-    /// Stages, then a benchmark of the server that the stage `triton` starts, if there is one.
-    Pipeline(Map<String, Value>, TranslatedBench),
+    /// Several commands together.
+    Script(TranslatedScript),
     /// An existing manifest, and the settings to change in it.
     Run(RunLine),
     /// Command lines, each a list of arguments.
     Commands(Vec<Vec<String>>),
+    /// `container:` of stages, which run their programs in it.
+    Container(Map<String, Value>),
+    /// It has no meaning here: why, and what to do instead.
+    Nothing(String),
+}
+
+/// The commands of a script, sorted by what they are here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TranslatedScript {
+    /// Of one manifest, in the script's order.
+    pub stages: Map<String, Value>,
+    pub benches: Vec<ScriptBench>,
+    pub runs: Vec<RunLine>,
+    /// Command lines beside them.
+    pub commands: Vec<Vec<String>>,
+}
+
+/// One measurement of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptBench {
+    /// The stage of the server that the script started last before it.
+    pub server: Option<String>,
+    pub bench: TranslatedBench,
 }
 
 /// One measurement.
@@ -76,6 +117,8 @@ pub struct RunLine {
     /// A folder for the results, beside the one that Regatta keeps.
     pub copy_results_to: Option<String>,
     pub system: SystemNeed,
+    /// Its servers stay up: `regatta serve`.
+    pub serves: bool,
 }
 
 /// So many GPUs of one kind.
@@ -123,6 +166,7 @@ pub(in crate::interop) struct TranslationBuilder {
     pub untranslated: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
     pub faults: Vec<String>,
+    produced: Vec<(String, String)>,
 }
 
 impl TranslationBuilder {
@@ -138,10 +182,28 @@ impl TranslationBuilder {
         self.faults.push(text.into());
     }
 
+    /// The stage writes what the command wrote to `path`; `expression` is where that is.
+    pub fn produces(&mut self, path: &str, expression: impl Into<String>) {
+        self.produced.push((path.to_owned(), expression.into()));
+    }
+
+    /// Takes over what was found of one command of several. `place` is where it stands.
+    pub fn absorb(&mut self, place: &str, translation: &mut Translation) {
+        self.notes.append(&mut translation.notes);
+        for mut option in std::mem::take(&mut translation.untranslated) {
+            option.argument = format!("{place}: {}", option.argument);
+            self.untranslated.push(option);
+        }
+        self.produced.append(&mut translation.produced);
+    }
+
     /// The translation, or everything that keeps it from being one.
     pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
-        let Self { notes, untranslated: left, faults } = self;
-        if faults.is_empty() { Ok(Translation { tool, kind: means, notes, untranslated: left }) } else { Err(faults) }
+        let Self { notes, untranslated, faults, produced } = self;
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Translation { tool, kind: means, notes, untranslated, unknown: Vec::new(), produced })
     }
 }
 

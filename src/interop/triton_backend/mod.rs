@@ -2,4 +2,5 @@
 
 pub(super) mod core_model;
 pub(super) mod fill_template;
+pub(super) mod grpc_clients;
 pub(super) mod launch_triton_server;

@@ -1,0 +1,167 @@
+//! One command: which program it calls, and what that means here.
+
+use super::no_meaning::no_meaning;
+use super::program::{Env, LAUNCHER, Program, program};
+use super::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::diag::did_you_mean;
+use crate::interop::nvidia_harness::run_args;
+use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
+use crate::interop::triton_backend::{core_model, fill_template, grpc_clients, launch_triton_server};
+use crate::interop::{
+    aiperf, curl, docker, genai_perf, git_clone, llmb_run, perf_analyzer, slurm, triton_cli, trtllm_bench, trtllm_serve,
+};
+
+/// The programs with supported command lines.
+pub const TOOLS: [&str; 23] = [
+    "genai-perf",
+    "aiperf",
+    "perf_analyzer",
+    "benchmark_core_model.py",
+    "launch_triton_server.py",
+    "fill_template.py",
+    "inflight_batcher_llm_client.py",
+    "end_to_end_grpc_client.py",
+    "convert_checkpoint.py",
+    "quantize.py",
+    "trtllm-build",
+    "trtllm-bench",
+    "trtllm-serve",
+    "llmb-run",
+    "triton",
+    "make",
+    "docker",
+    "srun",
+    "sbatch",
+    "curl",
+    "git",
+    "RUN_ARGS",
+    "--benchmarks=…",
+];
+
+/// What the text around a command says about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    /// The folder that the script changed to.
+    pub folder: Option<String>,
+    /// How many commands it is inside: `docker run IMAGE COMMAND`.
+    depth: usize,
+}
+
+impl Surroundings {
+    fn inside(&self) -> Self {
+        Self { folder: self.folder.clone(), depth: self.depth + 1 }
+    }
+
+    /// A path as it is from where the script began.
+    pub fn path(&self, path: &str) -> String {
+        match &self.folder {
+            Some(folder) if !path.starts_with(['/', '~', '{']) => {
+                format!("{}/{}", folder.trim_end_matches('/'), path.strip_prefix("./").unwrap_or(path))
+            }
+            _ => path.to_owned(),
+        }
+    }
+}
+
+/// What a command means here; on error everything that is wrong with it.
+pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, Vec<String>> {
+    /// A command in a command in a command … of more than these is no page's.
+    const DEEPEST: usize = 8;
+    if surroundings.depth > DEEPEST {
+        return Err(vec![format!("commands stand in each other more than {DEEPEST} deep")]);
+    }
+    let inner = |words: &[String]| translate(words, &surroundings.inside());
+    let program = program(words)?;
+    let Program { env, path, name, arguments, has_launcher, around } = &program;
+    let arguments = *arguments;
+    let mut translation = match (*name, arguments.first().map(String::as_str)) {
+        ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
+        ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
+        ("trtllm-bench", _) => {
+            let launcher: Vec<String> = has_launcher.then(|| LAUNCHER.to_owned()).into_iter().collect();
+            trtllm_bench::command_line::translate(env, &launcher, arguments)?
+        }
+        ("convert_checkpoint.py" | "quantize.py", _) => {
+            convert_checkpoint::translate(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
+        }
+        ("trtllm-build", _) => trtllm_build::translate(env, arguments, &|path| surroundings.path(path))?,
+        ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
+        ("srun", _) => slurm::srun(arguments, &inner)?,
+        ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments)?,
+        ("git", _) => git_clone::translate(arguments, &|path| surroundings.path(path))?,
+        ("llmb-run", _) => llmb_run::translate(env, arguments)?,
+        ("make", _) => {
+            // Both places are good for make.
+            let mut words: Vec<String> = env.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            words.extend_from_slice(arguments);
+            run_args::make(&words)?
+        }
+        _ => without_env(env, alone(path, name, arguments)?),
+    };
+    for prefix in around {
+        let mut sheet = TranslationBuilder::default();
+        sheet
+            .push_untranslated(prefix.clone(), "stages start their processes themselves, bound to the GPUs they lease");
+        translation.untranslated.extend(sheet.untranslated);
+    }
+    Ok(translation)
+}
+
+/// Programs whose variables change nothing here.
+fn alone(path: &str, name: &str, arguments: &[String]) -> Result<Translation, Vec<String>> {
+    if path.starts_with("--") {
+        let mut words = vec![path.to_owned()];
+        words.extend_from_slice(arguments);
+        return run_args::translate_run_args(&words);
+    }
+    if let Some(text) = path.strip_prefix("RUN_ARGS=") {
+        let mut all = vec![text.to_owned()];
+        all.extend_from_slice(arguments);
+        return run_args::translate_run_args(&all);
+    }
+    match (name, arguments.first().map(String::as_str)) {
+        ("code.main", _) => run_args::translate_run_args(arguments),
+        ("genai-perf" | "genai_perf", Some("analyze")) => {
+            genai_perf::command_line::translate("genai-perf analyze", true, &arguments[1..])
+        }
+        (
+            "genai-perf" | "genai_perf",
+            Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
+        ) => Err(vec![format!("`genai-perf {other}` does not measure; a `profile` line does")]),
+        ("genai-perf" | "genai_perf", _) => {
+            genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
+        }
+        ("aiperf", _) => aiperf::command_line::translate(strip(arguments, "profile")),
+        ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),
+        ("benchmark_core_model.py", _) => core_model::translate(arguments),
+        ("fill_template.py", _) => fill_template::translate(arguments),
+        ("inflight_batcher_llm_client.py", _) => grpc_clients::inflight_batcher_llm_client(arguments),
+        ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),
+        ("triton", _) => triton_cli::translate(arguments),
+        ("curl", _) => curl::translate(arguments),
+        _ => no_meaning(name).unwrap_or_else(|| {
+            let hint = did_you_mean(name, TOOLS).unwrap_or_default();
+            Err(vec![format!("command lines of `{name}` cannot be imported; {hint}")])
+        }),
+    }
+}
+
+/// Variables change what none of these do.
+fn without_env(env: &Env, mut translation: Translation) -> Translation {
+    if matches!(translation.kind, TranslationKind::Nothing(_)) {
+        return translation;
+    }
+    for (name, _) in &env.0 {
+        let mut sheet = TranslationBuilder::default();
+        sheet.push_untranslated(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
+        translation.untranslated.extend(sheet.untranslated);
+    }
+    translation
+}
+
+fn strip<'a>(words: &'a [String], first: &str) -> &'a [String] {
+    match words.split_first() {
+        Some((word, rest)) if word == first => rest,
+        _ => words,
+    }
+}

@@ -1,0 +1,33 @@
+//! Programs around a benchmark that do nothing here: why, and what to do instead.
+
+use super::translation::{Translation, TranslationBuilder, TranslationKind};
+
+/// Programs, and the sentence on them.
+#[rustfmt::skip]
+const PROGRAMS: &[(&[&str], &str, &str)] = &[
+    (&["cd", "pushd", "popd", "mkdir", "ls", "pwd"], "folders", "each stage has a folder of its own, and its inputs are absolute paths: nothing is to be made or entered"),
+    (&["rm", "rmdir", "mv"], "files", "outputs are replaced when what they are made of changes; `regatta gc` removes old ones"),
+    (&["cp", "ln", "rsync", "scp", "tar", "unzip"], "files", "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage"),
+    (&["pkill", "kill", "killall"], "the end of servers", "servers end with the stages that need them, also when a run is stopped"),
+    (&["sleep", "wait", "until", "while", "for", "if", "case"], "waiting", "a stage waits until its server is ready, and stages wait for each other"),
+    (&["pip", "pip3", "uv", "conda", "apt", "apt-get", "yum", "dnf", "python", "python3"], "an installation", "no client is needed: `regatta` speaks to the servers itself; `regatta doctor MANIFEST` says what the machine lacks"),
+    (&["git-lfs"], "large files", "`lfs: true` of a `git` stage, or a `weights` stage, fetches them"),
+    (&["wget"], "a download", "the files of a checkpoint come by a `weights` stage, which checks every one: `weights: { hf: ORGANISATION/MODEL }`"),
+    (&["huggingface-cli", "hf"], "a download", "a `weights` stage downloads a checkpoint and checks every file: `weights: { hf: ORGANISATION/MODEL, revision: COMMIT }`"),
+    (&["echo", "printf", "cat", "head", "tail", "tee", "less", "grep", "jq", "set", "alias", "ulimit", "date", "true", "which", "test", "[", "exit"], "text", "a run prints its progress, and `regatta status` and `regatta logs` show more"),
+    (&["source", "."], "another script", "import that file, too: `regatta import FILE`"),
+    (&["bash", "sh"], "another script", "import that file, too: `regatta import FILE`"),
+    (&["tmux", "screen", "disown"], "the terminal", "a run that was cut off is continued by the same command; with `--on slurm` it needs no terminal"),
+    (&["scancel", "squeue", "sinfo", "scontrol", "sacct"], "Slurm's queue", "`regatta status` shows the jobs of a run, and Ctrl-C ends them"),
+    (&["nvidia-smi"], "the GPUs", "GPUs are read while a benchmark runs, and `regatta doctor` shows them"),
+    (&["tritonserver"], "a server", "`serve: { triton: { repository: FOLDER } }` starts it; import the line of launch_triton_server.py that it came from"),
+];
+
+/// The sentence on a program; none where it is not known.
+pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, Vec<String>>> {
+    let (_, tool, why) = PROGRAMS.iter().find(|(names, _, _)| names.contains(&name))?;
+    Some(
+        TranslationBuilder::default()
+            .finish(tool, TranslationKind::Nothing(format!("`{name}` has no meaning here: {why}"))),
+    )
+}

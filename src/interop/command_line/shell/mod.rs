@@ -1,0 +1,14 @@
+//! Shell text as pages print it: split into commands, variables expanded, placeholders recognized. Nothing of it is run.
+//!
+//! Read are the parts that pages use: quotes, comments, continued lines, `&&`, `;`, pipes, redirections, here-documents and
+//! `$NAME`. A value that the text does not have (a variable that it does not set, `<model dir>`) becomes an expression of a
+//! manifest, `{{name}}`, and an [`UnknownValue`] that says what it stands for.
+
+mod split;
+mod unknown;
+mod variables;
+
+pub(in crate::interop) use split::{WrittenCommand, split};
+pub use unknown::UnknownValue;
+pub(in crate::interop) use unknown::{as_written, parameters};
+pub(in crate::interop) use variables::Variables;

@@ -1,0 +1,262 @@
+//! Text → commands: what stands between `&&`, `||`, `;`, `|`, `&` and the ends of lines.
+
+/// A command as it was written, without comments and redirections, its continued lines joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::interop) struct WrittenCommand {
+    /// The line of its first character, from 1.
+    pub line: usize,
+    pub text: String,
+}
+
+/// The commands of a text; on error the line in which a quote begins that is not closed.
+pub(in crate::interop) fn split(text: &str) -> Result<Vec<WrittenCommand>, usize> {
+    let mut splitter = Splitter { chars: text.chars().collect(), ..Splitter::default() };
+    splitter.line = 1;
+    while splitter.at < splitter.chars.len() {
+        splitter.step()?;
+    }
+    splitter.end();
+    Ok(splitter.commands)
+}
+
+#[derive(Default)]
+struct Splitter {
+    chars: Vec<char>,
+    at: usize,
+    line: usize,
+    current: WrittenCommand,
+    commands: Vec<WrittenCommand>,
+    /// Words that end here-documents which begin behind this line.
+    here_documents: Vec<String>,
+}
+
+impl Splitter {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn push(&mut self, c: char) {
+        if self.current.text.is_empty() {
+            self.current.line = self.line;
+        }
+        self.current.text.push(c);
+    }
+
+    /// Takes `count` characters as they are.
+    fn take(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(c) = self.peek(0) else { return };
+            self.push(c);
+            if c == '\n' {
+                self.line += 1;
+            }
+            self.at += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        let command = std::mem::take(&mut self.current);
+        let text = command.text.trim();
+        if !text.is_empty() {
+            self.commands.push(WrittenCommand { line: command.line, text: text.to_owned() });
+        }
+    }
+
+    fn is_word_start(&self) -> bool {
+        self.current.text.chars().next_back().is_none_or(char::is_whitespace)
+    }
+
+    fn step(&mut self) -> Result<(), usize> {
+        let Some(c) = self.peek(0) else { return Ok(()) };
+        match c {
+            '\\' if self.peek(1) == Some('\n') => {
+                self.push(' ');
+                self.at += 2;
+                self.line += 1;
+            }
+            '\\' => self.take(2),
+            '\'' | '"' | '`' => return self.quoted(c),
+            '$' if self.peek(1) == Some('(') => return self.substitution(),
+            '#' if self.is_word_start() => {
+                while self.peek(0).is_some_and(|c| c != '\n') {
+                    self.at += 1;
+                }
+            }
+            '<' if placeholder(&self.chars[self.at..]).is_some() => {
+                let length = placeholder(&self.chars[self.at..]).unwrap_or(1);
+                self.take(length);
+            }
+            '<' | '>' => self.redirection(),
+            '&' if self.peek(1) == Some('>') => {
+                self.at += 1;
+                self.redirection();
+            }
+            '\n' => {
+                self.end();
+                self.at += 1;
+                self.line += 1;
+                self.skip_here_documents();
+            }
+            ';' | '&' | '|' | '(' | ')' => {
+                self.end();
+                self.at += 1;
+            }
+            _ if self.current.text.is_empty() && c.is_whitespace() => self.at += 1,
+            c => {
+                self.push(c);
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A quoted part, with its quotes.
+    fn quoted(&mut self, quote: char) -> Result<(), usize> {
+        let begun = self.line;
+        self.take(1);
+        loop {
+            match self.peek(0) {
+                None => return Err(begun),
+                Some('\\') if quote != '\'' => self.take(2),
+                Some(c) => {
+                    self.take(1);
+                    if c == quote {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// `$( … )`, with what is nested in it.
+    fn substitution(&mut self) -> Result<(), usize> {
+        let begun = self.line;
+        let mut depth = 0_usize;
+        loop {
+            match self.peek(0) {
+                None => return Err(begun),
+                Some(quote @ ('\'' | '"')) => self.quoted(quote)?,
+                Some(c) => {
+                    self.take(1);
+                    match c {
+                        '(' => depth += 1,
+                        ')' if depth <= 1 => return Ok(()),
+                        ')' => depth -= 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves out the operator, the number in front of it and the file behind it.
+    fn redirection(&mut self) {
+        let digits = self.current.text.len() - self.current.text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let kept = self.current.text.len() - digits;
+        if digits > 0 && self.current.text[..kept].ends_with(char::is_whitespace) {
+            self.current.text.truncate(kept);
+        }
+        let is_here = self.peek(0) == Some('<') && self.peek(1) == Some('<') && self.peek(2) != Some('<');
+        while matches!(self.peek(0), Some('<' | '>' | '&' | '-')) {
+            self.at += 1;
+        }
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        let begun = self.at;
+        while self.peek(0).is_some_and(|c| !c.is_whitespace() && !";&|()<>".contains(c)) {
+            self.at += 1;
+        }
+        if is_here {
+            let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();
+            self.here_documents.push(word);
+        }
+    }
+
+    fn skip_here_documents(&mut self) {
+        for word in std::mem::take(&mut self.here_documents) {
+            while self.at < self.chars.len() {
+                let begun = self.at;
+                while self.peek(0).is_some_and(|c| c != '\n') {
+                    self.at += 1;
+                }
+                let line: String = self.chars[begun..self.at].iter().collect();
+                self.at += 1;
+                self.line += 1;
+                if line.trim_start_matches('\t') == word {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file behind
+/// its `<`, and what follows is no `>` right behind a word.
+pub(super) fn placeholder(text: &[char]) -> Option<usize> {
+    /// A longer text between `<` and `>` is none.
+    const LONGEST: usize = 80;
+    if text.first() != Some(&'<') {
+        return None;
+    }
+    let end = text.iter().take(LONGEST).position(|c| *c == '>')?;
+    let inner = &text[1..end];
+    let is_name = inner.iter().all(|c| c.is_alphanumeric() || " _-./:'|,".contains(*c));
+    let begins = inner.first().is_none_or(|c| c.is_alphabetic() || *c == '/');
+    let ends = inner.last().is_none_or(|c| !c.is_whitespace());
+    (is_name && begins && ends).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+    use pretty_assertions::assert_eq;
+
+    fn texts(text: &str) -> Vec<(usize, String)> {
+        split(text).expect("quotes are closed").into_iter().map(|command| (command.line, command.text)).collect()
+    }
+
+    fn one(line: usize, text: &str) -> (usize, String) {
+        (line, text.to_owned())
+    }
+
+    #[test]
+    fn commands_end_at_operators_and_lines_and_not_in_quotes() {
+        assert_eq!(
+            texts("make a && make b; c 'x && y' \"z; $(p; q)\" | d &\n# a comment\ne \\\n  --f g # behind\n"),
+            [
+                one(1, "make a"),
+                one(1, "make b"),
+                one(1, "c 'x && y' \"z; $(p; q)\""),
+                one(1, "d"),
+                one(3, "e    --f g"),
+            ]
+        );
+    }
+
+    #[test]
+    fn redirections_and_here_documents_are_left_out_and_placeholders_stay() {
+        assert_eq!(
+            texts(
+                "a 2>&1 >log.txt b < in\ncat <<'EOF' > file\n c && d\nEOF\ne --dataset <dataset path> --dir <> -v </path/to/x>:/y &> all\n"
+            ),
+            [one(1, "a  b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
+        );
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_told_with_its_line() {
+        assert_eq!(split("a\nb 'c\n"), Err(2));
+        assert_eq!(split("a $(b"), Err(1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_it_panic_and_no_letter_is_made_up(text in "[a-z<>&|;()'\"`$#\\\\ \n0-9-]{0,60}") {
+            if let Ok(commands) = split(&text) {
+                let letters: usize = commands.iter().flat_map(|command| command.text.chars()).filter(char::is_ascii_lowercase).count();
+                proptest::prop_assert!(letters <= text.chars().filter(char::is_ascii_lowercase).count());
+            }
+        }
+    }
+}

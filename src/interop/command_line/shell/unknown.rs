@@ -1,0 +1,77 @@
+//! Values that a text does not have: variables that it does not set, and placeholders of a page.
+
+use serde_json::{Map, Value, json};
+
+/// A value that must come from the user. In the words of a command it is `{{name}}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownValue {
+    /// Of the manifest's parameter.
+    pub name: String,
+    /// As it stands in the text: `${MODEL_DIR}`, `<model dir>`.
+    pub written: String,
+    /// The environment variable that it is, if it is one.
+    pub env: Option<String>,
+}
+
+impl UnknownValue {
+    pub(super) fn of_variable(variable: &str) -> Self {
+        let name = variable.to_lowercase();
+        Self { name, written: format!("${{{variable}}}"), env: Some(variable.to_owned()) }
+    }
+
+    /// `option` is the word in front of it, which names one that is empty: `--tokenizer_dir <>`.
+    pub(super) fn of_placeholder(written: &str, option: &str) -> Self {
+        let inner = written.trim_matches(['<', '>']);
+        let inner = if inner.is_empty() { option } else { inner };
+        let mut name = String::new();
+        for c in inner.chars() {
+            match c {
+                c if c.is_ascii_alphanumeric() => name.push(c.to_ascii_lowercase()),
+                _ if name.is_empty() || name.ends_with('_') => {}
+                _ => name.push('_'),
+            }
+        }
+        let name = name.trim_end_matches('_');
+        let name = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "value" };
+        Self { name: name.to_owned(), written: written.to_owned(), env: None }
+    }
+
+    pub(super) fn marker(&self) -> String {
+        format!("{{{{{}}}}}", self.name)
+    }
+}
+
+/// A text with its unknown values as they were written.
+pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
+    unknown.iter().fold(text.to_owned(), |text, value| text.replace(&value.marker(), &value.written))
+}
+
+/// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people write
+/// them.
+pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<String, Value> {
+    let mut params = Map::new();
+    for value in unknown {
+        if replace(stages, &value.marker(), &format!("{{{{ {} }}}}", value.name)) {
+            let about = format!("In place of {}", value.written);
+            let param = match &value.env {
+                Some(env) => json!({"about": about, "text": "required", "env": env}),
+                None => json!({"about": about, "text": "required"}),
+            };
+            params.insert(value.name.clone(), param);
+        }
+    }
+    params
+}
+
+/// Whether the marker was anywhere in it.
+fn replace(value: &mut Value, marker: &str, with: &str) -> bool {
+    match value {
+        Value::String(text) if text.contains(marker) => {
+            *text = text.replace(marker, with);
+            true
+        }
+        Value::Array(all) => all.iter_mut().fold(false, |found, one| replace(one, marker, with) | found),
+        Value::Object(all) => all.values_mut().fold(false, |found, one| replace(one, marker, with) | found),
+        _ => false,
+    }
+}

@@ -1,0 +1,189 @@
+//! Variables that a text sets, and their values in its commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::split::placeholder;
+use super::unknown::UnknownValue;
+
+/// A text with more values than this in one of its variables is cut: a variable that doubles itself grows without bound.
+const LONGEST_VALUE: usize = 64 * 1024;
+
+/// The variables of a text, while it is read from the top.
+#[derive(Debug, Default)]
+pub(in crate::interop) struct Variables {
+    values: BTreeMap<String, String>,
+    exported: BTreeSet<String>,
+    used: BTreeSet<String>,
+    /// In the order in which they were met.
+    pub unknown: Vec<UnknownValue>,
+}
+
+impl Variables {
+    pub fn set(&mut self, name: &str, value: &str) {
+        let end = value.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST_VALUE).last();
+        self.values.insert(name.to_owned(), value[..end.unwrap_or(0)].to_owned());
+    }
+
+    pub fn export(&mut self, name: &str) {
+        self.exported.insert(name.to_owned());
+    }
+
+    /// Exported variables that the text itself does not use: they are for its programs.
+    pub fn for_programs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let exported = self.exported.iter().filter(|name| !self.used.contains(*name));
+        exported.filter_map(|name| Some((name.as_str(), self.values.get(name)?.as_str())))
+    }
+
+    /// Names of variables that are set and neither used nor exported.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        let unused = self.values.keys().filter(|name| !self.used.contains(*name) && !self.exported.contains(*name));
+        unused.map(String::as_str)
+    }
+
+    /// The text of a command with its variables' values; what has none becomes `{{name}}`.
+    pub fn expand(&mut self, text: &str) -> String {
+        let chars: Vec<char> = text.chars().collect();
+        let mut out = String::with_capacity(text.len());
+        let mut quote = None;
+        let mut at = 0;
+        while let Some(&c) = chars.get(at) {
+            match (quote, c) {
+                (_, '<') if placeholder(&chars[at..]).is_some() => {
+                    let length = placeholder(&chars[at..]).unwrap_or(1);
+                    let written: String = chars[at..at + length].iter().collect();
+                    let option = out.split_whitespace().next_back().unwrap_or_default().to_owned();
+                    let value = UnknownValue::of_placeholder(&written, &option);
+                    out.push_str(&value.marker());
+                    self.know(value);
+                    at += length;
+                    continue;
+                }
+                (Some('\''), '\'') => quote = None,
+                (Some('\''), _) => {}
+                (_, '\\') => {
+                    out.push(c);
+                    at += 1;
+                    if let Some(&next) = chars.get(at) {
+                        out.push(next);
+                        at += 1;
+                    }
+                    continue;
+                }
+                (None, '\'' | '"') => quote = Some(c),
+                (Some('"'), '"') => quote = None,
+                (_, '$') => {
+                    if let Some((reference, length)) = Reference::read(&chars[at..]) {
+                        let value = self.value(reference);
+                        push_value(&mut out, &value, quote.is_some());
+                        at += length;
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            out.push(c);
+            at += 1;
+        }
+        out
+    }
+
+    fn value(&mut self, reference: Reference) -> String {
+        self.used.insert(reference.name.clone());
+        if let Some(value) = self.values.get(&reference.name) {
+            return value.clone();
+        }
+        if let Some(default) = reference.default {
+            return default;
+        }
+        let value = UnknownValue::of_variable(&reference.name);
+        let marker = value.marker();
+        self.know(value);
+        marker
+    }
+
+    fn know(&mut self, value: UnknownValue) {
+        if !self.unknown.iter().any(|known| known.name == value.name) {
+            self.unknown.push(value);
+        }
+    }
+}
+
+/// So that the value is that one text when the command is split: a blank in it separates only outside quotes.
+fn push_value(out: &mut String, value: &str, is_quoted: bool) {
+    for c in value.chars() {
+        let is_special = if is_quoted { "\"\\$`".contains(c) } else { "\"'\\$`#".contains(c) };
+        if is_special {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+}
+
+/// `$NAME`, `${NAME}`, `${NAME:-default}`
+struct Reference {
+    name: String,
+    default: Option<String>,
+}
+
+impl Reference {
+    /// With the number of its characters.
+    fn read(text: &[char]) -> Option<(Self, usize)> {
+        let is_in_braces = text.get(1) == Some(&'{');
+        let begin = if is_in_braces { 2 } else { 1 };
+        let is_first = |c: &char| c.is_ascii_alphabetic() || *c == '_';
+        text.get(begin).filter(|c| is_first(c))?;
+        let rest = &text[begin..];
+        let length = rest.iter().position(|c| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
+        let name: String = rest[..length].iter().collect();
+        if !is_in_braces {
+            return Some((Self { name, default: None }, begin + length));
+        }
+        let end = rest.iter().position(|c| *c == '}')?;
+        let behind: String = rest[length..end].iter().collect();
+        let default = behind.strip_prefix(":-").or_else(|| behind.strip_prefix('-')).map(str::to_owned);
+        (behind.is_empty() || default.is_some()).then_some((Self { name, default }, begin + end + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn set_variables_have_their_values_and_others_become_parameters() {
+        let mut variables = Variables::default();
+        variables.set("A", "x y");
+        variables.set("Q", "it's");
+        let text = variables.expand("p $A \"${A}\" '$A' ${B} ${C:-d} $Q <data set> --dir <>");
+        assert_eq!(text, "p x y \"x y\" '$A' {{b}} d it\\'s {{data_set}} --dir {{dir}}");
+        let unknown: Vec<_> =
+            variables.unknown.iter().map(|value| (value.name.as_str(), value.written.as_str())).collect();
+        assert_eq!(unknown, [("b", "${B}"), ("data_set", "<data set>"), ("dir", "<>")]);
+        assert_eq!(shlex::split(&text).unwrap()[3..5], ["x y", "$A"]);
+    }
+
+    #[test]
+    fn exported_variables_that_no_command_uses_are_for_programs() {
+        let mut variables = Variables::default();
+        for name in ["USED", "HF_HOME"] {
+            variables.set(name, "1");
+            variables.export(name);
+        }
+        variables.set("LOST", "1");
+        variables.expand("echo $USED");
+        assert_eq!(variables.for_programs().collect::<Vec<_>>(), [("HF_HOME", "1")]);
+        assert_eq!(variables.unused().collect::<Vec<_>>(), ["LOST"]);
+    }
+
+    #[test]
+    fn a_variable_that_doubles_itself_stays_bounded() {
+        let mut variables = Variables::default();
+        variables.set("A", "aaaaaaaa");
+        for _ in 0..40 {
+            let value = variables.expand("$A$A");
+            variables.set("A", &value);
+        }
+        assert_eq!(variables.expand("$A").len(), LONGEST_VALUE);
+    }
+}

@@ -1,0 +1,160 @@
+//! `docker run IMAGE [COMMAND]`: a stage has the image as its `container`, and the command is what is started in it.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
+use crate::interop::command_line::program::base;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    flag(&["--rm"]), flag(&["--interactive", "-i"]), flag(&["--tty", "-t"]), flag(&["-it", "-ti"]), flag(&["--detach", "-d"]), flag(&["-dit", "-itd"]), flag(&["--init"]), flag(&["--privileged"]),
+    one(&["--net", "--network"]), one(&["--shm-size"]), one(&["--ulimit"]), one(&["--gpus"]), one(&["--runtime"]), one(&["--ipc"]), one(&["--volume", "-v"]), one(&["--mount"]),
+    one(&["--env", "-e"]), one(&["--env-file"]), one(&["--workdir", "-w"]), one(&["--name"]), one(&["--entrypoint"]), one(&["--publish", "-p"]), one(&["--user", "-u"]), one(&["--pull"]),
+    one(&["--cap-add"]), one(&["--security-opt"]), one(&["--device"]), one(&["--memory", "-m"]), one(&["--cpus"]), one(&["--hostname", "-h"]), one(&["--restart"]), one(&["--platform"]), one(&["--label", "-l"]), one(&["--add-host"]),
+];
+
+/// Images whose entry point is a server, and how its line begins without it.
+const ENTRY_POINTS: [(&str, &[&str]); 2] =
+    [("vllm/vllm-openai", &["vllm", "serve"]), ("ghcr.io/vllm-project/vllm-openai", &["vllm", "serve"])];
+
+/// `inner` translates the command in the container.
+pub(in crate::interop) fn translate(
+    engine: &str,
+    words: &[String],
+    inner: &dyn Fn(&[String]) -> Result<Translation, Vec<String>>,
+) -> Result<Translation, Vec<String>> {
+    const TOOL: &str = "docker run";
+    let mut sheet = TranslationBuilder::default();
+    let nothing = |text: String| TranslationBuilder::default().finish("docker", TranslationKind::Nothing(text));
+    let rest = match words.split_first() {
+        Some((command, rest)) if command == "run" => rest,
+        Some((command, _)) if command == "build" => {
+            return nothing(format!(
+                "`{engine} build`: an `image` stage builds an image, and stages that use it wait for it"
+            ));
+        }
+        Some((command, _)) if command == "pull" => {
+            return nothing(format!(
+                "`{engine} pull`: an image is fetched by the first stage whose `container` has it"
+            ));
+        }
+        other => {
+            let command = other.map_or("", |(command, _)| command.as_str());
+            return nothing(format!(
+                "`{engine} {command}`: a stage starts its container and removes it; `regatta logs` shows what it printed"
+            ));
+        }
+    };
+    let line = read_front(TOOL, TABLE, rest, &mut sheet);
+    let Some((image, command)) = line.behind.split_first() else {
+        sheet.push_error(format!("`{engine} run` needs an image"));
+        return sheet.finish(TOOL, TranslationKind::Nothing(String::new()));
+    };
+    let container = container(&line, image, &mut sheet);
+    let entry =
+        ENTRY_POINTS.iter().find(|(name, _)| image.split([':', '@']).next() == Some(name)).map(|(_, words)| *words);
+    let mut started: Vec<String> = entry.into_iter().flatten().map(|word| (*word).to_owned()).collect();
+    started.extend(command.iter().cloned());
+    let is_shell = started.first().is_none_or(|word| matches!(base(word), "bash" | "sh" | "zsh"));
+    if is_shell && started.len() <= 1 {
+        // A container of the client tools.
+        if image.contains("-sdk") {
+            let text = format!(
+                "`{engine} run … {image}` has no meaning here: it holds the client, which is Regatta; run the benchmark's line without a container"
+            );
+            return nothing(text);
+        }
+        return sheet.finish(TOOL, TranslationKind::Container(container));
+    }
+    // `bash -c "line"`
+    if is_shell && started.get(1).is_some_and(|word| word.starts_with('-') && word.ends_with('c')) {
+        started = started.get(2).and_then(|text| shlex::split(text)).unwrap_or_default();
+    }
+    let mut translation = inner(&started).map_err(|faults| {
+        let mut all = vec![format!("in the container of `{image}`:")];
+        all.extend(faults);
+        vec![all.join(" ")]
+    })?;
+    if let TranslationKind::Manifest(manifest) = &mut translation.kind
+        && let Some(Value::Object(stages)) = manifest.get_mut("stages")
+    {
+        for stage in stages.values_mut().filter_map(Value::as_object_mut) {
+            stage.insert("container".to_owned(), Value::Object(container.clone()));
+        }
+    }
+    sheet.absorb(&format!("{engine} run"), &mut translation);
+    sheet.finish(translation.tool, translation.kind)
+}
+
+/// The keys of `container:`.
+fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> Map<String, Value> {
+    let mut keys = Map::from_iter([("image".to_owned(), json!(image))]);
+    let (mut mounts, mut args) = (Vec::new(), Vec::new());
+    let (mut ulimits, mut env) = (Map::new(), Map::new());
+    for given in &line.given {
+        let value = given.value();
+        match given.name {
+            "--net" => {
+                keys.insert("network".to_owned(), json!(value));
+            }
+            "--shm-size" => {
+                keys.insert("shm_size".to_owned(), json!(value));
+            }
+            "--user" => {
+                keys.insert("user".to_owned(), json!(value));
+            }
+            "--name" => {
+                keys.insert("name".to_owned(), json!(value));
+            }
+            "--ulimit" => match value.split_once('=').map(|(name, limit)| (name, limit.parse::<i64>())) {
+                Some((name, Ok(limit))) => {
+                    ulimits.insert(name.to_owned(), json!(limit));
+                }
+                _ => args.push(format!("--ulimit={value}")),
+            },
+            "--gpus" if value == "all" => {}
+            "--gpus" => sheet.note(format!(
+                "--gpus {value}: a stage leases as many as its `gpus` says; `regatta run --gpus` selects them"
+            )),
+            "--volume" => mounts.push(value.to_owned()),
+            "--mount" => args.push(format!("--mount={value}")),
+            "--env" => match value.split_once('=') {
+                Some((name, _)) if is_secret(name) => {
+                    sheet.note(format!("{name} is not written down: name it in the stage's `secrets`"));
+                }
+                Some((name, value)) => {
+                    env.insert(name.to_owned(), json!(value));
+                }
+                None => sheet.note(format!("{value} is passed on: name it in the stage's `secrets` or `env`")),
+            },
+            "--workdir" | "--entrypoint" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory"
+            | "--cpus" | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--pull" => {
+                args.push(format!("{}={value}", given.name));
+            }
+            "--privileged" | "--init" => args.push(given.name.to_owned()),
+            // A server's ports are the host's own.
+            "--publish" => {
+                keys.entry("network").or_insert_with(|| json!("host"));
+                sheet.note(format!("-p {value}: with `network: host` the server's ports are the host's"));
+            }
+            // A stage removes its container, and has no terminal in it.
+            _ => {}
+        }
+    }
+    for (name, values) in [("mounts", mounts), ("args", args)] {
+        if !values.is_empty() {
+            keys.insert(name.to_owned(), json!(values));
+        }
+    }
+    for (name, values) in [("ulimits", ulimits), ("env", env)] {
+        if !values.is_empty() {
+            keys.insert(name.to_owned(), Value::Object(values));
+        }
+    }
+    keys
+}
+
+fn is_secret(name: &str) -> bool {
+    ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
+}

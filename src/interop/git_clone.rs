@@ -1,0 +1,52 @@
+//! `git clone` → a `git` stage, or a `weights` stage for a repository of the Hugging Face hub.
+
+use serde_json::{Map, json};
+
+use crate::interop::command_line::options::{Opt, flag, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+
+const TOOL: &str = "git clone";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--branch", "-b"]), one(&["--depth"]), flag(&["--recursive", "--recurse-submodules"]), flag(&["--single-branch"]), flag(&["--quiet", "-q"]),
+];
+
+/// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.
+pub(in crate::interop) fn translate(
+    arguments: &[String],
+    path: &dyn Fn(&str) -> String,
+) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
+        let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies patches by `cherry_picks`";
+        return sheet.finish("git", TranslationKind::Nothing(text.to_owned()));
+    };
+    let line = read(TOOL, TABLE, rest, &mut sheet);
+    let Some(url) = line.plain.first() else {
+        return Err(vec!["`git clone` needs a URL".to_owned()]);
+    };
+    let name = url.trim_end_matches('/').trim_end_matches(".git").rsplit('/').next().unwrap_or("source");
+    let stage: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let stage = format!("clone_{stage}");
+    let action = match url.strip_prefix("https://huggingface.co/") {
+        Some(repository) if !repository.starts_with("datasets/") => {
+            sheet.note("`weights` takes the files of the revision `main`; name a commit to get the same ones again");
+            json!({"weights": {"hf": repository.trim_end_matches('/')}})
+        }
+        _ => {
+            let rev = line.value("--branch").unwrap_or("HEAD");
+            if rev == "HEAD" {
+                sheet.note(format!("`rev: HEAD` of {url} is what is newest there now; name a tag or a commit"));
+            }
+            let mut git = Map::from_iter([("url".to_owned(), json!(url)), ("rev".to_owned(), json!(rev))]);
+            if line.has("--recursive") {
+                git.insert("submodules".to_owned(), json!(true));
+            }
+            json!({"git": git})
+        }
+    };
+    sheet.produces(&path(line.plain.get(1).map_or(name, String::as_str)), format!("{{{{ stages.{stage}.out }}}}"));
+    sheet.finish(TOOL, manifest("clone", TOOL, Map::from_iter([(stage, action)])))
+}

@@ -1,0 +1,230 @@
+//! Every command line of the pages whose work Regatta does, pasted as it stands there: what is printed for it, whether that
+//! plans, and what becomes of it on the simulator.
+//!
+//! The lines are `tests/golden/pasted/*.sh`; the table is `tests/golden/pasted/table.md`. After a change
+//! `UPDATE=1 cargo test --test it pasted` writes it anew; read the difference.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::simulator::ground::{Files, Running};
+use crate::world::{Ended, World};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pasted").join(name)
+}
+
+/// The command lines of a page: continued lines joined, comments and blank lines left out.
+fn lines(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(golden(file)).expect("the page").replace("\\\n", " ");
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut all: Vec<String> = Vec::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        // A page that repeats itself is tried once.
+        if !all.contains(&line) {
+            all.push(line);
+        }
+    }
+    all
+}
+
+/// What became of a line.
+struct Row {
+    line: String,
+    /// The first line that is no comment, or the sentence.
+    printed: String,
+    planned: String,
+    ran: String,
+}
+
+/// A server of all five models, for everything that can be run.
+static SERVER: LazyLock<(Files, Running)> = LazyLock::new(|| {
+    let files = Files::new(true, &json!({"triton_max_batch_size": 64}));
+    let mut options = files.options();
+    options.speed = 1.0;
+    options.http = Some("127.0.0.1:0".parse().expect("an address"));
+    options.metrics = Some("127.0.0.1:0".parse().expect("an address"));
+    let server = Running::start(options);
+    (files, server)
+});
+
+/// With the simulator's addresses and its model in place of the page's.
+fn on_the_simulator(text: &str) -> String {
+    let (_, server) = &*SERVER;
+    let http = server.http.expect("an HTTP port").to_string();
+    text.replace("localhost:8001", &server.address.to_string())
+        .replace("localhost:8000", &http)
+        .replace("127.0.0.1:8000", &http)
+        .replace("localhost:8002", &server.metrics.expect("a metrics port").to_string())
+        .replace("model: gpt2", "model: tensorrt_llm_bls")
+}
+
+fn sentence(ended: &Ended) -> String {
+    let text = ended.stdout.lines().chain(ended.stderr.lines()).find(|line| !line.starts_with("# From"));
+    text.unwrap_or_default().trim_start_matches("# ").to_owned()
+}
+
+fn is_manifest(printed: &str) -> bool {
+    printed.lines().any(|line| line == "regatta: 1")
+}
+
+/// Names of the manifest's parameters, each with a value for the plan.
+fn parameters(printed: &str) -> Vec<String> {
+    let manifest: serde_yaml::Value = serde_yaml::from_str(printed).expect("a manifest");
+    let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
+    params.keys().filter_map(|name| Some(format!("{}=x", name.as_str()?))).collect()
+}
+
+fn outcome(ended: &Ended) -> String {
+    if ended.code == 0 { "yes".to_owned() } else { format!("exit {}: {}", ended.code, sentence(ended)) }
+}
+
+/// Whether what was printed is understood as it stands; nothing is started.
+fn plan(world: &World, printed: &str) -> String {
+    if is_manifest(printed) {
+        world.file("manifests/pasted.yaml", printed);
+        let params = parameters(printed);
+        let words: Vec<&str> = ["plan", "pasted"].into_iter().chain(params.iter().map(String::as_str)).collect();
+        return outcome(&world.regatta(&words));
+    }
+    for line in printed.lines().filter(|line| !line.starts_with('#')) {
+        let words = shlex::split(line).expect("a line of a shell");
+        let begin = words.iter().position(|word| word == "regatta").expect("a command of Regatta");
+        let mut command: Vec<String> = words[begin + 1..].iter().take_while(|word| *word != "--").cloned().collect();
+        match command[0].as_str() {
+            "run" | "serve" => command[0] = "plan".to_owned(),
+            "bench" => command.push("--dry-run".to_owned()),
+            // Each looks at something that must be there.
+            _ => continue,
+        }
+        let mut process = world.command(&command.iter().map(String::as_str).collect::<Vec<_>>());
+        for variable in &words[..begin] {
+            let (name, value) = variable.split_once('=').expect("NAME=VALUE");
+            process.env(name, value);
+        }
+        let output = process.output().expect("it starts");
+        let ended = Ended {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        if ended.code != 0 {
+            return outcome(&ended);
+        }
+    }
+    "yes".to_owned()
+}
+
+/// Runs what the simulator can answer; why not, otherwise.
+fn run(world: &World, printed: &str) -> String {
+    let text = on_the_simulator(printed);
+    if is_manifest(printed) {
+        let manifest: serde_yaml::Value = serde_yaml::from_str(&text).expect("a manifest");
+        let stages = manifest["stages"].as_mapping().expect("stages");
+        let is_bench = |name: &str| name == "bench" || name.starts_with("run_harness");
+        if stages.keys().any(|name| !name.as_str().is_some_and(is_bench)) {
+            return "not here: it starts programs of TensorRT-LLM; their arguments are held by `it launch`".to_owned();
+        }
+        if !parameters(printed).is_empty() {
+            return "not here: it names files that the page does not have".to_owned();
+        }
+        world.file("manifests/pasted.yaml", &text);
+        let mut words = vec!["run".to_owned(), "pasted".to_owned(), "-q".to_owned()];
+        for stage in stages.keys().filter_map(|name| name.as_str()) {
+            // As many as show that its requests are answered.
+            words.push(format!("stages.{stage}.bench.stop.requests=4"));
+        }
+        let ended = world.regatta(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        // Four requests are no measurement: what counts is that they were sent and answered.
+        return if [0, 3, 4].contains(&ended.code) { "4 requests".to_owned() } else { outcome(&ended) };
+    }
+    let mut ran = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words = shlex::split(line).expect("a line of a shell");
+        if words.get(1).map(String::as_str) != Some("triton") {
+            return "planned only: `it pipelines` and `it gpt2` run these manifests".to_owned();
+        }
+        let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        let ended = world.regatta(&words);
+        if ended.code != 0 {
+            return outcome(&ended);
+        }
+        ran += 1;
+    }
+    format!("{ran} of them")
+}
+
+fn row(line: &str) -> Row {
+    let world = World::new();
+    let ended = world.regatta(&["import", "--", line]);
+    // It must be quoted as one argument, also where it has no blank in it.
+    let command = ended.stdout.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+    let printed = if is_manifest(&ended.stdout) {
+        let manifest: serde_yaml::Value = serde_yaml::from_str(&ended.stdout).expect("a manifest");
+        let stages = manifest["stages"].as_mapping().expect("stages");
+        let names: Vec<&str> = stages.keys().filter_map(|name| name.as_str()).collect();
+        format!("manifest: {}", names.join(", "))
+    } else if command.is_empty() {
+        sentence(&ended)
+    } else {
+        command.to_owned()
+    };
+    let (planned, ran) = match (ended.code, command.is_empty()) {
+        (0, false) => (plan(&world, &ended.stdout), run(&world, &ended.stdout)),
+        _ => ("–".to_owned(), "–".to_owned()),
+    };
+    Row { line: line.to_owned(), printed, planned, ran }
+}
+
+fn cell(text: &str) -> String {
+    const LONGEST: usize = 180;
+    let text = text.replace('|', "\\|");
+    if text.chars().count() > LONGEST { format!("{}…", text.chars().take(LONGEST).collect::<String>()) } else { text }
+}
+
+#[test]
+fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
+    let mut table = String::from(
+        "# Lines of other tools' pages, pasted\n\nWritten by `UPDATE=1 cargo test --test it pasted`. A dash: there is nothing to plan or run.\n",
+    );
+    let mut faults = Vec::new();
+    for file in ["harness-v4.1.sh", "harness-v5.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "today.sh"] {
+        table.push_str(&format!("\n## {file}\n\n| line | printed | planned | run |\n| --- | --- | --- | --- |\n"));
+        let rows: Vec<Row> = std::thread::scope(|scope| {
+            let lines = lines(file);
+            let handles: Vec<_> = lines
+                .chunks(lines.len().div_ceil(4).max(1))
+                .map(|part| part.to_vec())
+                .map(|part| scope.spawn(move || part.iter().map(|line| row(line)).collect::<Vec<_>>()))
+                .collect();
+            handles.into_iter().flat_map(|handle| handle.join().expect("a thread")).collect()
+        });
+        for row in rows {
+            if !["yes", "–"].contains(&row.planned.as_str()) || row.ran.starts_with("exit") || row.printed.is_empty()
+            {
+                faults.push(format!("{}\n  {}\n  planned: {}\n  run: {}", row.line, row.printed, row.planned, row.ran));
+            }
+            let cells = [&row.line, &row.printed, &row.planned, &row.ran].map(|text| cell(text));
+            table.push_str(&format!("| `{}` | {} | {} | {} |\n", cells[0], cells[1], cells[2], cells[3]));
+        }
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(golden("table.md"), &table).expect("written");
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+    assert_eq!(fs::read_to_string(golden("table.md")).unwrap_or_default(), table);
+}
+
+#[test]
+fn a_page_is_one_script_and_none_of_its_lines_is_lost() {
+    for file in ["harness-v4.1.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "tensorrt_llm_triton.sub"] {
+        let world = World::new();
+        let ended = world.regatta(&["import", &golden(file).display().to_string()]);
+        assert_eq!(ended.code, 0, "{file}: {}\n{}", ended.stdout, ended.stderr);
+        assert_eq!(plan(&world, &ended.stdout), "yes", "{file}: {}", ended.stdout);
+    }
+}
