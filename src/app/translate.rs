@@ -63,6 +63,7 @@ fn usage_error(faults: &[String]) -> CommandError {
 fn print_translation(global: &Global, mut translation: Translation) -> Result<CliExit, CommandError> {
     match std::mem::replace(&mut translation.kind, TranslationKind::Commands(Vec::new())) {
         TranslationKind::Manifest(mut manifest) => {
+            translation.notes.extend(server_alone(&manifest));
             let text = manifest_text(&translation, &mut manifest)?;
             print_command(&translation, &[], &text);
         }
@@ -153,6 +154,20 @@ fn print_script(global: &Global, script: TranslatedScript, translation: &mut Tra
     let text = manifest_text(translation, &mut head)?;
     print_command(translation, &same, &text);
     Ok(())
+}
+
+/// What to do with a server that no stage of the manifest measures.
+fn server_alone(manifest: &Map<String, Value>) -> Vec<String> {
+    let stages = manifest.get("stages").and_then(Value::as_object);
+    let all = || stages.into_iter().flatten();
+    if all().any(|(_, stage)| stage.get("bench").is_some()) {
+        return Vec::new();
+    }
+    let servers = all().filter(|(_, stage)| stage.get("serve").is_some());
+    let sentences = servers.map(|(name, _)| {
+        format!("`regatta serve FILE {name}` starts it and keeps it up; a `bench` whose target is `{{{{ stages.{name} }}}}` measures it. `regatta plan FILE --launch` prints every process that is started")
+    });
+    sentences.collect()
 }
 
 /// With a parameter for each value that must come from the user.

@@ -47,7 +47,6 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
     for given in line.given.iter().filter(|given| given.name != "--port") {
         server.put(given.name, &given.values, &mut sheet);
     }
-    sheet.note("a server is started when a stage needs it: add a `bench` with `protocol: openai-completions` and the target `{{ stages.server }}`");
     let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
     sheet.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
 }

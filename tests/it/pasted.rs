@@ -41,20 +41,28 @@ struct Row {
     ran: String,
 }
 
-/// A server of all five models, for everything that can be run.
-static SERVER: LazyLock<(Files, Running)> = LazyLock::new(|| {
-    let files = Files::new(true, &json!({"triton_max_batch_size": 64}));
+/// A server of all five models as the pages' benchmarks need it, which stream.
+static STREAMING: LazyLock<(Files, Running)> = LazyLock::new(|| server(true));
+/// With `decoupled_mode:false`, as the pages' single requests need it.
+static WHOLE: LazyLock<(Files, Running)> = LazyLock::new(|| server(false));
+
+fn server(streaming: bool) -> (Files, Running) {
+    let files = Files::built(
+        streaming,
+        &json!({"triton_max_batch_size": 64}),
+        &json!({"gather_context_logits": true, "gather_generation_logits": true}),
+    );
     let mut options = files.options();
     options.speed = 1.0;
     options.http = Some("127.0.0.1:0".parse().expect("an address"));
     options.metrics = Some("127.0.0.1:0".parse().expect("an address"));
     let server = Running::start(options);
     (files, server)
-});
+}
 
 /// With the simulator's addresses and its model in place of the page's.
 fn on_the_simulator(text: &str) -> String {
-    let (_, server) = &*SERVER;
+    let (_, server) = if is_manifest(text) { &*STREAMING } else { &*WHOLE };
     let http = server.http.expect("an HTTP port").to_string();
     text.replace("localhost:8001", &server.address.to_string())
         .replace("localhost:8000", &http)
@@ -76,7 +84,7 @@ fn is_manifest(printed: &str) -> bool {
 fn parameters(printed: &str) -> Vec<String> {
     let manifest: serde_yaml::Value = serde_yaml::from_str(printed).expect("a manifest");
     let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
-    params.keys().filter_map(|name| Some(format!("{}=x", name.as_str()?))).collect()
+    params.keys().filter_map(|name| Some(format!("{}=.", name.as_str()?))).collect()
 }
 
 fn outcome(ended: &Ended) -> String {
@@ -150,6 +158,10 @@ fn run(world: &World, printed: &str) -> String {
         }
         let words: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         let ended = world.regatta(&words);
+        let is_stopped = words.contains(&"--deadline") && ended.stderr.contains("no answer within");
+        if is_stopped {
+            return "stopped at its deadline".to_owned();
+        }
         if ended.code != 0 {
             return outcome(&ended);
         }

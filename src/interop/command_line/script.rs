@@ -9,7 +9,9 @@ use super::command::{Surroundings, TOOLS, translate};
 use super::no_meaning::no_meaning;
 use super::program::{assignment, program};
 use super::shell::{Variables, WrittenCommand, split};
-use super::translation::{RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind};
+use super::translation::{
+    RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
+};
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
 
@@ -31,7 +33,7 @@ pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, V
     if commands.len() > MOST_COMMANDS {
         return Err(vec![format!("there are {} commands in it; at most {MOST_COMMANDS} are read", commands.len())]);
     }
-    let mut script = Script { name: name.map(str::to_owned), ..Script::default() };
+    let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
     script.sheet.notes.extend(name.into_iter().flat_map(|_| directives(text)));
     for command in &commands {
         script.command(command);
@@ -55,9 +57,13 @@ struct Script {
     server: Option<String>,
     /// Sentences on commands without a meaning here, with their places.
     without: Vec<(String, String)>,
+    /// Loops and conditions.
+    not_followed: Vec<UntranslatedOption>,
     /// The translations of commands, if it is only one.
     only: Option<Translation>,
     count: usize,
+    /// All commands of the text.
+    total: usize,
     tools: BTreeSet<&'static str>,
     sheet: TranslationBuilder,
 }
@@ -106,10 +112,8 @@ impl Script {
         const AROUND: [&str; 9] = ["do", "done", "then", "else", "fi", "esac", "{", "}", "!"];
         if words.first().is_some_and(|word| LOOPS.contains(&word.as_str())) {
             let head = words.join(" ");
-            self.sheet.push_untranslated(
-                format!("{place}: {head}"),
-                "loops and conditions are not followed, their commands are read once: `foreach` and `when` of a stage do that",
-            );
+            let why = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of a stage do that";
+            self.not_followed.push(UntranslatedOption { argument: format!("{place}: {head}"), why: why.to_owned() });
             words.clear();
         }
         let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
@@ -150,7 +154,7 @@ impl Script {
             "fill_template.py" if self.name.is_some() || !self.filled.is_empty() => {
                 return self.filled.extend(fill_template::filled(&arguments, &mut self.sheet));
             }
-            "cp" if arguments.iter().filter(|word| !word.starts_with('-')).count() == 2 => {
+            "cp" if self.total > 1 && arguments.iter().filter(|word| !word.starts_with('-')).count() == 2 => {
                 let plain = |text: &String| text.trim_end_matches(['*', '/']).to_owned();
                 let from_to: Vec<String> = arguments.iter().filter(|word| !word.starts_with('-')).map(plain).collect();
                 return self.copied.push((from_to[0].clone(), from_to[1].clone()));
@@ -310,7 +314,7 @@ impl Script {
         for (from, to) in std::mem::take(&mut self.copied) {
             self.count += 1;
             let why = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage";
-            self.without.push((format!("cp {from} {to}"), format!("`cp`: {why}")));
+            self.without.push((format!("cp {from} {to}"), format!("`cp` has no meaning here: {why}")));
         }
         if let (Some(repository), Some(tree)) = (repository, tree) {
             const NAME: &str = "generate_triton_config";
@@ -331,46 +335,52 @@ impl Script {
         self.repository();
         let unknown = std::mem::take(&mut self.variables.unknown);
         if self.count == 1
-            && self.whole.stages.len() <= 1
             && let Some(mut only) = self.only.take()
         {
             if !self.sheet.faults.is_empty() {
                 return Err(self.sheet.faults);
             }
-            only.unknown = unknown;
+            only.unknown.extend(unknown);
+            only.untranslated.append(&mut self.not_followed);
             return Ok(only);
-        }
-        let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
-        for name in unused {
-            self.sheet.push_untranslated(format!("{name}=…"), "no command of the script uses it");
         }
         if self.count == 0 && self.sheet.faults.is_empty() {
             let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
             return self.sheet.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
-        for (place, why) in std::mem::take(&mut self.without) {
-            self.sheet.push_untranslated(place, why);
-        }
         let whole = &self.whole;
         let is_empty =
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
-        if is_empty && self.container.is_none() && self.sheet.untranslated.is_empty() && self.sheet.faults.is_empty() {
-            self.sheet.push_error("there is no command in it that is known here");
+        if is_empty && self.without.is_empty() && self.container.is_none() {
+            if self.sheet.faults.is_empty() {
+                self.sheet.push_error("there is no command in it that is known here");
+            }
+            return Err(self.sheet.faults);
         }
+        let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
+        for name in unused.into_iter().filter(|_| !is_empty) {
+            self.sheet.push_untranslated(format!("{name}=…"), "no command of the script uses it");
+        }
+        self.sheet.untranslated.append(&mut self.not_followed);
         let kind = match (is_empty, self.container) {
             (true, Some(container)) => TranslationKind::Container(container),
-            (true, None) => TranslationKind::Nothing(
-                "none of its commands has a meaning here: each says above what to do instead".to_owned(),
-            ),
+            (true, None) => {
+                let sentences: BTreeSet<String> =
+                    std::mem::take(&mut self.without).into_iter().map(|(_, why)| why).collect();
+                TranslationKind::Nothing(sentences.into_iter().collect::<Vec<_>>().join(". "))
+            }
             (false, _) => TranslationKind::Script(self.whole),
         };
+        for (place, why) in self.without {
+            self.sheet.push_untranslated(place, why);
+        }
         // A line of one tool twice is still of that tool.
         let tool = match self.tools.iter().collect::<Vec<_>>().as_slice() {
             [tool] if self.name.is_none() => tool,
             _ => TOOL,
         };
         let mut translation = self.sheet.finish(tool, kind)?;
-        translation.unknown = unknown;
+        translation.unknown.extend(unknown);
         connect(&mut translation);
         Ok(translation)
     }

@@ -166,10 +166,19 @@ pub(in crate::interop) struct TranslationBuilder {
     pub untranslated: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
     pub faults: Vec<String>,
+    unknown: Vec<UnknownValue>,
     produced: Vec<(String, String)>,
 }
 
 impl TranslationBuilder {
+    /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is written.
+    pub fn require(&mut self, name: &str) -> String {
+        let value = UnknownValue { name: name.to_owned(), written: format!("<{name}>"), env: None };
+        let marker = value.marker();
+        self.unknown.push(value);
+        marker
+    }
+
     pub fn push_untranslated(&mut self, word: impl Into<String>, why: impl Into<String>) {
         self.untranslated.push(UntranslatedOption { argument: word.into(), why: why.into() });
     }
@@ -195,15 +204,16 @@ impl TranslationBuilder {
             self.untranslated.push(option);
         }
         self.produced.append(&mut translation.produced);
+        self.unknown.append(&mut translation.unknown);
     }
 
     /// The translation, or everything that keeps it from being one.
     pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
-        let Self { notes, untranslated, faults, produced } = self;
+        let Self { notes, untranslated, faults, unknown, produced } = self;
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Translation { tool, kind: means, notes, untranslated, unknown: Vec::new(), produced })
+        Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced })
     }
 }
 

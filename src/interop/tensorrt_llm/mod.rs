@@ -74,13 +74,14 @@ impl ProgramLine<'_> {
                 }
                 None => {
                     written = Some(path(&value));
-                    words.push("{{ out }}".to_owned());
+                    // A stage runs in its output folder.
+                    words.push(".".to_owned());
                 }
             }
         }
         match written {
             Some(folder) => sheet.produces(&folder, format!("{{{{ stages.{name}.out }}}}")),
-            None => words.extend([self.writes.to_owned(), "{{ out }}".to_owned()]),
+            None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
         let mut stage = Map::new();
         if gpus > 0 {

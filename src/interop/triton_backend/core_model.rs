@@ -67,6 +67,10 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
         "--stream-timeout" => load.put("--stall-timeout", format!("{value}s")),
         "--dataset" => {
             load.put("--data", value);
+            if value.starts_with("{{") {
+                // A placeholder's name shows no format.
+                load.put("--data-kind", "jsonl");
+            }
             sheet.note("its data sets are one JSON list of `input` and `output`; read are JSONL with `prompt` and `output_length`, and ShareGPT");
         }
         "--tokenizer-dir" => load.put("--tokenizer", value),

@@ -28,8 +28,6 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
 pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let stage = stage(env, words, &mut sheet);
-    sheet.note("a server is started when a stage needs it: add a `bench` whose target is `{{ stages.triton }}`");
-    sheet.note("`regatta plan FILE --launch` prints every process that is started, before it is");
     let stages = Map::from_iter([("triton".to_owned(), stage)]);
     sheet.finish(TOOL, manifest("triton", TOOL, stages))
 }
@@ -44,7 +42,9 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut Transla
     if let Some(folder) = line.value("--model_repo") {
         server.insert("repository".to_owned(), json!(folder));
     } else {
-        sheet.push_error("--model_repo is needed: the script's own default is a folder that is not there any more");
+        // The script's own default is a folder that is not there any more.
+        let required = sheet.require("model_repo");
+        server.insert("repository".to_owned(), json!(required));
     }
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));

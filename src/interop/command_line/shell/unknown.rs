@@ -36,7 +36,12 @@ impl UnknownValue {
         Self { name: name.to_owned(), written: written.to_owned(), env: None }
     }
 
-    pub(super) fn marker(&self) -> String {
+    fn is_path(&self) -> bool {
+        self.written.starts_with("</")
+            || ["path", "folder", "repo"].iter().any(|word| self.name.split('_').any(|part| part == *word))
+    }
+
+    pub(in crate::interop) fn marker(&self) -> String {
         format!("{{{{{}}}}}", self.name)
     }
 }
@@ -53,11 +58,16 @@ pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue
     for value in unknown {
         if replace(stages, &value.marker(), &format!("{{{{ {} }}}}", value.name)) {
             let about = format!("In place of {}", value.written);
-            let param = match &value.env {
-                Some(env) => json!({"about": about, "text": "required", "env": env}),
-                None => json!({"about": about, "text": "required"}),
-            };
-            params.insert(value.name.clone(), param);
+            let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
+            if value.is_path() {
+                param.insert("path".to_owned(), json!("required"));
+            } else {
+                param.insert("text".to_owned(), json!({}));
+            }
+            if let Some(env) = &value.env {
+                param.insert("env".to_owned(), json!(env));
+            }
+            params.insert(value.name.clone(), Value::Object(param));
         }
     }
     params
