@@ -1,6 +1,7 @@
 //! `export` and `import`: results to and from the files of other tools; their lines and configs go to `translate`.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::find_result::{RESULT, SEEN, find, sources};
@@ -44,7 +45,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         return translate::configs(&request.paths, &request.pick);
     }
     if let [script] = request.paths.as_slice()
-        && script.extension().is_some_and(|suffix| suffix == "sh")
+        && is_script(script)
     {
         return translate::script(global, script);
     }
@@ -65,6 +66,14 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         put(&request.out, SEEN, text.as_bytes())?;
     }
     Ok(CliExit::Done)
+}
+
+/// A shell's script or a job's, by its name or its first line.
+fn is_script(path: &Path) -> bool {
+    let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+    let mut first = [0; 2];
+    let mut begins = || fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok();
+    ["sh", "bash", "sub", "sbatch", "slurm"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {

@@ -185,9 +185,13 @@ fn row(line: &str) -> Row {
     } else {
         command.to_owned()
     };
+    let nothing = || "–".to_owned();
     let (planned, ran) = match (ended.code, command.is_empty()) {
         (0, false) => (plan(&world, &ended.stdout), run(&world, &ended.stdout)),
-        _ => ("–".to_owned(), "–".to_owned()),
+        (0, true) => (nothing(), nothing()),
+        // Which benchmark and which scenario cannot be guessed.
+        (2, _) if printed.contains("placeholder") => (nothing(), nothing()),
+        _ => (outcome(&ended), nothing()),
     };
     Row { line: line.to_owned(), printed, planned, ran }
 }
