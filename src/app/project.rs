@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::app::error::CommandError;
 use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
+use crate::event::GpuId;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
@@ -178,7 +179,7 @@ pub(super) fn options(
     plan: &Plan,
     select: &Select,
     jobs: u32,
-    gpus: Vec<u32>,
+    gpus: Vec<GpuId>,
     keep_going: bool,
 ) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
@@ -191,12 +192,12 @@ pub(super) fn options(
     Ok(RunOptions { jobs, gpus, keep_going, parts, forced, remote_outputs: None, gate: OutputCheck::default() })
 }
 
-/// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.
-pub(super) fn gpus_here() -> Vec<u32> {
+/// The GPUs that this process may use: numbers and MIG instances of `CUDA_VISIBLE_DEVICES`, or every device file of the driver.
+pub(super) fn gpus_here() -> Vec<GpuId> {
     if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
         return list.split(',').filter_map(|id| id.trim().parse().ok()).collect();
     }
-    (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).collect()
+    (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()
 }
 
 pub(super) fn colored(color: anstream::ColorChoice) -> bool {

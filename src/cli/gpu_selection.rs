@@ -1,29 +1,30 @@
-//! `--gpus`: a count, or ids.
+//! `--gpus`: a count, or ids: numbers and MIG instances.
 
 use clap::error::ErrorKind;
 
 use super::argument_error::ArgumentError;
+use crate::event::{GpuId, GpuIdError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GpuSelection {
     /// Any so many.
     Count(u32),
     /// These ids, each once, as given.
-    Ids(Vec<u32>),
+    Ids(Vec<GpuId>),
 }
 
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
     let mistake = |what: String| {
-        let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
+        let hint = "a count (`--gpus 2`), ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone), or MIG instances (`--gpus MIG-<uuid>`, as `nvidia-smi -L` prints it)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
     };
     let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));
-    if !text.contains(',') {
+    if !text.contains(',') && !text.starts_with("MIG-") {
         return Ok(GpuSelection::Count(number(text)?));
     }
     let mut ids = Vec::new();
     for word in text.strip_suffix(',').unwrap_or(text).split(',') {
-        let id = number(word)?;
+        let id: GpuId = word.trim().parse().map_err(|error: GpuIdError| mistake(error.to_string()))?;
         if ids.contains(&id) {
             return Err(mistake(format!("GPU {id} is there twice")));
         }

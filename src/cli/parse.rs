@@ -305,6 +305,7 @@ mod tests {
 
     use super::*;
     use crate::cli::GpuSelection;
+    use crate::event::GpuId;
 
     fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
         parse(std::iter::once("regatta").chain(line.split_whitespace()))
@@ -342,7 +343,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([0, 2])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]
@@ -382,8 +383,11 @@ mod tests {
     #[test]
     fn gpus_are_a_count_or_a_list() {
         assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
-        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![2, 0])));
-        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![3])));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(2), GpuId::Index(0)])));
+        let mig = "MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
+        let instance: GpuId = mig.parse().unwrap();
+        assert_eq!(run(&format!("run m --gpus {mig}")).gpus, Some(GpuSelection::Ids(vec![instance])));
+        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(3)])));
         for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
             assert!(usage_error_text(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
         }

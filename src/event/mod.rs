@@ -5,6 +5,7 @@
 
 mod digest;
 mod endpoint;
+mod gpu_id;
 mod id;
 mod memory;
 mod outcome;
@@ -13,6 +14,7 @@ mod stop;
 
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};
+pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};

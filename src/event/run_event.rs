@@ -163,6 +163,8 @@ pub enum ExternalResource {
     Container { program: String, name: String },
     /// Regions in `/dev/shm` that have this in their names.
     SharedMemory { mark: String },
+    /// Locked clocks of these GPUs, as `nvidia-smi` counts them.
+    GpuClocks { gpus: Vec<u32>, sudo: bool },
 }
 
 /// How many tasks ended in which way.

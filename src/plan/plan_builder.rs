@@ -343,6 +343,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         secrets: typed.secrets,
         host: host.as_ref().map(json).transpose()?,
         gpus: typed.gpus,
+        gpu_clocks: typed.gpu_clocks,
         cpus,
         timeout: typed.timeout.as_ref().map(TimeSpan::time),
         retry: typed.retry.map(retry),

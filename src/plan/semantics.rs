@@ -4,6 +4,7 @@ mod compare;
 mod container;
 mod engine;
 mod engine_and_server;
+mod gpu_clocks;
 mod host;
 mod mlperf;
 mod repository;
@@ -25,8 +26,12 @@ use crate::spec::{
 
 use super::PlanReference;
 
-const PRECISIONS: [&str; 4] = ["fp16", "bf16", "fp8", "fp4"];
+const PRECISIONS: [&str; 10] =
+    ["fp16", "bf16", "fp8", "fp4", "nvfp4", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
 const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+
+/// Models of NVIDIA's `all_models/multimodal` and `all_models/whisper`.
+const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
 
 /// Reports everything wrong with one stage, at its places.
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
@@ -42,6 +47,14 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
+            if OTHER_LAYOUTS.contains(&model.as_str()) {
+                let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
+                let what = format!(
+                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
+                );
+                look.push_error(&["repository", "models", &index.to_string()], &what, "another layout", hint);
+                continue;
+            }
             look.word(&["repository", "models", &index.to_string()], model, &MODELS);
         }
         if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
@@ -97,6 +110,7 @@ impl StageChecker<'_> {
 
     fn common(&mut self, stage: &Stage) {
         self.retry(stage);
+        self.gpu_clocks(stage);
         if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
             let hint = Some("remove it".to_owned());
             self.push_error(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Digest, TaskId};
+use crate::spec::GpuClocks;
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct Task {
     /// Where it runs when that is not here: JSON of `manifest::model::HostOn`. No part of the key.
     pub host: Option<String>,
     pub gpus: u32,
+    /// What the clocks of its GPUs are locked to while it runs. Part of the key.
+    #[serde(default)]
+    pub gpu_clocks: Option<GpuClocks>,
     /// `-j` slots; `None` takes all of them.
     pub cpus: Option<u32>,
     pub timeout: Option<Duration>,
@@ -83,6 +87,7 @@ impl Task {
             secrets: Vec::new(),
             host: None,
             gpus: 0,
+            gpu_clocks: None,
             cpus: None,
             timeout: None,
             retry: None,

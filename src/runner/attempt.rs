@@ -13,7 +13,7 @@ use super::options::EventEmitter;
 use super::provenance::{UpstreamProvenance, origins};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{isolate_panics, within};
-use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
+use crate::event::{Done, Endpoint, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
 use crate::runner::store::{
     Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, left_running, list_folder,
@@ -25,7 +25,7 @@ pub(super) struct AttemptInputs {
     pub task: Arc<Task>,
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     pub batch_slot: Option<BatchSlot>,
     /// For each need, by its place in `task.needs`.
     pub outputs: Vec<TaskOutput>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::task_executor::TaskExecutor;
-use crate::event::{Digest, Endpoint, Failure, FailureKind, ReducedSetting};
+use crate::event::{Digest, Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::{
     Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, TaskKey, TaskRecord, explain,
@@ -21,7 +21,7 @@ pub(super) enum TaskOutput {
         key: Digest,
         endpoints: Vec<Endpoint>,
         /// Leased to it.
-        gpus: Vec<u32>,
+        gpus: Vec<GpuId>,
         lowered: Option<ReducedSetting>,
     },
     /// Nothing: it was skipped.

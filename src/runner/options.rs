@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::output_check::OutputCheck;
-use crate::event::{Digest, Done, Event, Failure, TaskId, TaskTally};
+use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{FileStamp, TaskKey};
 
@@ -29,7 +29,7 @@ pub enum TaskRole {
 pub struct RunOptions {
     pub jobs: u32,
     /// GPU indices that may be leased.
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     pub keep_going: bool,
     /// For each task of the plan.
     pub parts: Vec<TaskRole>,

@@ -67,7 +67,8 @@ fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask 
             let id = &plan.tasks[need.task as usize].id;
             Some((id.clone(), output_cache.last(&plan.name, id)?.digest))
         });
-        (BTreeMap::new(), BTreeMap::new(), upstream.collect())
+        let clocks = task.gpu_clocks.iter().map(|clocks| ("gpu_clocks".to_owned(), clocks.to_string()));
+        (clocks.collect(), BTreeMap::new(), upstream.collect())
     };
     UpstreamTask {
         task: task.id.clone(),

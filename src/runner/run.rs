@@ -19,7 +19,7 @@ use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
 use super::remote_outputs::FetchedOutput;
 use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, ReducedSetting, RunId, Stop, TaskId};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
 use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
 use schedule_items::items;
@@ -40,7 +40,7 @@ struct Running {
     stop: Stop,
     attempt: u32,
     begun: Instant,
-    gpus: Vec<u32>,
+    gpus: Vec<GpuId>,
 }
 
 struct Runner<W> {
@@ -281,7 +281,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<u32>, seat: Option<BatchSlot>) {
+    fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<GpuId>, seat: Option<BatchSlot>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;

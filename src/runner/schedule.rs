@@ -5,6 +5,8 @@
 //! run, and ends when its last dependent has finished. `Keyed` is enough for dependents to be looked up in the store, so a
 //! service whose dependents are all cached is never started.
 
+use crate::event::GpuId;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Index of a task in the plan.
@@ -74,14 +76,14 @@ struct Node {
     /// Dependents that are not over yet.
     unfinished_dependents: u32,
     held_slots: u32,
-    held_gpus: Vec<u32>,
+    held_gpus: Vec<GpuId>,
 }
 
 /// Something to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartItem {
     pub task: TaskIndex,
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
 }
 
 pub struct TaskSchedule {
@@ -96,7 +98,7 @@ pub struct TaskSchedule {
     cancelled: Vec<(TaskIndex, TaskIndex)>,
     slots: u32,
     free_slots: u32,
-    free_gpus: BTreeSet<u32>,
+    free_gpus: BTreeSet<GpuId>,
     running_steps: u32,
     /// How many of them take all slots: one at the most.
     running_alone: u32,
@@ -109,7 +111,7 @@ pub struct TaskSchedule {
 
 impl TaskSchedule {
     /// `items` in topological order: needs point backwards.
-    pub fn new(items: Vec<ScheduledTask>, slots: u32, gpus: impl IntoIterator<Item = u32>) -> Self {
+    pub fn new(items: Vec<ScheduledTask>, slots: u32, gpus: impl IntoIterator<Item = GpuId>) -> Self {
         let mut nodes: Vec<Node> = Vec::with_capacity(items.len());
         for (ix, item) in items.into_iter().enumerate() {
             for need in &item.needs {
@@ -419,9 +421,9 @@ impl TaskSchedule {
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
-    fn lease(&mut self, ix: TaskIndex, slots: u32) -> Vec<u32> {
+    fn lease(&mut self, ix: TaskIndex, slots: u32) -> Vec<GpuId> {
         let want = self.nodes[ix as usize].item.gpus as usize;
-        let gpus: Vec<u32> = self.free_gpus.iter().copied().take(want).collect();
+        let gpus: Vec<GpuId> = self.free_gpus.iter().copied().take(want).collect();
         for gpu in &gpus {
             self.free_gpus.remove(gpu);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, GpuId, ReducedSetting, Stop};
 use crate::plan::Task;
 
 use super::batches::BatchSlot;
@@ -47,8 +47,8 @@ pub struct Lease {
     pub log: PathBuf,
     /// The project folder: what relative paths in manifests are relative to.
     pub project: PathBuf,
-    /// GPU indices leased to it.
-    pub gpus: Vec<u32>,
+    /// GPUs leased to it.
+    pub gpus: Vec<GpuId>,
     /// The number that its retry rule has lowered.
     pub lowered: Option<ReducedSetting>,
     /// Its place among the tasks of its stage that were started in the same moment, if there are any.
@@ -76,7 +76,7 @@ pub struct ResolvedTask {
     /// Where the services that it needs listen, with all their ports.
     pub endpoints: Vec<Endpoint>,
     /// GPU indices leased to these services.
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     /// Where it runs when that is not here: JSON of `manifest::model::HostOn`, references replaced.
     pub host: Option<String>,
     /// What was lowered for these services because memory ran out.

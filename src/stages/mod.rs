@@ -8,6 +8,7 @@ mod compare;
 mod container;
 mod engine;
 mod git;
+mod gpu_clocks;
 mod image;
 mod mlperf;
 mod output_identity;
@@ -31,6 +32,7 @@ use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, engine_commands};
+use gpu_clocks::LockedClocks;
 pub use image::image_program;
 pub use output_identity::resolved;
 use remote::hosts;
@@ -105,6 +107,9 @@ const fn format(kind: ActionKind) -> Option<u32> {
     }
 }
 
+/// The fact of a task's key that has its locked clocks.
+const GPU_CLOCKS: &str = "gpu_clocks";
+
 impl TaskExecutor for StageExecutor {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
@@ -113,6 +118,7 @@ impl TaskExecutor for StageExecutor {
         let mut facts: BTreeMap<_, _> =
             format.into_iter().chain(strict).chain(container::image_fact(task, &self.images)).collect();
         facts.extend(identity::facts(task));
+        facts.extend(task.gpu_clocks.as_ref().map(|clocks| (GPU_CLOCKS.to_owned(), clocks.to_string())));
         facts
     }
 
@@ -147,6 +153,11 @@ impl StageExecutor {
             return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
         }
         let action = read_action(&lease.task.id, &lease.assignment.action)?;
+        // Unlocks them when this ends.
+        let _clocks = match &lease.task.gpu_clocks {
+            Some(clocks) => Some(LockedClocks::lock(&lease, clocks).await?),
+            None => None,
+        };
         let mut context = TaskContext::new(lease, &self.home, &self.run);
         context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
         match action {

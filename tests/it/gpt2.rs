@@ -87,9 +87,7 @@ fn the_quick_start_of_the_backend_runs_on_four_simulated_gpus() {
     assert_eq!(dataset["counts"]["ok"], json!(64), "every prompt once");
     assert_eq!(dataset["tokens"]["output"], dataset["tokens"]["output_requested"]);
     let config = world.read("latest/generate_triton_config/triton_model_repo_0/tensorrt_llm/config.pbtxt");
-    for line in
-        ["max_batch_size: 4", "max_queue_delay_microseconds: 10000", "string_value: \"inflight_fused_batching\""]
-    {
+    for line in ["max_batch_size: 4", "max_queue_delay_microseconds: 0", "string_value: \"inflight_fused_batching\""] {
         assert!(config.contains(line), "{line} is not in\n{config}");
     }
     nobody_left(&world);

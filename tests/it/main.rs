@@ -27,6 +27,7 @@ mod files;
 mod genai_perf;
 mod git;
 mod gpt2;
+mod gpu_clocks;
 mod harness;
 mod harness_lines;
 mod highest_qps;

@@ -397,6 +397,19 @@ fn the_simulators_metrics_are_what_it_did() {
     assert_eq!(value(&format!("nv_llm_input_token_len{{{model}")), 80);
     assert_eq!(value(&format!("nv_trt_llm_request_metrics{{{model},request_type=\"active\"")), 0);
     assert!(value(&format!("nv_trt_llm_general_metrics{{{model},general_type=\"iteration_counter\"")) >= 4);
+    // Every family of the backend's page; V1's are those of a static batch alone.
+    for family in [
+        "request_metrics",
+        "runtime_memory_metrics",
+        "kv_cache_block_metrics",
+        "inflight_batcher_metrics",
+        "general_metrics",
+        "disaggregated_serving_metrics",
+    ] {
+        assert!(text.contains(&format!("# TYPE nv_trt_llm_{family} ")), "{family} in\n{text}");
+    }
+    assert!(!text.contains("nv_trt_llm_v1_metrics"), "{text}");
+    assert!(value(&format!("nv_trt_llm_runtime_memory_metrics{{{model},memory_type=\"gpu\"")) > 0);
     let health = get(&server.http.unwrap().to_string(), "/v2/health/ready");
     assert!(health.starts_with("HTTP/1.1 200"), "{health}");
 }

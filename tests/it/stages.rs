@@ -81,7 +81,7 @@ async fn a_shell_stage_runs_in_its_output_folder_with_its_names() {
     let mut lease = bench.lease(&json!({"shell": "echo \"$INPUT_TRAIN_DATA|$CUDA_VISIBLE_DEVICES|$MODE|$REGATTA_TASK\" > here; [ \"$PWD\" = \"$OUT\" ]"}));
     lease.assignment.inputs.insert("train-data".to_owned(), vec!["/a".into(), "/b".into()]);
     lease.assignment.env.insert("MODE".to_owned(), "fast".to_owned());
-    lease.gpus = vec![0, 2];
+    lease.gpus = [0, 2].map(regatta::event::GpuId::Index).to_vec();
     bench.perform_lease(lease).await.unwrap();
     assert_eq!(bench.out("here"), "/a:/b|0,2|fast|run-1/it/1\n");
 }

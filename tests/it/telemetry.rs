@@ -224,7 +224,7 @@ async fn stage(server: &str, does: &str, more: Value, gpus: Vec<u32>) -> (Bench,
     action["bench"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut lease = bench.lease(&action);
     lease.assignment.env.insert("PATH".to_owned(), path);
-    lease.assignment.gpus = gpus;
+    lease.assignment.gpus = gpus.into_iter().map(regatta::event::GpuId::Index).collect();
     let _ = bench.perform_lease(lease).await;
     assert!(bench.path("out/result.json").exists(), "{:?}", bench.notices());
     let asked = fs::read_to_string(bench.path("asked")).ok();

@@ -217,8 +217,9 @@ impl Needs {
     fn engine(&mut self, task: &Task, engine: &Engine) {
         // NVFP4 has a scale of one byte for every sixteen weights.
         let width = match engine.precision.as_str() {
-            "fp4" => 0.5 + 1.0 / 16.0,
-            "fp8" => 1.0,
+            "fp4" | "nvfp4" => 0.5 + 1.0 / 16.0,
+            "int4_awq" | "w4a8_awq" | "int4_wo" => 0.5,
+            "fp8" | "int8_sq" | "int8_wo" => 1.0,
             _ => 2.0,
         };
         let size = (engine.model.parameters as f64 * width) as u64;

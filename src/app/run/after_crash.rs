@@ -18,6 +18,9 @@ pub(super) fn clean_up_after_crash(
         let what = match thing {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
+            ExternalResource::GpuClocks { gpus, .. } => {
+                format!("the clock lock of GPU {}", gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
+            }
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }

@@ -17,7 +17,7 @@ use crate::app::{lockfile, past_runs, run_cache};
 use crate::cli::{
     self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
 };
-use crate::event::{Event, RunId, Stop};
+use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process;
 use crate::plan::Plan;
 use crate::report::{LiveOptions, RunPaths, Styler};
@@ -54,7 +54,9 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
-        Some(GpuSelection::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
+        Some(GpuSelection::Count(n)) => {
+            gpus_here().into_iter().chain((0..).map(GpuId::Index)).take(*n as usize).collect()
+        }
         Some(GpuSelection::Ids(ids)) => ids.clone(),
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;

@@ -1,6 +1,7 @@
 //! The arguments of each engine, up to the image; the command inside follows them.
 
 use super::spec::{ContainerAccess, ContainerSpec};
+use crate::event::GpuId;
 use crate::spec::{ContainerEngine, ContainerGpus};
 
 const SHM: &str = "2g";
@@ -110,7 +111,7 @@ fn apptainer(container: &ContainerSpec, sees: &ContainerAccess, mut variables: V
 
 /// `0,1,3`
 fn gpu_list(sees: &ContainerAccess) -> String {
-    sees.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    GpuId::list(&sees.gpus)
 }
 
 /// What the command needs, then what was requested; each once.
@@ -152,7 +153,7 @@ mod tests {
             mounts: vec!["/p:/p:ro".to_owned(), "/p/out:/p/out".to_owned()],
             set: Vec::new(),
             pass: vec!["OUT".to_owned(), "HF_TOKEN".to_owned()],
-            gpus: vec![2, 3],
+            gpus: vec![GpuId::Index(2), GpuId::Index(3)],
             dir: Some("/p/out".to_owned()),
             stop_after: 10,
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::event::GpuId;
 use crate::spec::{ContainerEngine, ContainerGpus};
 
 /// A container to be.
@@ -47,7 +48,7 @@ pub struct ContainerAccess {
     /// Names of variables: the engine takes their values from its own environment, so that no command line shows them.
     pub pass: Vec<String>,
     /// GPUs as the machine counts them; empty: none is leased.
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     /// Where it starts; not given: the image decides.
     pub dir: Option<String>,
     /// How long `docker stop` waits until it kills, seconds.

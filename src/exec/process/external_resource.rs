@@ -1,4 +1,4 @@
-//! What outlives the processes that made it, and is removed by the name that we gave it: containers, shared memory.
+//! What outlives the processes that made it, and is removed by its name: containers, shared memory, locked clocks of GPUs.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +18,11 @@ pub fn orders(outliving: &ExternalResource) -> Vec<Vec<String>> {
             [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
         }
         ExternalResource::SharedMemory { .. } => Vec::new(),
+        ExternalResource::GpuClocks { gpus, sudo } => {
+            let gpus = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let unlock = ["nvidia-smi", "-rgc", "-i", &gpus];
+            vec![if *sudo { order("sudo", &[&["-n"][..], &unlock].concat()) } else { order(unlock[0], &unlock[1..]) }]
+        }
     }
 }
 
@@ -29,7 +34,7 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 pub fn remove(outliving: &ExternalResource) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
-        ExternalResource::Container { .. } => {
+        ExternalResource::Container { .. } | ExternalResource::GpuClocks { .. } => {
             orders(outliving).iter().map(|order| run_command(order)).max() == Some(true)
         }
         ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
@@ -78,6 +83,13 @@ mod tests {
         let ours = remove_below(folder.path(), "20261121-090000.000-17");
         assert_eq!(ours, ["prefix0_20261121-090000.000-17_a"]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn clocks_are_unlocked_on_the_gpus_that_were_locked() {
+        let clocks = |sudo| ExternalResource::GpuClocks { gpus: vec![0, 3], sudo };
+        assert_eq!(orders(&clocks(false)), [["nvidia-smi", "-rgc", "-i", "0,3"]]);
+        assert_eq!(orders(&clocks(true)), [["sudo", "-n", "nvidia-smi", "-rgc", "-i", "0,3"]]);
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct RunIdentity {
     /// The GPUs of the servers, one entry for each model of GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuIdentity>,
+    /// What the graphics clocks of its GPUs, or of those of a server of this run, were locked to: least and greatest, MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_clocks: Option<String>,
     pub client: HostIdentity,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestIdentity>,

@@ -8,7 +8,7 @@ use super::{
     Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Serve, ShellScript, Template,
     TrtllmBench, Weights,
 };
-use crate::spec::TimeSpan;
+use crate::spec::{GpuClocks, TimeSpan};
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
 /// trtllm_bench, mlperf, compare`.
@@ -45,6 +45,9 @@ pub struct Stage {
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
     pub gpus: u32,
+    /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_clocks: Option<GpuClocks>,
     /// How many of the run's `-j` slots it takes. `bench` takes all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,

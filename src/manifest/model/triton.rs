@@ -13,7 +13,8 @@ pub struct Engine {
     pub model: ModelShape,
     /// The GPU it is built for.
     pub system: SystemShape,
-    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4).
+    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py: `int8_sq, int4_awq, w4a8_awq, int8_wo,
+    /// int4_wo`.
     pub precision: String,
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
@@ -45,6 +46,8 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Values of quantize.py's `--qformat` that are written as they are. The simulator has no times for them.
+    pub const QUANTIZED_FORMATS: [&str; 5] = ["int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo"];
     /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag dictionaries).
     pub const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
         ("qformat", "precision"),

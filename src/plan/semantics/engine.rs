@@ -103,6 +103,7 @@ impl StageChecker<'_> {
 
     pub(super) fn engine(&mut self, engine: &Engine) {
         self.decided(engine);
+        self.supported(engine);
         let flags = &engine.build_flags;
         let build = |name| ["engine", "build_flags", name];
         for name in flags.keys() {
@@ -138,6 +139,27 @@ impl StageChecker<'_> {
         }
         self.attention(engine);
         self.checkpoint(engine);
+    }
+
+    /// What neither the simulator nor the build here can do.
+    fn supported(&mut self, engine: &Engine) {
+        let precision = engine.precision.as_str();
+        if engine.backend == EngineBackend::Simulator && Engine::QUANTIZED_FORMATS.contains(&precision) {
+            let what = format!("cannot be `{precision}` on the simulator");
+            let hint = Some("fp16, bf16, fp8 or fp4; or `backend: tensorrt_llm`".to_owned());
+            self.push_error(&["engine", "precision"], &what, "it has no times for this format", hint);
+        }
+        let architecture = engine.model.architecture.as_str();
+        let is_encoder_decoder = ["T5", "MT5", "Bart", "MBart", "Whisper", "Florence"].iter().any(|family| {
+            architecture.strip_prefix(family).is_some_and(|rest| rest.starts_with("For") || rest.starts_with("Model"))
+        });
+        let is_multimodal = architecture.ends_with("ForConditionalGeneration") && !is_encoder_decoder;
+        if is_encoder_decoder || is_multimodal {
+            let kind = if is_multimodal { "a multimodal model" } else { "an encoder-decoder model" };
+            let what = format!("cannot be `{architecture}`: engines and repositories of {kind} are not made here");
+            let hint = Some("start such a server with `serve: command` or attach to it, and measure that".to_owned());
+            self.push_error(&["engine", "model", "architecture"], &what, "decoder-only text models are", hint);
+        }
     }
 
     fn attention(&mut self, engine: &Engine) {

@@ -89,7 +89,7 @@ fn server_text(server: &LaunchedServer, styler: Styler, out: &mut String) {
         "clients",
         format!("{}: gRPC {}, HTTP {}, metrics {}", server.host, ports.grpc, ports.http, ports.metrics),
     ));
-    let gpus = server.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let gpus = server.gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     rows.push(("GPUs", if gpus.is_empty() { "none leased (`gpus` of the stage)".to_owned() } else { gpus }));
     rows.extend(ranks(server).into_iter().map(|line| ("", line)));
     rows.push(("ends by", ending(&server.world)));

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::GpuId;
 
 fn step(needs: &[TaskIndex]) -> ScheduledTask {
     ScheduledTask {
@@ -84,7 +85,7 @@ fn a_server_stays_up_until_its_last_dependent_ends() {
 fn two_servers_that_need_all_gpus_take_turns() {
     let gpu = |i: ScheduledTask| ScheduledTask { gpus: 8, ..i };
     let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];
-    let mut s = TaskSchedule::new(items, 4, 0..8);
+    let mut s = TaskSchedule::new(items, 4, (0..8).map(GpuId::Index));
     while let Some(ix) = s.next_to_key() {
         if ix < 2 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
     }
@@ -103,7 +104,8 @@ fn two_servers_that_need_all_gpus_take_turns() {
 fn turns(gpus: u32) -> Vec<TaskIndex> {
     let server = || ScheduledTask { gpus: 1, ..service(&[]) };
     let run = |server| ScheduledTask { cpus: None, ..step(&[server]) };
-    let mut s = TaskSchedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, 0..gpus);
+    let mut s =
+        TaskSchedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, (0..gpus).map(GpuId::Index));
     let mut made = Vec::new();
     for _ in 0..100 {
         while let Some(ix) = s.next_to_key() {
@@ -166,11 +168,15 @@ fn a_group_is_started_in_one_moment() {
 
 #[test]
 fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
-    let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
+    let mut s = TaskSchedule::new(
+        vec![ScheduledTask { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])],
+        1,
+        [GpuId::Index(0)],
+    );
     while let Some(ix) = s.next_to_key() {
         if ix == 0 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
     }
-    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }));
+    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![GpuId::Index(0)] }));
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     s.relaunch(0);
@@ -184,7 +190,7 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     s.set_cache_miss(1);
     assert_eq!(s.next_to_key(), Some(2));
     s.finish_task(2, TaskEnd::Cached);
-    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }), "its GPU was given back");
+    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![GpuId::Index(0)] }), "its GPU was given back");
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     s.finish_task(1, TaskEnd::Done);
@@ -206,7 +212,7 @@ fn a_server_whose_dependents_turn_out_to_be_cached_is_not_started_again() {
 
 #[test]
 fn what_can_never_have_its_gpus_is_found() {
-    let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 2, ..step(&[]) }], 1, [0]);
+    let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 2, ..step(&[]) }], 1, [GpuId::Index(0)]);
     let ix = s.next_to_key().unwrap();
     s.set_cache_miss(ix);
     assert_eq!(s.next_to_start(), None);
@@ -248,7 +254,7 @@ proptest! {
             let elsewhere = *cpus == 2 && *gpus == 0;
             ScheduledTask { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false }
         }).collect();
-        let mut s = TaskSchedule::new(items.clone(), 2, 0..4);
+        let mut s = TaskSchedule::new(items.clone(), 2, (0..4).map(GpuId::Index));
         let mut busy: Vec<TaskIndex> = Vec::new();
         let mut stopping: Vec<TaskIndex> = Vec::new();
         let mut choice = choices.into_iter().cycle();

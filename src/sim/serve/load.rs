@@ -210,6 +210,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
             .iter()
             .find(|output| output.name == "context_logits")
             .map_or(DataType::TypeFp32, ModelOutput::data_type),
+        runtime_bytes: rank.memory.workspace_bytes as u64,
     })
 }
 

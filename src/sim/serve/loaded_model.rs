@@ -60,4 +60,6 @@ pub(super) struct LoadedEngine {
     pub has_context_logits: bool,
     /// The type of `context_logits` and `generation_logits`.
     pub logits: DataType,
+    /// Of each GPU, beside weights and KV cache.
+    pub runtime_bytes: u64,
 }

@@ -90,6 +90,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         has_lora: false,
         has_context_logits: false,
         logits: DataType::TypeFp32,
+        runtime_bytes: rank.memory.workspace_bytes as u64,
     })
 }
 

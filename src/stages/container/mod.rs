@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{getgid, getuid};
 
-use crate::event::{ExternalResource, Failure, FailureKind};
+use crate::event::{ExternalResource, Failure, FailureKind, GpuId};
 use crate::exec::container::{self, ContainerAccess, ContainerSpec};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
@@ -109,7 +109,7 @@ impl TaskContainer {
         &self,
         lease: &Lease,
         command: &ProcessCommand,
-        gpus: &[u32],
+        gpus: &[GpuId],
     ) -> Result<ContainerCommand, Failure> {
         let wrong = container::contradictions(&self.container);
         if !wrong.is_empty() {

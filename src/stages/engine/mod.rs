@@ -123,7 +123,7 @@ const fn is_first(engine: &Engine, index: usize) -> bool {
 pub enum EngineCommandError {
     #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
     Missing { key: &'static str },
-    #[error("the precision `{0}` is none of fp16, bf16, fp8, fp4")]
+    #[error("the precision `{0}` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo")]
     Precision(String),
     #[error("no converter is known for the architecture `{0}`; use precision fp8 or fp4")]
     Architecture(String),
@@ -139,7 +139,7 @@ pub enum EngineCommandError {
 /// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
 /// where the engine goes.
 ///
-/// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
+/// All but fp16 and bf16 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
 pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, EngineCommandError> {
     check_conflicts("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
@@ -158,7 +158,10 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineC
     check_conflicts("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
     let (script, words) = match engine.precision.as_str() {
         "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
-        "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
+        "fp4" | "nvfp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
+        format if Engine::QUANTIZED_FORMATS.contains(&format) => {
+            (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", format)])
+        }
         "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
         "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
         other => return Err(EngineCommandError::Precision(other.to_owned())),
@@ -302,6 +305,21 @@ mod tests {
     }
 
     #[test]
+    fn formats_of_quantize_py_are_its_qformat() {
+        for (precision, format) in
+            [("int8_sq", "int8_sq"), ("int4_awq", "int4_awq"), ("w4a8_awq", "w4a8_awq"), ("nvfp4", "nvfp4")]
+        {
+            let told = lines(&serde_json::json!({ "precision": precision }));
+            assert!(
+                told.contains(&format!(
+                    "quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat {format} "
+                )),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
     fn a_checkpoint_is_made_alone_and_an_engine_of_it() {
         let change = serde_json::json!({"only": "checkpoint", "python": "/venv/bin/python", "build_flags": {}});
         insta::assert_snapshot!(lines(&change), @"/venv/bin/python /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024");
@@ -318,6 +336,9 @@ mod tests {
         let change = serde_json::json!({"trtllm": null});
         assert_eq!(lines(&change), "`trtllm` is needed to build an engine with TensorRT-LLM");
         let change = serde_json::json!({"precision": "int8"});
-        assert_eq!(lines(&change), "the precision `int8` is none of fp16, bf16, fp8, fp4");
+        assert_eq!(
+            lines(&change),
+            "the precision `int8` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo"
+        );
     }
 }

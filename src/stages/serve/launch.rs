@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::event::GpuId;
 use crate::manifest::model;
 use crate::manifest::model::TritonServer;
 use crate::stages::container;
@@ -10,7 +11,7 @@ use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSp
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     /// Unique on the host.
     pub container_name: String,
     /// Names of the stage's own variables.

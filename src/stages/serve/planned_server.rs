@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::event::{Endpoint, ExternalResource, Failure};
+use crate::event::{Endpoint, ExternalResource, Failure, GpuId};
 use crate::exec::process::ProcessCommand;
-use crate::stages::task_context::{TaskContext, devices};
+use crate::stages::task_context::TaskContext;
 
 /// One server process to be.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct PlannedServer {
     pub log: PathBuf,
     /// `None`: the server chooses its port and prints it in its log.
     pub endpoint: Option<Endpoint>,
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     /// What its environment has beyond the stage's own.
     pub env: Vec<(String, OsString)>,
     /// Variables of our own environment that it must not have.
@@ -87,7 +87,7 @@ impl PlannedServer {
         for (name, value) in &self.env {
             command = command.set(name, value);
         }
-        if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", devices(&self.gpus)) }
+        if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", GpuId::list(&self.gpus)) }
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) struct ServerCommand {
 }
 
 /// In the stage's container, if it has one, with these GPUs.
-pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
+pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[GpuId]) -> Result<ServerCommand, Failure> {
     let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, stop_target: None }) };
     let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
     let world = match inside.external_resource {

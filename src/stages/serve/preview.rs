@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext};
 use super::trtllm;
-use crate::event::{Endpoint, TaskId};
+use crate::event::{Endpoint, GpuId, TaskId};
 use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
 use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
 use crate::spec::{Launcher, ServerMode};
@@ -140,7 +140,7 @@ impl PreviewContext<'_> {
             one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
         }
         let place = LaunchContext {
-            gpus: (0..self.task.gpus).collect(),
+            gpus: (0..self.task.gpus).map(GpuId::Index).collect(),
             container_name: format!("regatta-PID-{}", self.task.id),
             stage_env: self.task.env.keys().cloned().collect(),
             path: &str::to_owned,
@@ -292,7 +292,7 @@ impl PreviewContext<'_> {
     }
 
     fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, Problems> {
-        let gpus: Vec<u32> = (0..self.task.gpus).collect();
+        let gpus: Vec<GpuId> = (0..self.task.gpus).map(GpuId::Index).collect();
         let shares = trtllm::shares(server, &gpus).map_err(|problem| vec![problem])?;
         let options = (!server.options.is_empty()).then_some("<options>");
         let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
@@ -300,7 +300,7 @@ impl PreviewContext<'_> {
             let port = server.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
             let words = trtllm::argv(server, &server.model, &port.to_string(), options);
             let ports = Ports { http: port, ..Ports::default() };
-            let seen = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let seen = GpuId::list(&gpus);
             let env = if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), seen)] };
             LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }
         });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, free_ports};
-use crate::event::{Endpoint, Failure, FailureKind, ReducedSetting};
+use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
 use crate::stages::task_context::TaskContext;
 use crate::triton::SpecProblem;
@@ -15,7 +15,7 @@ use crate::triton::SpecProblem;
 const OPTIONS: &str = "extra_llm_api_options.yaml";
 
 /// The GPUs of each server; empty ones where none are leased.
-pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, SpecProblem> {
+pub fn shares(server: &TrtllmServe, gpus: &[GpuId]) -> Result<Vec<Vec<GpuId>>, SpecProblem> {
     let ranks = server.ranks() as usize;
     if gpus.is_empty() {
         return Ok(vec![Vec::new(); server.servers.unwrap_or(1) as usize]);
@@ -31,7 +31,7 @@ pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, SpecP
             hint: Some("change the stage's `gpus`, or `servers`".to_owned()),
         });
     }
-    Ok(gpus.chunks(ranks).map(<[u32]>::to_vec).collect())
+    Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
 }
 
 /// The arguments of one server. `options` is the file of its options, if there are any.
@@ -198,14 +198,18 @@ mod tests {
         assert_eq!(lower("max_seq_len", 1.0), None);
     }
 
+    fn gpus(numbers: std::ops::Range<u32>) -> Vec<GpuId> {
+        numbers.map(GpuId::Index).collect()
+    }
+
     #[test]
     fn every_copy_has_its_own_gpus() {
         let two = server(&serde_json::json!({}));
-        assert_eq!(shares(&two, &[4, 5, 6, 7]).unwrap(), [vec![4, 5], vec![6, 7]]);
-        assert_eq!(shares(&two, &[]).unwrap(), [Vec::<u32>::new()]);
-        let wrong = shares(&two, &[0, 1, 2]).unwrap_err();
+        assert_eq!(shares(&two, &gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
+        assert_eq!(shares(&two, &[]).unwrap(), [gpus(0..0)]);
+        let wrong = shares(&two, &gpus(0..3)).unwrap_err();
         assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
         let one = server(&serde_json::json!({"servers": 1}));
-        assert!(shares(&one, &[0, 1, 2, 3]).unwrap_err().message.contains("1 servers of 2"));
+        assert!(shares(&one, &gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
     }
 }

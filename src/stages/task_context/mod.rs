@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::container::{self, ContainerRunError, TaskContainer};
 use super::remote::slurm::wrap_command;
-use crate::event::{Event, Failure, FailureKind, RunId, Stop};
+use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::runner::Lease;
 use undeclared::undeclared;
@@ -45,7 +45,7 @@ impl TaskContext {
             shown.push((input_variable(name), Some(joined)));
         }
         if !lease.gpus.is_empty() {
-            shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(devices(&lease.gpus).into())));
+            shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(GpuId::list(&lease.gpus).into())));
         }
         let mut env = shown.clone();
         let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
@@ -214,11 +214,6 @@ fn input_variable(name: &str) -> String {
     format!("INPUT_{name}")
 }
 
-/// `0,1,3`
-pub fn devices(gpus: &[u32]) -> String {
-    gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 /// Names of signal(7).
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
@@ -245,7 +240,6 @@ mod tests {
     #[test]
     fn names_of_inputs_become_names_of_variables() {
         assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
-        assert_eq!(devices(&[0, 3]), "0,3");
         assert_eq!(signal_name(9), "SIGKILL (9)");
     }
 }

@@ -3,6 +3,7 @@
 use super::Rank;
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::ServerLayout;
+use crate::event::GpuId;
 use crate::spec::{Launcher, ServerMode};
 
 /// The models that ranks above 0 load when the repository does not define which run an engine.
@@ -186,7 +187,7 @@ impl RankArgs<'_> {
         })
     }
 
-    fn gpu(&self) -> Option<u32> {
+    fn gpu(&self) -> Option<GpuId> {
         let gpus = &self.decided.gpus;
         let device = match self.decided.mode {
             ServerMode::Orchestrator => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::spec::Ports;
+use crate::event::GpuId;
 use crate::spec::{Launcher, ServerMode};
 use crate::triton::SpecProblem;
 
@@ -28,7 +29,7 @@ pub struct LaunchedServer {
     pub host: String,
     pub ports: Ports,
     /// As the machine counts them; empty: none is leased, all are seen.
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     pub ranks: Vec<Rank>,
     /// The command, in pieces that read well one below the other; joined they are the command.
     pub command: Vec<Vec<String>>,
@@ -49,7 +50,7 @@ pub struct Rank {
     pub role: String,
     pub opens_ports: bool,
     /// The GPU that it works on, as the machine counts them, where that is known.
-    pub gpu: Option<u32>,
+    pub gpu: Option<GpuId>,
     /// Empty: all models of the repository.
     pub loads: Vec<String>,
     /// How the shared memory of its Python models begins.

@@ -8,6 +8,7 @@ use super::argv::RankCommand;
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::{ServerLayout, problem};
 use super::{LaunchWorld, LaunchedServer};
+use crate::event::GpuId;
 use crate::exec::container::{self, ContainerAccess, ContainerSpec, contradictions};
 use crate::spec::{ContainerEngine, Launcher, ServerMode};
 use crate::triton::SpecProblem;
@@ -69,7 +70,7 @@ pub(super) fn server(
         env.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
         env.push(("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES".to_owned(), u8::from(decided.spawns).to_string()));
     }
-    let visible = decided.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let visible = GpuId::list(&decided.gpus);
     let (ranks, argvs): (Vec<_>, Vec<_>) = ranked.into_iter().map(|one| (one.rank, one.argv)).unzip();
     let mut inside = env;
     let mut outside = Vec::new();
@@ -259,7 +260,7 @@ struct LauncherContext<'a> {
     wished: &'a ServerSpec,
     index: usize,
     several: bool,
-    gpus: &'a [u32],
+    gpus: &'a [GpuId],
 }
 
 impl LauncherContext<'_> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::event::GpuId;
 use crate::exec::container::ContainerSpec;
 use crate::spec::{Launcher, Mpi, ServerMode, Srun};
 
@@ -12,7 +13,7 @@ use crate::spec::{Launcher, Mpi, ServerMode, Srun};
 pub struct LaunchSpec {
     pub servers: Vec<ServerSpec>,
     /// Leased, as the machine counts them; shared evenly by the servers in contiguous blocks.
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
     pub program: String,
     pub args: Vec<String>,
     pub mode: Option<ServerMode>,

@@ -6,6 +6,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::GpuId;
 use crate::exec::container::ContainerSpec;
 use crate::spec::{ContainerEngine, ContainerGpus, Launcher, ServerMode};
 
@@ -33,7 +34,7 @@ fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
     };
     LaunchSpec {
         servers: ports.into_iter().enumerate().map(server).collect(),
-        gpus: (0..servers * tp * pp * copies).collect(),
+        gpus: (0..servers * tp * pp * copies).map(GpuId::Index).collect(),
         program: "tritonserver".to_owned(),
         ..LaunchSpec::default()
     }
@@ -207,7 +208,7 @@ fn over_hosts_every_rank_is_given_its_variables() {
     for piece in &server.command[1..] {
         assert_eq!(piece[2..6], ["-x", "CUDA_VISIBLE_DEVICES", "-x", "NCCL_DEBUG"]);
     }
-    assert_eq!(server.ranks.iter().map(|rank| rank.gpu.unwrap()).collect::<Vec<_>>()[7..9], [7, 0]);
+    assert_eq!(server.ranks.iter().map(|rank| rank.gpu.unwrap()).collect::<Vec<_>>()[7..9], [7, 0].map(GpuId::Index));
 }
 
 proptest! {

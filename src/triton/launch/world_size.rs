@@ -1,6 +1,7 @@
 //! Decides mode, number of ranks and GPUs, and collects every problem with them.
 
 use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
+use crate::event::GpuId;
 use crate::spec::{Launcher, ServerMode};
 use crate::triton::SpecProblem;
 
@@ -12,7 +13,7 @@ pub(super) struct ServerLayout {
     /// Orchestrator: spawns its workers.
     pub spawns: bool,
     pub world_size: u32,
-    pub gpus: Vec<u32>,
+    pub gpus: Vec<GpuId>,
 }
 
 pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<ServerLayout> {
@@ -59,7 +60,7 @@ impl ServerDecision<'_> {
         self.problems.push(problem(message, hint));
     }
 
-    fn decide(mut self, gpus: Vec<u32>) -> ServerLayout {
+    fn decide(mut self, gpus: Vec<GpuId>) -> ServerLayout {
         let spec = self.spec;
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; an unknown number of ranks counts as one.
@@ -221,7 +222,7 @@ impl ServerDecision<'_> {
         }
     }
 
-    fn gpus(&mut self, gpus: &[u32], workers: u32, unknown: bool) {
+    fn gpus(&mut self, gpus: &[GpuId], workers: u32, unknown: bool) {
         let (name, here) = (self.name.clone(), gpus.len() as u32);
         if here == 0 {
             return;

@@ -127,7 +127,9 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
     let names: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
     for (name, value) in &spec.parameters {
         match find(name).filter(|_| name != "engine_dir") {
-            Some(parameter) => said.push((parameter.name, format!("parameter `{name}`"), value.clone())),
+            Some(parameter) => {
+                said.push((parameter.name, format!("parameter `{name}`"), parameter.kind.canonical(value)));
+            }
             None if name == "engine_dir" => {
                 problems.push(problem("parameter `engine_dir` is `engine` of the stage".to_owned(), None));
             }

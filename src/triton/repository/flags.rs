@@ -70,7 +70,8 @@ pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
 
 /// The harness's short names and the backend's long ones. The backend itself silently ignores a name it does not know.
 fn policy(value: &Value) -> FlagMeaning {
-    match value.as_str() {
+    // TensorRT-LLM's pages write `MAX_UTILIZATION`; the backend takes lower case only.
+    match value.as_str().map(str::to_ascii_lowercase).as_deref() {
         Some("max_util" | "max_utilization") => word("batch_scheduler_policy", "max_utilization"),
         Some("no_evict" | "guaranteed_no_evict") => word("batch_scheduler_policy", "guaranteed_no_evict"),
         // Static batching is a batching strategy of the backend, not a scheduler policy.

@@ -200,6 +200,13 @@ pub(super) fn of(model: &str) -> impl Iterator<Item = &'static Parameter> + Clon
 }
 
 impl ParameterKind {
+    /// A choice in the letters that the backend takes: `MAX_UTILIZATION` is `max_utilization`. Other values stay as they are.
+    pub(super) fn canonical(self, value: &Value) -> Value {
+        let Some(text) = value.as_str() else { return value.clone() };
+        let word = self.words().iter().find(|word| word.eq_ignore_ascii_case(text));
+        word.map_or_else(|| value.clone(), |word| Value::from(*word))
+    }
+
     /// The values of a choice, for the hint about an invalid one.
     pub(super) const fn words(self) -> &'static [&'static str] {
         if let Self::Word(words) = self { words } else { &[] }

@@ -117,6 +117,25 @@ fn runtime_flags_reach_the_file() {
 }
 
 #[test]
+fn a_policy_in_capitals_is_written_as_the_backend_takes_it() {
+    for spec_of in [
+        |engine: &tempfile::TempDir| RepositorySpec {
+            runtime_flags: map(&json!({"batch_scheduler_policy": "MAX_UTILIZATION"})),
+            ..spec(engine)
+        },
+        |engine: &tempfile::TempDir| RepositorySpec {
+            parameters: map(&json!({"batch_scheduler_policy": "MAX_UTILIZATION"})),
+            ..spec(engine)
+        },
+    ] {
+        let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
+        write(&spec_of(&engine), out.path()).unwrap();
+        let policy = parameter(&config(&out, 0, "tensorrt_llm"), "batch_scheduler_policy");
+        assert_eq!(policy.as_deref(), Some("max_utilization"));
+    }
+}
+
+#[test]
 fn nvidias_static_policy_is_a_batching_strategy() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
     let flags = map(&json!({"batch_scheduler_policy": "static"}));

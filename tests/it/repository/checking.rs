@@ -117,3 +117,59 @@ proptest! {
         let _ = check(folder.path(), None, None).expect("a verdict").found.render(false);
     }
 }
+
+#[test]
+fn nvidias_own_repository_for_four_gpus_has_no_error() {
+    let world = World::new();
+    let engine = json!({"version": "0.19.0",
+        "pretrained_config": {"architecture": "GPTForCausalLM", "dtype": "float16", "num_hidden_layers": 24, "hidden_size": 1024,
+            "num_attention_heads": 16, "mapping": {"world_size": 4, "tp_size": 4, "pp_size": 1}},
+        "build_config": {"max_input_len": 1024, "max_seq_len": 1024, "max_batch_size": 2048, "max_num_tokens": 8192}});
+    world.file("engine/config.json", &engine.to_string());
+    for rank in 0..4 {
+        world.file(&format!("engine/rank{rank}.engine"), "");
+    }
+    let engine = world.path("engine").display().to_string();
+    let parameter = |key: &str, value: &str| {
+        format!("parameters: {{\n  key: \"{key}\"\n  value: {{\n    string_value: \"{value}\"\n  }}\n}}\n")
+    };
+    // What fill_template.py leaves of the templates with the values of the page: everything else keeps its placeholder.
+    let preprocessing = [
+        "name: \"preprocessing\"\nbackend: \"python\"\nmax_batch_size: 4\n\
+         input [ { name: \"QUERY\" data_type: TYPE_STRING dims: [ 1 ] } ]\n\
+         output [ { name: \"INPUT_ID\" data_type: TYPE_INT32 dims: [ -1 ] } ]\n",
+        &parameter("tokenizer_dir", &world.path("").display().to_string()),
+        &parameter("add_special_tokens", "${add_special_tokens}"),
+        &parameter("multimodal_model_path", "${multimodal_model_path}"),
+        &parameter("gpt_model_path", "${engine_dir}"),
+        &parameter("max_num_images", "${max_num_images}"),
+        "instance_group [ { count: 1 kind: KIND_CPU } ]\n",
+    ]
+    .concat();
+    let llm = [
+        "name: \"tensorrt_llm\"\nbackend: \"tensorrtllm\"\nmax_batch_size: 4\n\
+         model_transaction_policy { decoupled: false }\n\
+         dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 0 default_queue_policy: { max_queue_size: 0 } }\n\
+         input [ { name: \"input_ids\" data_type: TYPE_INT32 dims: [ -1 ] allow_ragged_batch: true } ]\n\
+         output [ { name: \"output_ids\" data_type: TYPE_INT32 dims: [ -1, -1 ] } ]\n\
+         instance_group [ { count: 1 kind: KIND_CPU } ]\n",
+        &parameter("gpt_model_type", "inflight_fused_batching"),
+        &parameter("gpt_model_path", &engine),
+        &parameter("max_tokens_in_paged_kv_cache", "${max_tokens_in_paged_kv_cache}"),
+        &parameter("max_beam_width", "${max_beam_width}"),
+        &parameter("gpu_device_ids", "${gpu_device_ids}"),
+        &parameter("participant_ids", "${participant_ids}"),
+        &parameter("enable_chunked_context", "${enable_chunked_context}"),
+    ]
+    .concat();
+    world.file("repo/preprocessing/config.pbtxt", &preprocessing).file("repo/preprocessing/1/model.py", "");
+    world.file("repo/tensorrt_llm/config.pbtxt", &llm).file("repo/tensorrt_llm/1/.keep", "");
+    let ended = world.good(&["repository", "check", "repo"]);
+    ended.says("`${engine_dir}` was never filled: only a multimodal model reads it");
+    // With a vision model the tokenizer needs the engine.
+    let path = "repo/preprocessing/config.pbtxt";
+    world.file(path, &preprocessing.replace("${multimodal_model_path}", "/engines/vision"));
+    let ended = world.regatta(&["repository", "check", "repo"]);
+    assert_eq!(ended.code, 2);
+    ended.says("`${engine_dir}` was never filled: it is taken for a folder of that name");
+}

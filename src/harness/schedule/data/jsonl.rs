@@ -12,13 +12,17 @@
 //! | `delay` | | ms after the answer before |
 //!
 //! Other keys are ignored.
+//!
+//! A file that is one JSON list is read, too: of such objects, or of those of NVIDIA's `benchmark_core_model.py`, which have `input`,
+//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::errors::{DataErrors, fault};
@@ -27,6 +31,8 @@ use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
 use crate::harness::{DataKind, HarnessError, PromptFile};
 
+/// `--op-tokens-per-word` of `benchmark_core_model.py`.
+const TOKENS_PER_WORD: f64 = 1.3;
 /// A longer line is an error.
 const LONGEST_LINE: u64 = 256 << 20;
 
@@ -61,7 +67,10 @@ pub(super) fn read(
 ) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
-    let mut reader = BufReader::with_capacity(1 << 20, opened);
+    let mut reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, opened));
+    if let Some(lines) = list_as_lines(&mut reader, data)? {
+        reader = Box::new(Cursor::new(lines));
+    }
     let mut mistakes = DataErrors::of(file);
     let mut entries: Vec<CorpusRecord> = Vec::new();
     let mut sessions: HashMap<String, usize> = HashMap::new();
@@ -119,6 +128,34 @@ pub(super) fn read(
     }
     mistakes.end()?;
     Ok(entries)
+}
+
+/// The elements of a file that is one JSON list, a line each; `None`: it is no such file, and nothing of it was taken.
+fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Option<Vec<u8>>, HarnessError> {
+    let file = data.file.as_path();
+    let unreadable = |error: &dyn std::fmt::Display| fault(file, error.to_string());
+    let begin = reader.fill_buf().map_err(|error| unreadable(&error))?.trim_ascii_start();
+    // A line of ids begins with a bracket, too; a list of records has an object behind it.
+    let is_list = begin.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'{'));
+    if data.kind != DataKind::Jsonl || !is_list {
+        return Ok(None);
+    }
+    let items: Vec<serde_json::Map<String, Value>> =
+        serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
+    let mut lines = Vec::new();
+    for item in items {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let record = match (text("input"), text("instruction"), text("output")) {
+            (Some(input), instruction, Some(output)) => {
+                let tokens = (output.split(' ').count() as f64 * TOKENS_PER_WORD) as u64;
+                json!({ "prompt": format!("{input} {}", instruction.unwrap_or_default()).trim_end(), "output_length": tokens })
+            }
+            _ => Value::Object(item),
+        };
+        serde_json::to_writer(&mut lines, &record).map_err(|error| unreadable(&error))?;
+        lines.push(b'\n');
+    }
+    Ok(Some(lines))
 }
 
 /// Why a line is no prompt.

@@ -279,6 +279,20 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
 }
 
 #[test]
+fn the_list_of_benchmark_core_model_is_read() {
+    let text = r#"
+      [{"input": "one two", "instruction": "three", "output": "a b c d"},
+       {"input": "", "instruction": "five six", "output": "a b c d e f g h i j"}, {"prompt": "seven", "output_length": 3}]"#;
+    let (_folder, spec) = with_file("core.json", text, DataKind::Jsonl);
+    let plan = plan_of(&spec);
+    let lengths: Vec<_> = plan.requests.iter().map(|request| (request.input_len, request.output_len)).collect();
+    // 1.3 tokens for each word of the output, rounded down.
+    assert_eq!(lengths, [(3, 5), (2, 13), (1, 3)]);
+    let text = plan.text(0, &plan.requests[0], &PreviousAnswers::default()).unwrap();
+    assert!(format!("{text:?}").contains("one two three"), "{text:?}");
+}
+
+#[test]
 fn every_mistake_of_a_file_has_its_line() {
     let text = "{\"prompt\": \"fine\", \"output_length\": 3}\n{\"prompt\": \n\n{\"output_length\": 0, \"text\": \"x\"}\n\
                 {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"colour\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n";

@@ -43,6 +43,8 @@ pub(super) async fn perform(
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
+    let is_ensemble = model.config.platform == "ensemble";
+    let outputs_json = move |answer: &GenerateOutcome| outputs_json(is_ensemble, answer);
     if let Some(answer) = inner.submit(accepted, call.owner, || Some(ResponseSink::Stream(sender.clone()))) {
         let _ = sender.send(Ok(answer.empty_final()));
     }
@@ -56,7 +58,7 @@ pub(super) async fn perform(
             Some(first) => match outputs_json(&first) {
                 Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
                 Ok(value) => {
-                    let rest = answers.filter_map(|answer| match outputs_json(&answer) {
+                    let rest = answers.filter_map(move |answer| match outputs_json(&answer) {
                         Ok(Value::Null) => None,
                         Ok(value) => Some(event(&value)),
                         Err(failure) => Some(event(&json!({"error": failure.0}))),
@@ -84,15 +86,15 @@ pub(super) async fn perform(
 }
 
 /// Null is a response without outputs.
-fn outputs_json(answer: &GenerateOutcome) -> Result<Value, ServedFailure> {
+fn outputs_json(is_ensemble: bool, answer: &GenerateOutcome) -> Result<Value, ServedFailure> {
     match answer {
         Err(status) => Err(ServedFailure(status.message().to_owned())),
         Ok(said) if !said.error_message.is_empty() => Err(ServedFailure(said.error_message.clone())),
-        Ok(said) => Ok(said.infer_response.as_ref().map_or(Value::Null, outputs)),
+        Ok(said) => Ok(said.infer_response.as_ref().map_or(Value::Null, |response| outputs(is_ensemble, response))),
     }
 }
 
-fn outputs(response: &ModelInferResponse) -> Value {
+fn outputs(is_ensemble: bool, response: &ModelInferResponse) -> Value {
     if response.outputs.is_empty() {
         return Value::Null;
     }
@@ -102,6 +104,14 @@ fn outputs(response: &ModelInferResponse) -> Value {
     }
     value.insert("model_name".to_owned(), response.model_name.clone().into());
     value.insert("model_version".to_owned(), response.model_version.clone().into());
+    if is_ensemble {
+        // Triton's ensemble scheduler passes on these parameters of its last step's response.
+        for (name, unset) in
+            [("sequence_end", json!(false)), ("sequence_id", json!(0)), ("sequence_start", json!(false))]
+        {
+            value.insert(name.to_owned(), unset);
+        }
+    }
     for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
         let json = if output.datatype == "BYTES" {
             Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default()))

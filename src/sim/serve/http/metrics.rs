@@ -8,7 +8,7 @@ use super::super::loaded_model::{LoadedModel, ModelKind};
 use super::super::request::version;
 use super::super::service::ServiceInner;
 use super::super::statistics::ModelStatistics;
-use crate::sim::core::CoreLoad;
+use crate::sim::core::{CoreLoad, SchedulerPolicy};
 
 type Counter = fn(&ServerCounters) -> &AtomicU64;
 /// Name, help and value of a counter that every model has.
@@ -92,6 +92,14 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
             page.line(name, model, &[("request_type", kind)], value as u64);
         }
     }
+    let name = "nv_trt_llm_runtime_memory_metrics";
+    page.head(name, "TRT LLM runtime memory metrics", "gauge");
+    for (model, _, _) in engines(inner) {
+        let ModelKind::Engine(engine) = &model.kind else { continue };
+        for (kind, value) in [("pinned", 0), ("gpu", engine.runtime_bytes * engine.instances as u64), ("cpu", 0)] {
+            page.line(name, model, &[("memory_type", kind)], value);
+        }
+    }
     let name = "nv_trt_llm_kv_cache_block_metrics";
     page.head(name, "TRT LLM KV cache block metrics", "gauge");
     for (model, _, all) in engines(inner) {
@@ -110,9 +118,30 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
             page.line(name, model, &[("kv_cache_block_type", kind)], value);
         }
     }
+    batcher_gauges(inner, page);
+    let name = "nv_trt_llm_general_metrics";
+    page.head(name, "General TRT LLM metrics", "gauge");
+    for (model, _, all) in engines(inner) {
+        page.line(name, model, &[("general_type", "iteration_counter")], all.steps);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        page.line(name, model, &[("general_type", "timestamp")], now);
+    }
+    let name = "nv_trt_llm_disaggregated_serving_metrics";
+    page.head(name, "TRT LLM disaggregated serving metrics", "counter");
+    for (model, _, _) in engines(inner) {
+        // No simulated engine hands its KV cache to another.
+        for kind in ["kv_cache_transfer_ms", "request_count"] {
+            page.line(name, model, &[("disaggregated_serving_type", kind)], 0);
+        }
+    }
+}
+
+/// In-flight batching has metrics of its own, and so has the static batching of `V1`: a model has one of both.
+fn batcher_gauges(inner: &ServiceInner, page: &mut Page) {
+    let is_static = |model: &LoadedModel| matches!(&model.kind, ModelKind::Engine(engine) if engine.limits.policy == SchedulerPolicy::StaticBatch);
     let name = "nv_trt_llm_inflight_batcher_metrics";
     page.head(name, "TRT LLM inflight_batcher-specific metrics", "gauge");
-    for (model, _, all) in engines(inner) {
+    for (model, _, all) in engines(inner).filter(|(model, ..)| !is_static(model)) {
         let values = [
             ("micro_batch_id", 0),
             ("generation_requests", all.generating as u64),
@@ -123,12 +152,22 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
             page.line(name, model, &[("inflight_batcher_specific_metric", kind)], value);
         }
     }
-    let name = "nv_trt_llm_general_metrics";
-    page.head(name, "General TRT LLM metrics", "gauge");
-    for (model, _, all) in engines(inner) {
-        page.line(name, model, &[("general_type", "iteration_counter")], all.steps);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        page.line(name, model, &[("general_type", "timestamp")], now);
+    if !engines(inner).any(|(model, ..)| is_static(model)) {
+        return;
+    }
+    let name = "nv_trt_llm_v1_metrics";
+    page.head(name, "TRT LLM v1-specific metrics", "gauge");
+    for (model, _, all) in engines(inner).filter(|(model, ..)| is_static(model)) {
+        let ModelKind::Engine(engine) = &model.kind else { continue };
+        let slots = engine.limits.max_batch_size * engine.instances;
+        let values = [
+            ("total_generation_tokens", all.generating as u64),
+            ("empty_generation_slots", slots.saturating_sub(all.active) as u64),
+            ("total_context_tokens", all.context_tokens),
+        ];
+        for (kind, value) in values {
+            page.line(name, model, &[("v1_specific_metric", kind)], value);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::thread::available_parallelism;
 use super::telemetry::is_here;
 use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
+use crate::plan::ActionKind;
 use crate::stages::task_context::TaskContext;
 pub use key::facts;
 
@@ -56,6 +57,7 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
     let identity = RunIdentity {
         engines: engines::of(&origins, servers.iter().zip(&here).filter(|(_, here)| **here).map(|(server, _)| server)),
         gpus: measured.gpu().map(gpus::of).unwrap_or_default(),
+        gpu_clocks: gpu_clocks(context, &origins),
         client: HostIdentity {
             host: this_host(),
             os: versions.os.clone(),
@@ -67,6 +69,13 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
     };
     let identity = RunIdentity { manifest: with_commit(context, identity.manifest).await, ..identity };
     measured.identify(before, identity);
+}
+
+/// Clocks that this stage, or one with servers that it needs, has locked.
+fn gpu_clocks(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> Option<String> {
+    let own = context.lease.task.gpu_clocks.as_ref().map(ToString::to_string);
+    let servers = origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve);
+    own.or_else(|| servers.filter_map(|server| server.facts.get("gpu_clocks")).next().cloned())
 }
 
 fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> ManifestIdentity {

@@ -73,7 +73,10 @@ pub async fn start(
     if servers.iter().any(ServerIdentity::is_simulated) {
         return gone("the server is the simulator, which uses no GPU");
     }
-    let leased = context.lease.assignment.gpus.clone();
+    let leased: Option<Vec<u32>> = context.lease.assignment.gpus.iter().map(|gpu| gpu.index()).collect();
+    let Some(leased) = leased else {
+        return gone("the servers have MIG instances, of which nvidia-smi has no readings");
+    };
     match watch(context, &leased).await {
         Ok(telemetry) => Some(telemetry),
         Err(why) => {

@@ -38,6 +38,9 @@ impl OnNode {
             ExternalResource::SharedMemory { mark } => {
                 format!("shared memory of it may still be on {node}; there: `rm /dev/shm/*{mark}*`")
             }
+            ExternalResource::GpuClocks { .. } => {
+                format!("clocks of GPUs may still be locked on {node}; there: `{}`", orders(thing).concat().join(" "))
+            }
         };
         self.resources.iter().map(tell).collect()
     }

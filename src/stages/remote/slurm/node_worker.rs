@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::heartbeat;
 use super::spec::{FolderSize, JobEnd, JobEvent, JobSpec};
-use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, GpuId, RunId, Stop};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{Lease, isolate_panics, within};
@@ -157,9 +157,13 @@ fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
 }
 
 /// The GPUs that Slurm gave: as it numbers them, or the first ones if it does not list them.
-pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
-    let given: Vec<u32> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
-    if given.is_empty() { (0..wanted).collect() } else { given.into_iter().take(wanted as usize).collect() }
+pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<GpuId> {
+    let given: Vec<GpuId> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
+    if given.is_empty() {
+        (0..wanted).map(GpuId::Index).collect()
+    } else {
+        given.into_iter().take(wanted as usize).collect()
+    }
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -253,9 +257,9 @@ mod tests {
 
     #[test]
     fn gpus_are_those_that_slurm_gave() {
-        assert_eq!(devices(2, Some("4,5")), [4, 5]);
-        assert_eq!(devices(2, None), [0, 1]);
-        assert_eq!(devices(0, Some("4,5")), [0; 0]);
+        assert_eq!(devices(2, Some("4,5")), [4, 5].map(GpuId::Index));
+        assert_eq!(devices(2, None), [0, 1].map(GpuId::Index));
+        assert_eq!(devices(0, Some("4,5")), []);
     }
 
     #[test]

@@ -67,6 +67,12 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
     if let Some(name) = placeholder(value) {
         let fate = match key {
             "gpt_model_type" => "the backend fails to load with it",
+            // The tokenizer's model reads the engine only beside a vision model; NVIDIA's page leaves it unfilled.
+            "gpt_model_path" if role == "preprocessing" && !has_vision_model(look) => {
+                let what = format!("`${{{name}}}` was never filled: only a multimodal model reads it");
+                look.warn(&way, what, None);
+                return;
+            }
             "gpt_model_path" | "tokenizer_dir" if role != "tensorrt_llm" || key == "gpt_model_path" => {
                 "it is taken for a folder of that name"
             }
@@ -110,6 +116,11 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
         };
         look.error(&way, format!("`{value}` is no {key}: {fate}"), hint);
     }
+}
+
+fn has_vision_model(look: &ModelChecker<'_>) -> bool {
+    let path = look.model.config.parameters.get("multimodal_model_path").map(|value| value.string_value.as_str());
+    path.is_some_and(|path| !path.is_empty() && placeholder(path).is_none())
 }
 
 fn engine(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
@@ -157,6 +168,10 @@ fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
         }
         let known = find(name)?;
         let text = config.parameters.get(known.key)?.string_value.to_ascii_lowercase();
+        // The backend takes what was never filled for not set.
+        if placeholder(&text).is_some() {
+            return None;
+        }
         Some(if name == "batching_strategy" && text == "v1" { "V1".to_owned() } else { text })
     };
     for limit in limits(&value, engine) {

@@ -1,0 +1,80 @@
+//! `gpu_clocks:` — the clocks of a task's GPUs are locked before its first process starts, and unlocked at its end, whatever that
+//! end is: here, by the watchdog if the run is killed, and by the next run if both are.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use crate::event::{Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
+use crate::exec::process::{self, ProcessCommand};
+use crate::runner::Lease;
+use crate::spec::GpuClocks;
+
+/// Clocks that are locked. Dropping it unlocks them.
+pub struct LockedClocks {
+    task: TaskId,
+    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    lock: ExternalResource,
+}
+
+impl LockedClocks {
+    /// Locks the clocks of the lease's GPUs.
+    ///
+    /// # Errors
+    /// `nvidia-smi` is not there, or refuses.
+    pub async fn lock(lease: &Lease, clocks: &GpuClocks) -> Result<Self, Failure> {
+        let Some(gpus) = lease.gpus.iter().map(|gpu| gpu.index()).collect::<Option<Vec<u32>>>() else {
+            let what = "`gpu_clocks`: the clocks of a MIG instance are those of its whole GPU, and cannot be locked for it alone";
+            return Err(Failure::new(FailureKind::Refused, what));
+        };
+        let argv = lock_command(clocks, &gpus);
+        let listed = GpuId::list(&lease.gpus);
+        let lock = ExternalResource::GpuClocks { gpus, sudo: clocks.sudo };
+        // Registered first: a run that is killed in between unlocks what was never locked, which changes nothing.
+        (lease.emit)(Event::OutlivingStarted { task: lease.task.id.clone(), outliving: lock.clone() });
+        let locked = Self { task: lease.task.id.clone(), emit: Arc::clone(&lease.emit), lock };
+        run(lease, &argv).await?;
+        let [least, greatest] = clocks.graphics;
+        let clock = if least == greatest { format!("{least} MHz") } else { format!("{least} to {greatest} MHz") };
+        lease.notice(format!("clocks of GPU {listed} are locked to {clock}"));
+        Ok(locked)
+    }
+}
+
+impl Drop for LockedClocks {
+    fn drop(&mut self) {
+        let Self { task, emit, lock } = self;
+        if process::remove(lock) {
+            emit(Event::OutlivingRemoved { task: task.clone(), outliving: lock.clone() });
+            return;
+        }
+        let command = process::orders(lock).concat().join(" ");
+        let text = format!("its GPUs' clocks are still locked: `{command}` failed; the next run tries it again");
+        emit(Event::Notice { task: Some(task.clone()), text });
+    }
+}
+
+/// `nvidia-smi -lgc 1410,1410 -i 0,1`
+fn lock_command(clocks: &GpuClocks, gpus: &[u32]) -> Vec<String> {
+    let mut argv = if clocks.sudo { vec!["sudo".to_owned(), "-n".to_owned()] } else { Vec::new() };
+    argv.extend(["nvidia-smi", "-lgc"].map(str::to_owned));
+    let gpus = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    argv.extend([clocks.to_string(), "-i".to_owned(), gpus]);
+    argv
+}
+
+async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
+    let words: Vec<OsString> = argv.iter().map(OsString::from).collect();
+    let command = ProcessCommand::new(words, &lease.out, &lease.log);
+    let shown = argv.join(" ");
+    let exit = process::run(command, &Stop::new(), |_| {}).await.map_err(|error| {
+        Failure::new(FailureKind::Spawn, format!("the GPUs' clocks cannot be locked: {error}")).command(shown.clone())
+    })?;
+    if exit.how.is_success() {
+        return Ok(());
+    }
+    let failure = Failure::new(FailureKind::System, "the GPUs' clocks cannot be locked").command(shown);
+    let failure = failure.tail(process::tail(&lease.log, 5));
+    let hint =
+        "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or take `gpu_clocks` away";
+    Err(Failure { log: Some(lease.log.clone()), ..failure.hint(hint) })
+}
