@@ -3,9 +3,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::task::Task;
+use super::task::{ActionKind, Task};
 use crate::event::{Endpoint, Failure, FailureKind, TaskId};
-use crate::manifest::model::{Action, Container, HostOn};
+use crate::manifest::model::{Action, Container, HostOn, Mlperf};
 
 /// A text of a task cannot be read: a fault of this program, or a plan of another version.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +52,11 @@ impl Task {
         read_action(&self.id, &self.action)
     }
 
+    /// Whether it compiles LoadGen: of MLPerf's stages the one that measures nothing and is not made of measurements.
+    pub fn is_loadgen_library(&self) -> bool {
+        self.kind == ActionKind::Mlperf && matches!(self.typed_action(), Ok(Action::Mlperf(Mlperf::Loadgen(_))))
+    }
+
     /// Where it runs, if that is not here.
     ///
     /// # Errors
@@ -96,7 +101,6 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::ActionKind;
 
     #[test]
     fn an_action_that_cannot_be_read_names_its_task() {

@@ -1,5 +1,5 @@
 //! Queues with known truth, for tests of intervals and comparisons: c servers, first come first served, Poisson
-//! arrivals. Time is in mean service times. Also read by `tests/bench/stats.rs`.
+//! arrivals. Time is in mean service times. Also read by `cargo bench --bench stats` and `--bench verdicts`.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -42,6 +42,42 @@ pub struct QueuedRequest {
     pub service: f64,
 }
 
+/// One request by its times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visit {
+    pub arrival: f64,
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Visit {
+    pub fn wait(&self) -> f64 {
+        self.start - self.arrival
+    }
+}
+
+/// Servers that take requests in the order of their arrival.
+#[derive(Clone, Debug)]
+pub struct ServerPool {
+    /// When each is free again.
+    free: Vec<f64>,
+}
+
+impl ServerPool {
+    pub fn new(servers: usize) -> Self {
+        Self { free: vec![0.0; servers] }
+    }
+
+    /// Takes the next request; `service` is how long it takes.
+    pub fn serve(&mut self, arrival: f64, service: f64) -> Visit {
+        let next = (0..self.free.len()).min_by(|one, other| self.free[*one].total_cmp(&self.free[*other]));
+        let free = &mut self.free[next.unwrap_or_default()];
+        let start = free.max(arrival);
+        *free = start + service;
+        Visit { arrival, start, end: *free }
+    }
+}
+
 impl SimulatedQueue {
     pub const fn new(servers: usize, service: ServiceTime, utilisation: f64) -> Self {
         Self { servers, service, utilisation, service_time: 1.0 }
@@ -66,11 +102,25 @@ impl SimulatedQueue {
         })
     }
 
+    /// Runs that begin with an empty queue, as measurements do; [`Self::requests`] are of the long-run state.
+    pub fn starting_empty(&self, n: usize, seed: u64) -> Vec<Visit> {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut exponential = || -(1.0 - rng.random::<f64>()).ln();
+        let mut pool = ServerPool::new(self.servers);
+        let mut arrival = 0.0;
+        let mut next = || {
+            arrival += exponential() / (self.servers as f64 * self.utilisation);
+            let demand = if self.service == ServiceTime::Fixed { 1.0 } else { exponential() };
+            pool.serve(arrival, self.service_time * demand)
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
     /// `serve` makes of a demand in mean service times what the server needs for it.
     fn served(&self, n: usize, seed: u64, mut serve: impl FnMut(f64) -> f64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut exponential = move || -rng.random::<f64>().max(f64::MIN_POSITIVE).ln();
-        let mut free = vec![0.0_f64; self.servers];
+        let mut pool = ServerPool::new(self.servers);
         let mut arrival = 0.0;
         let mut all = Vec::with_capacity(n);
         for number in 0..SETTLING + n {
@@ -78,11 +128,9 @@ impl SimulatedQueue {
             let drawn = exponential();
             let demand = if self.service == ServiceTime::Fixed { 1.0 } else { drawn };
             let service = self.service_time * serve(demand);
-            let next = (0..free.len()).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
-            let begin = free[next].max(arrival);
-            free[next] = begin + service;
+            let visit = pool.serve(arrival, service);
             if number >= SETTLING {
-                all.push(QueuedRequest { arrival, wait: begin - arrival, service });
+                all.push(QueuedRequest { arrival, wait: visit.wait(), service });
             }
         }
         all

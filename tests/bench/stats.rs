@@ -78,7 +78,7 @@ fn series(source: &Source, n: usize, seed: u64) -> Vec<f64> {
         }
         Source::Other(system) => {
             let visits = system.run(n, SETTLING, seed);
-            visits.iter().map(|visit| visit.start - visit.arrival + 0.1 + 0.1 * own()).collect()
+            visits.iter().map(|visit| visit.wait() + 0.1 + 0.1 * own()).collect()
         }
     }
 }

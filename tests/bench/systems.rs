@@ -4,6 +4,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+use crate::queue::{ServerPool, Visit};
+
 /// What serves, and how requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -20,14 +22,6 @@ pub struct System {
     pub kind: Kind,
     /// Arrivals over what the servers can do.
     pub load: f64,
-}
-
-/// One request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Visit {
-    pub arrival: f64,
-    pub start: f64,
-    pub end: f64,
 }
 
 const SERVERS: usize = 4;
@@ -84,13 +78,10 @@ impl System {
     }
 
     fn servers(&self, arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
-        let mut free = [0.0_f64; SERVERS];
+        let mut pool = ServerPool::new(SERVERS);
         let mut serve = |arrival: f64| {
             let service = if self.kind == Kind::Lognormal { lognormal(random) } else { exponential(random) };
-            let next = (0..SERVERS).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
-            let start = free[next].max(arrival);
-            free[next] = start + service;
-            Visit { arrival, start, end: free[next] }
+            pool.serve(arrival, service)
         };
         arrivals.iter().map(|arrival| serve(*arrival)).collect()
     }

@@ -10,44 +10,32 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
+#[path = "../../src/stats/queue.rs"]
+#[allow(dead_code, reason = "tests of the library and another benchmark use the rest")]
+mod queue;
 mod systems;
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
+use queue::{ServiceTime, SimulatedQueue, Visit};
 use regatta::stats::{Growth, LevelChange, Observation, ProbeMargin, RateSearcher, RateStep, separated_floors};
 use systems::{Kind, System};
 
-/// First come, first served, mean service time 1 s, Poisson arrivals.
+/// Mean service time 1 s.
 #[derive(Clone, Copy)]
 struct Queue {
     name: &'static str,
     servers: usize,
-    is_exponential: bool,
+    service: ServiceTime,
 }
 
 const QUEUES: [Queue; 4] = [
-    Queue { name: "M/M/4", servers: 4, is_exponential: true },
-    Queue { name: "M/D/1", servers: 1, is_exponential: false },
-    Queue { name: "M/D/8", servers: 8, is_exponential: false },
-    Queue { name: "M/D/64", servers: 64, is_exponential: false },
+    Queue { name: "M/M/4", servers: 4, service: ServiceTime::Exponential },
+    Queue { name: "M/D/1", servers: 1, service: ServiceTime::Fixed },
+    Queue { name: "M/D/8", servers: 8, service: ServiceTime::Fixed },
+    Queue { name: "M/D/64", servers: 64, service: ServiceTime::Fixed },
 ];
 
-/// Arrival, start and end of each, s.
-fn run(queue: Queue, rate: f64, requests: usize, seed: u64) -> Vec<(f64, f64, f64)> {
-    let mut random = Pcg64::seed_from_u64(seed);
-    let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };
-    let mut free = vec![0.0f64; queue.servers];
-    let mut at = 0.0;
-    (0..requests)
-        .map(|_| {
-            at += exponential() / rate;
-            let service = if queue.is_exponential { exponential() } else { 1.0 };
-            let next = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap_or(0);
-            let start = free[next].max(at);
-            free[next] = start + service;
-            (at, start, free[next])
-        })
-        .collect()
+fn run(queue: Queue, rate: f64, requests: usize, seed: u64) -> Vec<Visit> {
+    SimulatedQueue::new(queue.servers, queue.service, rate / queue.servers as f64).starting_empty(requests, seed)
 }
 
 fn main() {
@@ -64,7 +52,7 @@ fn all_courses() -> Vec<(&'static str, OccupancySteps)> {
     let known = QUEUES.map(|queue| {
         let course: OccupancySteps = Box::new(move |load, requests, seed| {
             let visits = run(queue, load * queue.servers as f64, requests, seed);
-            visits.iter().map(|(arrival, _, end)| (*arrival, *end)).collect()
+            visits.iter().map(|visit| (visit.arrival, visit.end)).collect()
         });
         (queue.name, course)
     });
@@ -171,9 +159,8 @@ fn searches(runs: u64) {
         [(QUEUES[1], 0.5), (QUEUES[1], 0.7), (QUEUES[1], 0.9), (QUEUES[2], 0.7), (QUEUES[2], 0.9), (QUEUES[0], 0.8)]
     {
         let truth = load * queue.servers as f64;
-        let waits = |rate, requests, seed| -> Vec<f64> {
-            run(queue, rate, requests, seed).iter().map(|(arrival, start, _)| start - arrival).collect()
-        };
+        let waits =
+            |rate, requests, seed| -> Vec<f64> { run(queue, rate, requests, seed).iter().map(Visit::wait).collect() };
         let allowed = p99(&waits(truth, 1_000_000, 99));
         for (start, requests) in [0.09, 0.9].into_iter().flat_map(|start| [300, 1_000, 3_000].map(|n| (start, n))) {
             let search = RateSearcher {
@@ -191,10 +178,10 @@ fn searches(runs: u64) {
                     match search.next(&probes) {
                         RateStep::Probe(rate) => {
                             let visits = run(queue, rate, requests, seed * 1_000 + probes.len() as u64);
-                            let waits: Vec<f64> = visits.iter().map(|(arrival, start, _)| start - arrival).collect();
+                            let waits: Vec<f64> = visits.iter().map(Visit::wait).collect();
                             let margin = |waits: &[f64]| (p99(waits) / allowed).max(1e-3).ln();
-                            let last = visits.last().map_or(0.0, |visit| visit.0);
-                            let done = visits.iter().filter(|visit| visit.2 <= last).count() as f64 / last;
+                            let last = visits.last().map_or(0.0, |visit| visit.arrival);
+                            let done = visits.iter().filter(|visit| visit.end <= last).count() as f64 / last;
                             probes.push(ProbeMargin {
                                 rate,
                                 whole: margin(&waits),

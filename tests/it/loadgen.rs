@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -17,24 +18,34 @@ const SAMPLES: u32 = 24;
 const BRIEF: &str = "min_duration: 1, min_query_count: 600";
 const LONG: &str = "min_duration: 600000";
 
-/// LoadGen of a round, built once for all tests, by the stage that builds it for everybody.
+/// The project that compiles LoadGen for all tests, in the build folder, and its shared store.
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen")
+}
+
+/// LoadGen of a round, compiled from its sources once for all tests, by the stage that does it for everybody.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen-v5.1");
-        if !kept.join("libloadgen.so").is_file() {
-            let world = World::with("stages:\n  loadgen: { mlperf: { loadgen: { round: v5.1 } } }\n");
-            world.good(&["run", "m"]);
-            let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("loadgen-{}", std::process::id()));
-            fs::create_dir_all(&whole).unwrap();
-            for name in ["libloadgen.so", "loadgen.json"] {
-                fs::copy(world.path("latest/loadgen").join(name), whole.join(name)).unwrap();
-            }
-            // Another test process may have been faster.
-            let _ = fs::rename(&whole, &kept);
+        let manifest = "regatta: 1\nname: m\nstages:\n  loadgen: { mlperf: { loadgen: { round: v5.1 } } }\n";
+        for folder in ["manifests", "store"] {
+            fs::create_dir_all(project().join(folder)).expect("a folder");
         }
-        kept
+        fs::write(project().join("manifests/m.yaml"), manifest).expect("a manifest");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_regatta"));
+        run.args(["run", "m", "--store", "store"]).current_dir(project()).env_remove("REGATTA_HOME");
+        let ended =
+            Ended::of(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("regatta"));
+        assert_eq!(ended.code, 0, "{ended:?}");
+        fs::canonicalize(project().join("latest/loadgen")).expect("the library's folder")
     })
+}
+
+/// The shared store that has it, for a world whose own pipeline has the stage: compiling takes half a minute of a core. The
+/// manual's chapter compiles it, as its reader does.
+pub fn store() -> PathBuf {
+    library();
+    project().join("store")
 }
 
 /// A project with a data set, simulated servers, and one LoadGen test for each scenario.

@@ -4,14 +4,17 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::loadgen;
 use crate::world::World;
 
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_left_to_do() {
-    let world = World::new();
+    let mut world = World::new();
+    world.env("REGATTA_STORE", loadgen::store());
     let words = ["mlperf/llama2-70b", "--rehearse", "scenarios=offline"];
     let ended = world.good(&[&["run"], &words[..]].concat());
+    ended.says("↓ loadgen  from another machine");
     ended.says("LoadGen Offline: VALID").says("TEST06 passes: 100 answers looked at");
     ended.says("REHEARSAL, not for submission: 1 results in closed/Example");
 

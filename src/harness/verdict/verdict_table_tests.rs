@@ -5,69 +5,46 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use rand::{RngExt as _, SeedableRng as _};
-use rand_pcg::Pcg64;
-
 use super::metric_vector_tests::{ended, spec, summarize_with};
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::stability::Stability;
 use crate::harness::measure::steady::Steady;
 use crate::harness::transport::call::CallKind;
 use crate::harness::*;
+use crate::stats::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use crate::triton::{Scrape, ServerMetric, ServerMetrics};
 
-/// First come, first served by `servers`.
+/// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]
 struct Queue {
     servers: usize,
-    /// Exponential service times; else all are equal.
-    is_exponential: bool,
-    /// Mean service time, ms.
-    service: f64,
+    service: ServiceTime,
+    service_ms: f64,
 }
 
-const M_D_8: Queue = Queue { servers: 8, is_exponential: false, service: 80.0 };
-const M_M_4: Queue = Queue { servers: 4, is_exponential: true, service: 40.0 };
-
-/// Arrival, start and end of each request, ms.
-type Visits = Vec<(f64, f64, f64)>;
+const M_D_8: Queue = Queue { servers: 8, service: ServiceTime::Fixed, service_ms: 80.0 };
+const M_M_4: Queue = Queue { servers: 4, service: ServiceTime::Exponential, service_ms: 40.0 };
 
 impl Queue {
-    /// Poisson arrivals at a fraction of its capacity.
-    fn run(self, load: f64, requests: usize, seed: u64) -> Visits {
-        let mut random = Pcg64::seed_from_u64(seed);
-        let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };
-        let gap = self.service / (self.servers as f64 * load);
-        let mut at = 0.0;
-        let arrivals: Vec<(f64, f64)> = (0..requests)
-            .map(|_| {
-                at += gap * exponential();
-                (at, self.service * if self.is_exponential { exponential() } else { 1.0 })
-            })
-            .collect();
-        self.serve(&arrivals, |_, service| service)
-    }
-
-    /// `change`: the service time of a request that begins at this time.
-    fn serve(self, arrivals: &[(f64, f64)], change: impl Fn(f64, f64) -> f64) -> Visits {
-        let mut free = vec![0.0f64; self.servers];
-        arrivals
-            .iter()
-            .map(|(arrival, service)| {
-                let next = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
-                let start = free[next].max(*arrival);
-                free[next] = start + change(start, *service);
-                (*arrival, start, free[next])
-            })
+    /// Poisson arrivals at a fraction of its capacity; times in ms.
+    fn run(self, load: f64, requests: usize, seed: u64) -> Vec<Visit> {
+        let ms = |visit: Visit| {
+            let [arrival, start, end] = [visit.arrival, visit.start, visit.end].map(|time| time * self.service_ms);
+            Visit { arrival, start, end }
+        };
+        SimulatedQueue::new(self.servers, self.service, load)
+            .starting_empty(requests, seed)
+            .into_iter()
+            .map(ms)
             .collect()
     }
 }
 
 /// One token each, at the end of the service.
-fn collected(visits: &Visits) -> Collector {
+fn collected(visits: &[Visit]) -> Collector {
     let mut all = Collector::new();
-    for (index, (arrival, _, end)) in visits.iter().enumerate() {
-        let (at, end) = (arrival.round() as u64, end.round() as u64);
+    for (index, visit) in visits.iter().enumerate() {
+        let (at, end) = (visit.arrival.round() as u64, visit.end.round() as u64);
         ended(&mut all, index as u64, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
     all
@@ -122,8 +99,8 @@ fn case(name: &'static str, requests: u64, collector: Collector, change: impl Fn
 }
 
 /// A case with requests that arrive at the rate of `visits`.
-fn queue(name: &'static str, visits: &Visits) -> Case {
-    let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].0 - visits[0].0);
+fn queue(name: &'static str, visits: &[Visit]) -> Case {
+    let rate = (visits.len() - 1) as f64 * 1e3 / (visits[visits.len() - 1].arrival - visits[0].arrival);
     // The harness's own schedule is another one than the simulated arrivals: the checks of the client's rate are not meant here.
     let mut case = case(name, visits.len() as u64, collected(visits), |spec| {
         spec.scenario = LoadPattern::Server { rate: rate.into() }
@@ -149,14 +126,14 @@ fn bad() -> Vec<Case> {
     // 1.3 and 0.6 of what it takes at the end, in steps of the run: no queue explains it.
     let drifting =
         |slope: f64| answered_after(1_000, move |index| (60.0 + slope * index as f64) as u64 + index * 7_919 % 7);
-    let limited = Queue { servers: 1, is_exponential: false, service: 12.5 };
-    let every_10_ms: Vec<(f64, f64)> = (0..3_000).map(|index| (f64::from(index) * 10.0, 12.5)).collect();
+    let mut limit = ServerPool::new(1);
+    let limited: Vec<Visit> = (0..3_000).map(|index| limit.serve(f64::from(index) * 10.0, 12.5)).collect();
     let users =
         |users: f64| move |spec: &mut BenchSpec| spec.scenario = LoadPattern::Concurrency { users: users.into() };
     let mut cases = vec![
         queue("1.05 times as many arrivals as are served", &M_D_8.run(1.05, 3_000, 3)),
         queue("1.3 times as many", &M_D_8.run(1.3, 1_000, 4)),
-        queue("a silent rate limit of 80/s under 100/s", &limited.serve(&every_10_ms, |_, service| service)),
+        queue("a silent rate limit of 80/s under 100/s", &limited),
         case(
             "the first 20 % cold: 90 ms, then 30 ms",
             1_000,

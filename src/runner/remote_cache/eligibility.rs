@@ -14,6 +14,7 @@ pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
         return Some("share is false");
     }
     let of_its_kind = match task.kind {
+        ActionKind::Mlperf if task.is_loadgen_library() => None,
         ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Compare => {
             Some("measurements, and what is made of them, are about the machine that made them")
         }

@@ -3,6 +3,7 @@
 use crate::units::{Sha256Of, sha256_of_file};
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -175,8 +176,11 @@ async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
 
 /// All of LoadGen and the shim, half of it at a time, and then the library. Objects do not stay.
 async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
+    const BY_LINK: &str = "loadgen";
     let objects = context.lease.out.join("objects");
     fs::create_dir_all(&objects).map_err(|error| system(&objects, &error))?;
+    // `__FILE__` is what the compiler is given: by its path the library would differ from folder to folder, and could not be shared.
+    symlink(sources, objects.join(BY_LINK)).map_err(|error| system(&objects.join(BY_LINK), &error))?;
     for (name, text) in loadgen::SHIM {
         fs::write(objects.join(name), text).map_err(|error| system(&objects.join(name), &error))?;
     }
@@ -188,11 +192,11 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
         let flags = ["-std=c++14", "-O3", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread"];
         argv.extend(flags.map(OsString::from));
         argv.extend(defined.iter().map(|(name, value)| format!("-D{name}={}", value.unwrap_or("0")).into()));
-        argv.extend(["-I".into(), sources.into(), "-I".into(), objects.clone().into(), "-c".into()]);
+        argv.extend(["-I", BY_LINK, "-I", ".", "-c"].map(OsString::from));
         let mine = SOURCES.iter().enumerate().filter(|(at, _)| at % 2 == odd);
-        argv.extend(mine.map(|(_, name)| sources.join(name).into()));
+        argv.extend(mine.map(|(_, name)| Path::new(BY_LINK).join(name).into()));
         if odd == 1 {
-            argv.push(objects.join("shim.cc").into());
+            argv.push("shim.cc".into());
         }
         let mut command = context.command(argv);
         command.dir.clone_from(&objects);

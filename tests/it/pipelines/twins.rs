@@ -4,6 +4,7 @@ use regatta::event::Verdict;
 use regatta::harness::{RunResult, read_result};
 
 use crate::campaign::nobody_left;
+use crate::loadgen;
 use crate::world::World;
 
 /// A task's result, also when this machine was too busy for it to be believed.
@@ -67,7 +68,8 @@ fn llama3_1_8b_runs_over_openais_interface_on_a_simulated_b200() {
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audited() {
-    let world = World::new();
+    let mut world = World::new();
+    world.env("REGATTA_STORE", loadgen::store());
     let words = ["run", "llama2-70b", "loadgen=true", "--rehearse", "scenarios=offline", "samples=128", "duration=2s"];
     let ended =
         world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "offline_expected_qps=20"]].concat());
