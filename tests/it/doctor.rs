@@ -178,3 +178,18 @@ fn a_manifest_that_needs_nothing_special_finds_it_everywhere() {
     let wrong = world.regatta(&["doctor", "plain", "x=1"]);
     assert_eq!(wrong.code, 2, "{wrong:?}");
 }
+
+#[test]
+fn trtllm_bench_needs_itself_and_its_launcher_and_locked_clocks_need_nvidia_smi() {
+    let world = world(&[]);
+    world.file("d.txt", "{}\n");
+    world.manifest(
+        "recipe",
+        "stages:\n  b: { gpus: 1, gpu_clocks: { graphics: [1410, 1410] }, trtllm_bench: { model: m, dataset: d.txt } }\n",
+    );
+    let ended = world.regatta(&["doctor", "recipe", "--color", "never"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    for program in ["trtllm-bench", "trtllm-llmapi-launch", "nvidia-smi"] {
+        ended.says(&format!("✗  {program}"));
+    }
+}

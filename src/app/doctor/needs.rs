@@ -134,6 +134,9 @@ impl Needs {
             self.gpus = self.gpus.max(task.gpus);
             self.gpus_by.push(id.clone());
         }
+        if task.gpu_clocks.is_some() {
+            self.program("nvidia-smi", &id);
+        }
         match place_of(task)? {
             Some(container) => {
                 let program = container.program().to_owned();
@@ -178,6 +181,12 @@ impl Needs {
                     self.program("trtllm-build", &id);
                 }
                 self.engine(task, engine);
+            }
+            Action::TrtllmBench(bench) if !is_contained => {
+                if let Some(launcher) = bench.launcher.first() {
+                    self.program(launcher, &id);
+                }
+                self.program("trtllm-bench", &id);
             }
             // Programs in an image are not checked here.
             Action::Shell(_) if is_contained => {}

@@ -27,7 +27,7 @@ const VERSION: &[&str] = &["--version"];
 const TRITON: &str =
     "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
 
-const TOOLS: [Tool; 30] = [
+const TOOLS: [Tool; 31] = [
     Tool { name: "git", version: VERSION, from: InstallSource::Package("git", "git") },
     Tool { name: "git-lfs", version: VERSION, from: InstallSource::Package("git-lfs", "git-lfs") },
     Tool { name: "cmake", version: VERSION, from: InstallSource::Package("cmake", "cmake") },
@@ -63,6 +63,7 @@ const TOOLS: [Tool; 30] = [
     Tool { name: "trtllm-build", version: &[], from: InstallSource::Pip("tensorrt-llm") },
     Tool { name: "trtllm-serve", version: &[], from: InstallSource::Pip("tensorrt-llm") },
     Tool { name: "trtllm-bench", version: &[], from: InstallSource::Pip("tensorrt-llm") },
+    Tool { name: "trtllm-llmapi-launch", version: &[], from: InstallSource::Pip("tensorrt-llm") },
     Tool { name: "hf", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
     Tool { name: "huggingface-cli", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
     Tool { name: "curl", version: VERSION, from: InstallSource::Package("curl", "curl") },
