@@ -9,7 +9,7 @@ use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
-use crate::interop::{self, ImportSource, MeasuredResult, MeasuredRun, RequestTrace};
+use crate::interop::{self, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::report::RunState;
 use crate::runner::store::{StateFolder, last_run, read_journal, runs};
 
@@ -185,6 +185,13 @@ pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, CommandErr
     for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
+            continue;
+        }
+        // The folder of a LoadGen run has further files, with every answer.
+        let logs: Vec<PathBuf> =
+            LOADGEN_LOG_FILES.iter().map(|name| path.join(name)).filter(|file| file.is_file()).collect();
+        if !logs.is_empty() {
+            files.extend(logs);
             continue;
         }
         let mut inside: Vec<PathBuf> = fs::read_dir(path)

@@ -13,6 +13,7 @@ mod genai_perf;
 mod git_clone;
 mod guidellm;
 mod llmb_run;
+mod loadgen;
 mod metrics;
 mod nvidia_harness;
 mod perf_analyzer;
@@ -29,6 +30,7 @@ pub use command_line::{
     GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench,
     TranslatedScript, Translation, TranslationKind, UnknownValue, UntranslatedOption, origin, read_line, read_script,
 };
+pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{
     ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult,
     ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, MetricStats,

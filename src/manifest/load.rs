@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 
+use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge_documents;
@@ -51,6 +52,8 @@ struct Loader {
     /// Files by the name that their source has.
     by_name: HashMap<String, FileId>,
     sources: Vec<(String, Digest)>,
+    /// The chosen files of catalogs, each with what it includes.
+    catalogs: Vec<Node>,
     broken: bool,
 }
 
@@ -68,17 +71,24 @@ impl Loader {
         let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
         let overrides =
             if parameters_are_fine { overrides::apply(&mut root, &given.params, &mut self.found) } else { Vec::new() };
+        let mut has_unknown_keys = false;
         if let Some(root) = parameters_are_fine.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
             check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
             self.names(root);
+            let before = self.found.len();
+            for catalog in &std::mem::take(&mut self.catalogs) {
+                check_catalog_keys(catalog, root, &mut self.found);
+            }
+            has_unknown_keys = self.found.len() > before;
         }
         let map = root.map()?;
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
         let expressions = Expressions::new();
         let declared = section("params");
         let all_chosen = params.len() == declared.len();
-        let (globals, vars) = if all_chosen {
+        // A value that is missed because its key is misspelt would be the same error a second time.
+        let (globals, vars) = if all_chosen && !has_unknown_keys {
             let value = |chosen: &ResolvedParam| value_of(&Node::of_json(&chosen.declared, &chosen.value));
             let globals = params.iter().map(|(name, chosen)| (name.clone(), value(chosen))).collect();
             vars::resolve(&section("vars"), &expressions, globals, &mut self.found)
@@ -300,6 +310,7 @@ impl Loader {
                 self.found.append(wrong);
                 return false;
             };
+            self.catalogs.push(over.clone());
             let below = std::mem::replace(root, Node::new(place, NodeValue::Null));
             *root = merge_documents(below, over);
         }

@@ -4,7 +4,10 @@
 //! files, and reports every error with its place. It starts nothing and writes nothing. Expressions inside stages
 //! are rendered by `plan`, with [`Expressions`].
 
+mod catalog_keys;
 mod expression;
+mod expression_paths;
+mod expression_source;
 mod given_values;
 mod library;
 mod load;

@@ -5,6 +5,7 @@
 //! what only one stage has (`build_flags.max_num_tokens`). The value is YAML, maps merge, `null` takes a flag away. Where it
 //! came from stays with it: `regatta show` prints `command line`, and an error in it points at the argument that was typed.
 
+use super::expression_source;
 use super::merge::merge;
 use super::model::Action;
 use super::read;
@@ -54,10 +55,16 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
     let is_known = siblings.iter().any(|name| Some(name) == path.last());
     set(root, &path, &place, value).map_err(|before| {
         let text = shown(&before.json());
+        let places = expression_source::places(root, &path, &before);
         let found = Diagnostic::error(format!("`{key}` leads into something that is no map"));
         let found =
             found.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
-        found.hint("replace the whole of it, or what it is made from")
+        if places.is_empty() {
+            return found.hint("replace the whole of it, or what it is made from");
+        }
+        let value = word.text().get(key.len()..).unwrap_or_default();
+        let places: Vec<String> = places.into_iter().map(|place| format!("{place}{value}")).collect();
+        found.hint(format!("it is computed from other values; set {}", places.join(" or ")))
     })?;
     Ok(Override { argument: word.clone(), path, siblings, is_known })
 }
@@ -96,7 +103,7 @@ fn moved(node: Node, word: &SourceText) -> Node {
 enum UnresolvedKey {
     /// A parameter is given by its name alone.
     Param(String),
-    /// Several stages have it: what to write instead.
+    /// Several stages have it, or a var and a stage: what to write instead.
     Ambiguous(Vec<String>),
     /// Nothing is called so; these are.
     UnknownName { first: String, known: Vec<String> },
@@ -110,7 +117,7 @@ impl UnresolvedKey {
                 found.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
             }
             Self::Ambiguous(longer) => {
-                let found = Diagnostic::error(format!("`{key}` could be in several stages"));
+                let found = Diagnostic::error(format!("`{key}` could be in several places"));
                 found.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
             }
             Self::UnknownName { first, known } => {
@@ -134,12 +141,23 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     if steps.len() > 2 && first == "stages" || steps.len() > 1 && first == "vars" {
         return Ok(owned(steps));
     }
-    if vars.is_some_and(|vars| vars.contains_key(first)) {
-        return Ok([owned(&["vars"]), owned(steps)].concat());
+    let below = steps.get(1).copied().unwrap_or_default();
+    let is_key = matches!(value_shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
+    if let Some(var) = vars.and_then(|vars| vars.get(first)) {
+        let is_in_var = var.node.get(below).is_some();
+        match stages.and_then(|stages| stages.get(first)) {
+            // A var and a stage of one name: the one that has such a part, or could have it.
+            Some(_) if is_key && is_in_var => {
+                return Err(UnresolvedKey::Ambiguous(vec![
+                    format!("`vars.{}=…`", steps.join(".")),
+                    format!("`stages.{}=…`", steps.join(".")),
+                ]));
+            }
+            Some(_) if is_key || var.node.map().is_none() => {}
+            _ => return Ok([owned(&["vars"]), owned(steps)].concat()),
+        }
     }
     if let Some(stage) = stages.and_then(|stages| stages.get(first)) {
-        let below = steps.get(1).copied().unwrap_or_default();
-        let is_key = matches!(value_shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
         let through = action(&stage.node).filter(|_| !is_key);
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
         // `serve: { triton: … }`: the server is known, so the key need not repeat it.
@@ -236,12 +254,15 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     const TEXT: &str = "params: { system: { text: {} } }\n\
-        vars: { tuning: { kv: 0.9, deep: { x: 1 } }, machine: '{{ x }}' }\n\
+        vars: { tuning: { kv: 0.9, deep: { x: 1 } }, machine: '{{ x }}', three: '{{ x }}', four: { gpus: 1 } }\n\
         stages:\n\
         \x20 build: { engine: { build_flags: { max_num_tokens: 1536 } } }\n\
         \x20 one: { gpus: 1, repository: { runtime_flags: { kv: 0.9 }, parameters: {} } }\n\
         \x20 two: { repository: { runtime_flags: { kv: 0.9 } } }\n\
-        \x20 triton: { serve: { triton: { options: {} } } }\n";
+        \x20 triton: { serve: { triton: { options: {} } } }\n\
+        \x20 three: { shell: a }\n\
+        \x20 four: { shell: a }\n\
+        \x20 five: { engine: { build_flags: '{{ dict(tuning[s].flags, size=tuning[s].kv) }}' } }\n";
 
     fn given(words: &[&str]) -> (Node, Vec<Override>, Vec<Diagnostic>) {
         let mut root = read::read(&SourceText::new("m.yaml", TEXT)).unwrap();
@@ -307,6 +328,31 @@ mod tests {
     }
 
     #[test]
+    fn a_place_inside_an_expression_is_where_its_values_are_set() {
+        let (_, done, found) = given(&["five.build_flags.max_num_tokens=4", "five.build_flags.size=2"]);
+        assert!(done.is_empty());
+        let hints: Vec<String> = found.iter().map(|one| one.hints.join(" ")).collect();
+        assert_eq!(
+            hints,
+            [
+                "it is computed from other values; set tuning.deep.flags.max_num_tokens=4",
+                "it is computed from other values; set tuning.deep.kv=2",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_var_and_a_stage_of_one_name_are_told_apart_by_their_parts() {
+        let (root, _, found) = given(&["three.timeout=1h", "four.limit=2", "four.timeout=3h"]);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(at(&root, "stages.three.timeout").json(), "1h");
+        assert_eq!(at(&root, "vars.four.limit").json(), 2);
+        assert_eq!(at(&root, "stages.four.timeout").json(), "3h");
+        let (.., found) = given(&["four.gpus=2"]);
+        assert_eq!(found[0].hints.join(" "), "write `vars.four.gpus=…` or `stages.four.gpus=…`");
+    }
+
+    #[test]
     fn an_unknown_key_lists_the_known_ones() {
         let (_, done, found) =
             given(&["runtime_flags.kv=1", "tunning.kv=1", "system.x=1", "machine.gpus=1", "tuning.kv=⟦out:x⟧"]);
@@ -315,7 +361,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "`runtime_flags.kv` could be in several stages | write `one.runtime_flags.kv=…` or `two.runtime_flags.kv=…`",
+                "`runtime_flags.kv` could be in several places | write `one.runtime_flags.kv=…` or `two.runtime_flags.kv=…`",
                 "`tunning.kv` leads nowhere | did you mean `tuning`?",
                 "`system` is a parameter, it has no parts | give it whole: system=…",
                 "`machine.gpus` leads into something that is no map | replace the whole of it, or what it is made from",

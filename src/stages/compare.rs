@@ -10,7 +10,7 @@ use crate::harness::{LoadPattern, RequestRecord, RunResult, repeat_folders};
 use crate::interop::{MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
 use crate::report::Styler;
-use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet};
+use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
 
 pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();
@@ -26,15 +26,28 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
         let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
+        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs.first()?));
+        ratios.server.extend(firsts);
     }
     let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
     for row in &compare.published {
         let first = ratios.base.clone();
         let Some(base) = row.values.get(&first).copied() else { continue };
         for (column, other) in row.values.iter().filter(|(column, _)| **column != first) {
+            let metric = row.metric.as_deref().unwrap_or(metric);
             ratios.published(&row.row, base, column, *other, metric, &row.source);
         }
     }
+    ratios.server.extend(compare.published_server.iter().map(|row| ServerRow {
+        row: row.row.clone(),
+        column: row.column.clone(),
+        target_qps: Some(row.target_qps),
+        completed_qps: Some(row.completed_qps),
+        output_tokens: Some(row.output_tokens),
+        ttft_ms: Some(row.ttft_ms),
+        tpot_ms: Some(row.tpot_ms),
+        source: Some(row.source.clone()),
+    }));
     let text = ratios.text(Styler::OFF);
     for line in text.lines() {
         context.lease.notice(line.to_owned());

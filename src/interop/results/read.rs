@@ -11,7 +11,7 @@ use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
-use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, perf_analyzer, trtllm_bench, vllm};
+use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ enum DetectedFormat {
 }
 
 /// The formats that are known, for help and errors.
-pub const FORMATS: [&str; 10] = [
+pub const FORMATS: [&str; 11] = [
     "GenAI-Perf profile_export_genai_perf.json",
     "perf_analyzer profile_export.json (raw)",
     "AIPerf profile_export_aiperf.json",
@@ -70,6 +70,7 @@ pub const FORMATS: [&str; 10] = [
     "SGLang bench_serving JSON",
     "GuideLLM benchmarks.json",
     "Benchmark Report 0.2",
+    "LoadGen's log folder (mlperf_log_summary.txt, mlperf_log_detail.txt)",
     "trtllm-bench report JSON",
     "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
 ];
@@ -128,6 +129,9 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
     if text.contains(trtllm_bench::import::OVERVIEW)
         && let Some(numbers) = trtllm_bench::import::overview(text)
     {
+        return Ok(vec![DetectedFormat::Numbers(numbers)]);
+    }
+    if let Some(numbers) = loadgen::import_numbers(text) {
         return Ok(vec![DetectedFormat::Numbers(numbers)]);
     }
     let file = || source.name.clone();

@@ -22,6 +22,9 @@ pub struct CompareResults {
     /// Published rows, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedRow>,
+    /// Published runs of Server, for comparison: rows of the table of Server runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_server: Vec<PublishedServerRow>,
 }
 
 fn output_tokens() -> Vec<String> {
@@ -51,8 +54,31 @@ impl ResultPaths {
 pub struct PublishedRow {
     /// `H200x1 Offline`
     pub row: String,
+    /// What the numbers are. [default: the first of `metrics`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
     /// Column → its number.
     pub values: IndexMap<String, f64>,
+    /// Where it was published.
+    pub source: String,
+}
+
+/// A run of Server from a publication.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedServerRow {
+    /// `H200x1 Server`
+    pub row: String,
+    /// One of the columns of `results`.
+    pub column: String,
+    /// Queries per second: the target, and those that were completed.
+    pub target_qps: f64,
+    pub completed_qps: f64,
+    /// Output tokens per second.
+    pub output_tokens: f64,
+    /// 99th percentiles, ms.
+    pub ttft_ms: f64,
+    pub tpot_ms: f64,
     /// Where it was published.
     pub source: String,
 }

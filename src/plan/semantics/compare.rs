@@ -19,6 +19,13 @@ impl StageChecker<'_> {
                 Some("`[output_tokens]`".to_owned()),
             );
         }
+        for (index, row) in compare.published_server.iter().enumerate() {
+            if !columns.contains(&row.column.as_str()) {
+                let path = ["compare", "published_server", &index.to_string(), "column"];
+                let hint = did_you_mean(&row.column, columns.iter().copied());
+                self.push_error(&path, "is no column", "not under `results`", hint);
+            }
+        }
         for (index, row) in compare.published.iter().enumerate() {
             for name in row.values.keys().filter(|name| !columns.contains(&name.as_str())) {
                 let path = ["compare", "published", &index.to_string(), "values", name];

@@ -14,6 +14,7 @@ mod identity;
 mod pairing;
 mod ratio;
 mod run_set;
+mod server_table;
 mod text;
 
 pub use compared_result::{ComparedResult, Measure, NotComputable};
@@ -22,6 +23,7 @@ pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotC
 pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::{RunSet, RunSetError};
+pub use server_table::ServerRow;
 pub(in crate::report) use text::{doubts, judgement_text, letter, method};
 pub use text::{json, text};
 

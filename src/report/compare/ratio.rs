@@ -8,6 +8,7 @@ use minijinja::context;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
+use super::server_table::{HEADS, ServerRow};
 use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
 use crate::harness::{IdentityDifference, RunIdentity};
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
@@ -42,6 +43,8 @@ pub struct Ratio {
 pub struct Ratios {
     pub base: String,
     pub rows: Vec<Ratio>,
+    /// Runs at a rate, measured and published.
+    pub server: Vec<ServerRow>,
     /// What was measured, in the order of the columns, each different one once.
     pub measured: Vec<MeasuredOn>,
 }
@@ -158,9 +161,9 @@ impl Ratios {
             rows.push(vec![
                 (TextRole::Name, clean(&row.row)),
                 (TextRole::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
-                (TextRole::Plain, number(row.base)),
+                (TextRole::Plain, number(row.base, row.source.is_some())),
                 (TextRole::Plain, clean(&row.column)),
-                (TextRole::Plain, number(row.other)),
+                (TextRole::Plain, number(row.other, row.source.is_some())),
                 (TextRole::Strong, percent(row)),
                 (
                     TextRole::Quiet,
@@ -176,6 +179,9 @@ impl Ratios {
             }
         }
         let mut out = table(styler, "", &rows);
+        if !self.server.is_empty() {
+            out.push_str(&table(styler, "", &self.server_rows()));
+        }
         for line in self.identity_lines() {
             let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
         }
@@ -185,8 +191,21 @@ impl Ratios {
         out
     }
 
+    /// The table of Server runs: target, completed, tokens and latencies.
+    fn server_rows(&self) -> Vec<Vec<(TextRole, String)>> {
+        let quiet = |text: &str| (TextRole::Quiet, clean(text));
+        let heads = ["Server", ""].into_iter().chain(HEADS).chain([""]).map(quiet).collect();
+        let rows = self.server.iter().map(|one| {
+            let names = [(TextRole::Name, clean(&one.row)), (TextRole::Plain, clean(&one.column))];
+            let numbers = one.numbers().map(|text| (TextRole::Plain, text));
+            names.into_iter().chain(numbers).chain([quiet(&one.remark())]).collect()
+        });
+        std::iter::once(heads).chain(rows).collect()
+    }
+
     pub fn json(&self) -> Value {
         value!({
+            "server": self.server,
             "base": self.base,
             "ratio": "other / base, percent, of means over runs; 95 % interval from the differences between runs, where there are several of both",
             "simulated": self.any_simulated(),
@@ -204,7 +223,7 @@ impl Ratios {
             .map(|row| {
                 context! {
                     row => &row.row, metric => &row.metric, unit => &row.unit, column => &row.column,
-                    base => number(row.base), other => number(row.other), percent => percent(row),
+                    base => number(row.base, row.source.is_some()), other => number(row.other, row.source.is_some()), percent => percent(row),
                     interval => row.interval.map(|it| format!("{:.1} … {:.1} %", it.low, it.high)),
                     word => row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::as_text), unlike => &row.unlike, source => &row.source,
                 }
@@ -215,6 +234,10 @@ impl Ratios {
             style, title, base => &self.base, rows,
             simulated => self.any_simulated(),
             measured => self.identity_lines(),
+            server_heads => HEADS,
+            server => self.server.iter().map(|one| context! {
+                row => &one.row, column => &one.column, numbers => one.numbers(), remark => one.remark(),
+            }).collect::<Vec<_>>(),
         })
     }
 }
@@ -250,9 +273,11 @@ fn percent(row: &Ratio) -> String {
     row.percent.map_or_else(|| "unlike".to_owned(), |percent| format!("{percent:.2} %"))
 }
 
-fn number(value: Option<f64>) -> String {
+/// A number for people; one that was published as it was published.
+pub(super) fn number(value: Option<f64>, is_published: bool) -> String {
     match value {
         None => "n/a".to_owned(),
+        Some(value) if is_published => value.to_string(),
         Some(value) if value.fract() == 0.0 => format!("{value:.0}"),
         Some(value) if value.abs() >= 100.0 => format!("{value:.1}"),
         Some(value) => format!("{value:.3}"),
@@ -265,19 +290,31 @@ mod tests {
 
     /// README of v4.1: `custom` and `triton` harness on H200.
     #[test]
-    fn the_published_rows_have_the_published_ratios() {
+    fn the_published_rows_are_as_they_were_published() {
         let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
-        for (row, custom, triton) in [("H200x1 Offline", 3757.0, 3753.0), ("H200x8 Offline", 28941.8, 28278.6)] {
-            ratios.published(row, custom, "triton", triton, "output_tokens", "NVIDIA's README of v4.1");
+        let source = "NVIDIA's README of v4.1";
+        for (row, metric, custom, triton) in [
+            ("H200x1 Offline", "output_tokens", 3757.47, 3752.66),
+            ("H200x1 Offline", "samples", 12.78, 12.77),
+            ("H200x8 Offline", "samples", 98.4532, 96.1968),
+        ] {
+            ratios.published(row, custom, "triton", triton, metric, source);
         }
-        insta::assert_snapshot!(ratios.text(Styler::OFF), @r"
-                        metric         custom                    ratio    95 % interval
-        H200x1 Offline  output_tokens  3757     triton  3753     99.89 %                 published: NVIDIA's README of v4.1
-        H200x8 Offline  output_tokens  28941.8  triton  28278.6  97.71 %                 published: NVIDIA's README of v4.1
-        ");
+        ratios.server.push(ServerRow {
+            row: "H200x1 Server".to_owned(),
+            column: "triton".to_owned(),
+            target_qps: Some(12.5),
+            completed_qps: Some(12.45),
+            output_tokens: Some(3660.0),
+            ttft_ms: Some(582.0),
+            tpot_ms: Some(199.0),
+            source: Some(source.to_owned()),
+        });
+        insta::assert_snapshot!(ratios.text(Styler::OFF), @"");
         assert_eq!(ratios.headline(), None, "nothing was measured here");
         let percents: Vec<f64> = ratios.rows.iter().map(|row| (row.percent.unwrap() * 100.0).round() / 100.0).collect();
-        assert_eq!(percents, [99.89, 97.71]);
-        assert!(ratios.html("x").unwrap().contains("28278.6"));
+        assert_eq!(percents, [99.87, 99.92, 97.71]);
+        let page = ratios.html("x").unwrap();
+        assert!(page.contains("96.1968") && page.contains("12.45"), "{page}");
     }
 }
