@@ -71,13 +71,15 @@ pub struct PublishedServerRow {
     pub row: String,
     /// One of the columns of `results`.
     pub column: String,
-    /// Queries per second: the target, and those that were completed.
+    /// The target, queries per second.
     pub target_qps: f64,
+    /// Completed queries per second.
     pub completed_qps: f64,
     /// Output tokens per second.
     pub output_tokens: f64,
-    /// 99th percentiles, ms.
+    /// 99th percentile of TTFT, ms.
     pub ttft_ms: f64,
+    /// 99th percentile of TPOT, ms.
     pub tpot_ms: f64,
     /// Where it was published.
     pub source: String,
