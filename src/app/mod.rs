@@ -68,6 +68,7 @@ const fn outlives_its_reader(job: &CliJob) -> bool {
     matches!(
         job,
         CliJob::Run(_)
+            | CliJob::Serve(_)
             | CliJob::Bulk(_)
             | CliJob::Bench(_)
             | CliJob::Simulate(_)
@@ -83,6 +84,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
     let Invocation { global, job } = request;
     match job {
         CliJob::Run(request) => run::run(&global, &request),
+        CliJob::Serve(request) => run::serve(&global, &request),
         CliJob::Bulk(request) => bulk::bulk(&global, &request),
         CliJob::Bench(request) => bench::bench(&global, &request),
         CliJob::Plan(request) => planning::plan(&global, &request),

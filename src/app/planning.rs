@@ -6,10 +6,10 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::event::RunId;
-use crate::plan::{Plan, loadgen};
-use crate::report::{self, DecisionKind, Styler};
+use crate::plan::{ActionKind, Plan, loadgen};
+use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
 use crate::runner::store::{Digests, OutputCache};
-use crate::runner::{self, predict};
+use crate::runner::{self, RunOptions, predict};
 use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
@@ -45,6 +45,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                     print(&format!("{note}\n"));
                 }
             }
+            return refuse_impossible_launches(&project, &plan, &options);
         }
     }
     Ok(CliExit::Done)
@@ -58,34 +59,56 @@ fn launches(
     select: &Select,
     json: bool,
 ) -> Result<CliExit, CommandError> {
-    let parts = options(plan, select, 1, gpus_here(), false)?.parts;
-    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-    let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())?
-        .into_iter()
-        .map(|ServePreview { task, launch }| report::LaunchRow {
-            task,
-            starts: match launch {
-                LaunchPreview::Start(plan) => report::LaunchKind::Plan(plan),
-                LaunchPreview::Attach { endpoints, models } => {
-                    report::LaunchKind::Nothing { attach: endpoints, models }
-                }
-                LaunchPreview::Impossible(problems) => report::LaunchKind::Impossible {
-                    problems: problems.into_iter().map(|one| (one.message, one.hint)).collect(),
-                },
-            },
-        })
-        .collect();
+    let options = options(plan, select, 1, gpus_here(), false)?;
+    let launches: Vec<LaunchRow> = launch_previews(project, plan, &options)?.into_iter().map(launch_row).collect();
     print(&if json {
         report::launch_json(&launches)
     } else {
         report::launch_text(&launches, Styler::chosen(global.color.choice()))
     });
-    let wrong = report::launch_problems(&launches);
-    if wrong.is_empty() {
-        return Ok(CliExit::Done);
+    Ok(refuse(&report::launch_problems(&launches)))
+}
+
+/// Prints why servers of a plan cannot be started, whatever its earlier stages make: before the first of them runs.
+pub(super) fn refuse_impossible_launches(
+    project: &Project,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<CliExit, CommandError> {
+    let is_certain =
+        |preview: &ServePreview| matches!(preview.launch, LaunchPreview::Impossible { is_certain: true, .. });
+    let impossible = launch_previews(project, plan, options)?.into_iter().filter(is_certain);
+    let launches: Vec<LaunchRow> = impossible.map(launch_row).collect();
+    Ok(refuse(&report::launch_problems(&launches)))
+}
+
+/// Prints problems as errors. Exit code 0 where there are none.
+fn refuse(problems: &str) -> CliExit {
+    if problems.is_empty() {
+        return CliExit::Done;
     }
-    print_error(&wrong);
-    Ok(CliExit::Usage)
+    print_error(problems);
+    CliExit::Usage
+}
+
+fn launch_previews(project: &Project, plan: &Plan, options: &RunOptions) -> Result<Vec<ServePreview>, CommandError> {
+    let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
+    let serves = plan.tasks.iter().zip(&chosen).any(|(task, chosen)| *chosen && task.kind == ActionKind::Serve);
+    // To read every action of a large plan takes its time.
+    if serves { Ok(previews(plan, &chosen, project.home.project())?) } else { Ok(Vec::new()) }
+}
+
+fn launch_row(preview: ServePreview) -> LaunchRow {
+    LaunchRow {
+        task: preview.task,
+        starts: match preview.launch {
+            LaunchPreview::Start(plan) => LaunchKind::Plan(plan),
+            LaunchPreview::Attach { endpoints, models } => LaunchKind::Nothing { attach: endpoints, models },
+            LaunchPreview::Impossible { problems, .. } => {
+                LaunchKind::Impossible { problems: problems.into_iter().map(|one| (one.message, one.hint)).collect() }
+            }
+        },
+    }
 }
 
 fn decision_row(decision: runner::Decision) -> report::DecisionRow {

@@ -189,7 +189,16 @@ pub(super) fn options(
         Force::All => parts.iter().map(|part| *part == TaskRole::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
-    Ok(RunOptions { jobs, gpus, keep_going, parts, forced, remote_outputs: None, gate: OutputCheck::default() })
+    Ok(RunOptions {
+        jobs,
+        gpus,
+        keep_going,
+        parts,
+        forced,
+        remote_outputs: None,
+        hold: None,
+        gate: OutputCheck::default(),
+    })
 }
 
 /// The GPUs that this process may use: numbers and MIG instances of `CUDA_VISIBLE_DEVICES`, or every device file of the driver.

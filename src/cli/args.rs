@@ -1,6 +1,5 @@
 //! What was typed: clap's table of commands and options. It defines no meaning; `request` does.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -8,19 +7,21 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
-use super::cache::{CacheArgs, StoreArgs};
-use super::common_args::{HOW, Subject};
+use super::cache::CacheArgs;
+use super::common_args::{CHOICE, HOW, Subject};
+use super::force::ForceArgs;
 use super::help;
-use super::lock::{LockArgs, LockingArgs};
+use super::lock::LockArgs;
 use super::mlperf::MlperfArgs;
-use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
+use super::on_args::{OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
+use super::run_mode::RunModeArgs;
+use super::serve::ServeArgs;
 use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 use super::value_error::ArgumentValueError;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
-const CHOICE: &str = "Stage selection";
 const EVERYWHERE: &str = "Global options";
 
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
@@ -63,6 +64,9 @@ pub(super) enum CliCommand {
     /// Run a manifest; finished stages are cached.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
+    /// Start the servers of a manifest and keep them up: until Ctrl-C, or for one command.
+    #[command(after_long_help = help::SERVE, override_usage = super::serve::USAGE)]
+    Serve(ServeArgs),
     /// Run a list of runs one after the other, continuing after failures; print a table at the end.
     #[command(after_long_help = help::BULK)]
     Bulk(BulkArgs),
@@ -166,9 +170,8 @@ pub(super) struct SelectArgs {
     /// Run this stage alone; its dependencies must be in the cache. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
     pub only: Vec<String>,
-    /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
-    #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
-    pub force: Vec<String>,
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
     /// take turns.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -178,41 +181,17 @@ pub(super) struct SelectArgs {
     pub repeat_number: Option<u32>,
 }
 
-/// What a bare `--force` stands for. No stage can be called so.
-pub(super) const ALL: &str = "*";
-
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
-    #[arg(help_heading = HOW, long)]
-    pub rehearse: bool,
-    /// Maximum number of tasks that run at the same time [default: the number of cores].
-    #[arg(help_heading = HOW, short, long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
     /// Continue after failures, with the stages that do not need a failed one.
     #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
-    /// Print every event as one line of JSON on stdout, and nothing else there.
-    #[arg(help_heading = HOW, long, value_name = "FORMAT")]
-    pub events: Option<EventsWord>,
-    /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
-    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
-    pub gpus: Option<String>,
     #[command(flatten)]
-    pub locking: LockingArgs,
-    #[command(flatten)]
-    pub on: OnArgs,
-    #[command(flatten)]
-    pub store: StoreArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum EventsWord {
-    Jsonl,
+    pub mode: RunModeArgs,
 }
 
 #[derive(Debug, Args)]

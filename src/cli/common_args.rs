@@ -4,6 +4,8 @@ use clap::{Args, ValueHint};
 
 use super::setting::GivenSetting;
 
+/// The heading of options that choose stages.
+pub(super) const CHOICE: &str = "Stage selection";
 /// The heading of options that say how a command works.
 pub(super) const HOW: &str = "Settings";
 

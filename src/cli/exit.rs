@@ -6,35 +6,47 @@ use crate::event::{FailureKind, Verdict};
 
 /// How `regatta` leaves. The numbers are part of the interface: scripts read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
 pub enum CliExit {
     /// Everything requested is done.
-    Done = 0,
+    Done,
     /// A stage failed, or Regatta itself could not continue.
-    Failed = 1,
+    Failed,
     /// The manifest or the command line is wrong; nothing was started.
-    Usage = 2,
+    Usage,
     /// A benchmark measured its own client.
-    InvalidClient = 3,
+    InvalidClient,
     /// A benchmark did not reach the load, or missed a limit.
-    InvalidLoad = 4,
+    InvalidLoad,
     /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a stage that
     /// failed.
-    InvalidServer = 5,
+    InvalidServer,
     /// It differs from the lock file, and `--locked` was given.
-    Differs = 6,
+    Differs,
     /// A comparison shows a difference that `--fail-if` does not allow.
-    DifferenceExceeded = 7,
+    DifferenceExceeded,
     /// A stop request interrupted the run (128 + SIGINT).
-    Interrupted = 130,
+    Interrupted,
+    /// The code of the command that `regatta serve … -- COMMAND` ran, where it is not 0.
+    OfCommand(u8),
 }
 
 impl CliExit {
     pub const fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::InvalidClient => 3,
+            Self::InvalidLoad => 4,
+            Self::InvalidServer => 5,
+            Self::Differs => 6,
+            Self::DifferenceExceeded => 7,
+            Self::Interrupted => 130,
+            Self::OfCommand(code) => code,
+        }
     }
 
-    /// The meaning of an exit code of another Regatta process.
+    /// The meaning of an exit code of another Regatta process; one that is none of ours is that of a command that it ran.
     pub fn from_code(code: i32) -> Self {
         let all = [
             Self::Done,
@@ -47,7 +59,8 @@ impl CliExit {
             Self::DifferenceExceeded,
             Self::Interrupted,
         ];
-        all.into_iter().find(|exit| i32::from(exit.code()) == code).unwrap_or(Self::Failed)
+        let ours = all.into_iter().find(|exit| i32::from(exit.code()) == code);
+        ours.unwrap_or_else(|| u8::try_from(code).map_or(Self::Failed, Self::OfCommand))
     }
 
     /// The code for one failed task.
@@ -73,7 +86,7 @@ impl CliExit {
     pub fn worst(exits: impl IntoIterator<Item = Self>) -> Self {
         let weight = |exit: &Self| match exit {
             Self::Interrupted => 0,
-            Self::Failed => 1,
+            Self::Failed | Self::OfCommand(_) => 1,
             Self::Differs => 2,
             Self::Usage => 3,
             Self::InvalidClient => 4,

@@ -59,6 +59,15 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
 
+pub(super) const SERVE: &str = with_run_codes!(examples![
+    "regatta serve quickstart scenarios=server                 until Ctrl-C; prints the endpoints",
+    "regatta serve quickstart triton/server                    one task of the stage `triton`",
+    "regatta serve quickstart -- sh -c 'regatta bench $REGATTA_GRPC --model $REGATTA_MODEL'",
+    "regatta serve quickstart --json -- ./client.sh             its exit code becomes that of this command",
+    "regatta serve llama2-70b system=h200-x8 --gpus 0,1,2,3",
+    "regatta serve quickstart --on slurm --slurm partition=gpu -- ./client.sh",
+]);
+
 pub(super) const BULK: &str = with_run_codes!(examples![
     "regatta bulk nightly.yaml --dry-run                    the commands",
     "regatta bulk nightly.yaml                              again: finished runs are cached",

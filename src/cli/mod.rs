@@ -13,6 +13,7 @@ mod bulk;
 mod cache;
 mod common_args;
 mod exit;
+mod force;
 mod gpu_selection;
 mod help;
 mod lock;
@@ -21,6 +22,8 @@ mod on_args;
 mod parse;
 mod request;
 mod result_args;
+mod run_mode;
+mod serve;
 mod setting;
 mod triton;
 mod value_error;
@@ -35,8 +38,8 @@ pub use parse::{CliParseError, completions, parse};
 pub use request::{
     BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc,
     Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
-    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, Shell, ShowRequest,
-    Simulate, Status,
+    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, ServeRequest, Shell,
+    ShowRequest, Simulate, Status,
 };
 pub use setting::GivenSetting;
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -1,6 +1,5 @@
 //! From the arguments of a command line to an [`Invocation`]: the one place where what was typed gets its meaning.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
@@ -8,24 +7,22 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
-use super::args::{
-    ALL, CliArgs, CliCommand, ColorWord, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
-};
+use super::args::{CliArgs, CliCommand, ColorWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand};
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::bench;
 use super::bulk;
 use super::cache;
 use super::common_args::Subject;
 use super::exit::CliExit;
-use super::gpu_selection::gpus;
+use super::force::force;
 use super::lock;
 use super::mlperf;
-use super::on_args::OnWord;
 use super::request::{
-    CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc, Global,
-    ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction,
-    RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
+    CheckRequest, CliJob, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
+    InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill,
+    RunList, RunRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
 };
+use super::serve;
 use super::setting::{GivenSetting, rehearsal};
 use super::triton;
 
@@ -134,29 +131,12 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
     Ok(match command {
         CliCommand::Run(args) => {
             let (manifest, mut settings) = subject(args.subject);
-            settings.extend(rehearsal(args.rehearse));
+            settings.extend(rehearsal(args.mode.rehearse));
             let select = select(args.select, &mut settings)?;
-            reject_duplicates(&settings)?;
-            CliJob::Run(RunRequest {
-                manifest,
-                settings,
-                select,
-                jobs: args.jobs,
-                keep_going: args.keep_going,
-                events: match args.events {
-                    None => EventsAs::Terminal,
-                    Some(EventsWord::Jsonl) => EventsAs::JsonLines,
-                },
-                gpus: args.gpus.as_deref().map(gpus).transpose()?,
-                locking: lock::locking(args.locking),
-                on: match args.on.on {
-                    None => RunTarget::Local,
-                    Some(OnWord::Slurm) => RunTarget::Slurm(args.on.slurm),
-                },
-                store: args.store.store,
-                env: BTreeMap::new(),
-            })
+            let keep_going = args.keep_going;
+            CliJob::Run(RunRequest { keep_going, ..args.mode.into_request(manifest, settings, select)? })
         }
+        CliCommand::Serve(args) => CliJob::Serve(serve::into_request(args)?),
         CliCommand::Bulk(args) => CliJob::Bulk(bulk::into_request(args)?),
         CliCommand::Bench(args) if args.selftest => CliJob::Selftest(Selftest::default()),
         CliCommand::Bench(args) => CliJob::Bench(Box::new(bench::into_command(*args)?)),
@@ -271,25 +251,8 @@ fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
     (subject.manifest, subject.settings)
 }
 
-/// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
 fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, ArgumentError> {
-    let mut stages = Vec::new();
-    let mut all = false;
-    for word in args.force {
-        if word == ALL {
-            all = true;
-        } else if word.contains('=') {
-            all = true;
-            settings.push(word.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?);
-        } else {
-            stages.push(word);
-        }
-    }
-    let force = match (all, stages.is_empty()) {
-        (true, _) => Force::All,
-        (false, true) => Force::Nothing,
-        (false, false) => Force::Stages(stages),
-    };
+    let force = force(args.force, settings)?;
     let repeat_number = args.repeat_number.unwrap_or(1);
     Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat, repeat_number })
 }
@@ -304,7 +267,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::cli::GpuSelection;
+    use crate::cli::{Force, GpuSelection};
     use crate::event::GpuId;
 
     fn parse_line(line: &str) -> Result<Invocation, CliParseError> {

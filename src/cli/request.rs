@@ -1,6 +1,7 @@
 //! What it means: a request in which every combination that can be written down makes sense.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -59,6 +60,7 @@ pub enum OutputVerbosity {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CliJob {
     Run(RunRequest),
+    Serve(ServeRequest),
     Bulk(BulkRequest),
     Bench(Box<BenchCommand>),
     Plan(PlanRequest),
@@ -128,6 +130,19 @@ pub struct RunRequest {
     pub locking: LockMode,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
+}
+
+/// Servers to keep up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeRequest {
+    /// What starts them. Which stages are needed is known with the plan.
+    pub run: RunRequest,
+    /// A `serve` stage or one of its tasks; `None`: the only one.
+    pub stage: Option<String>,
+    /// Runs while they are up; empty: they stay up until a stop request.
+    pub command: Vec<OsString>,
+    /// Print the endpoints as JSON.
+    pub json: bool,
 }
 
 /// Where a whole run happens.

@@ -83,6 +83,31 @@ impl Endpoint {
         }
         Ok(all)
     }
+
+    /// The inverse of [`Self::list`]: `host:8001,8004|other:8001`.
+    pub fn list_text(endpoints: &[Self]) -> String {
+        let mut hosts: Vec<(&str, Vec<String>)> = Vec::new();
+        for endpoint in endpoints {
+            match hosts.iter_mut().find(|(host, _)| *host == endpoint.host) {
+                Some((_, ports)) => ports.push(endpoint.grpc.to_string()),
+                None => hosts.push((&endpoint.host, vec![endpoint.grpc.to_string()])),
+            }
+        }
+        hosts
+            .iter()
+            .map(|(host, ports)| format!("{}:{}", bracketed(host), ports.join(",")))
+            .collect::<Vec<_>>()
+            .join("|")
+    }
+
+    /// `host:port` for another of its ports.
+    pub fn at_port(&self, port: u16) -> String {
+        format!("{}:{port}", bracketed(&self.host))
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {
@@ -132,11 +157,7 @@ fn port_of(port: &str, piece: &str) -> Result<u16, EndpointError> {
 impl fmt::Display for Endpoint {
     /// `host:grpc_port`; an IPv6 address in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.grpc)
-        } else {
-            write!(f, "{}:{}", self.host, self.grpc)
-        }
+        f.write_str(&self.at_port(self.grpc))
     }
 }
 
@@ -161,6 +182,7 @@ mod tests {
         assert_eq!(shown, ["localhost:8001", "localhost:8004", "node2:8001", "[::1]:9001", "[::1]:9002"]);
         let again = Endpoint::list(&shown.join("|")).unwrap();
         assert_eq!(again, all);
+        assert_eq!(Endpoint::list_text(&all), "localhost:8001,8004|node2:8001|[::1]:9001,9002");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Folds events and results into a run state and shows it: terminal, JSON, HTML.
 //!
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`html`] as a report.
-//! `plan` shows what a plan would do, `tables` what exists, `bulk` a list of runs, `doctor` what a machine has;
+//! `plan` shows what a plan would do, `endpoints` where servers are, `tables` what exists, `bulk` a list of runs, `doctor` what a machine has;
 //! [`compare`] compares results with each other, [`explain`] explains what a number means. This module reads and writes no file and decides nothing about a run:
 //! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
 
 mod bulk;
 pub mod compare;
 mod doctor;
+mod endpoints;
 pub mod explain;
 pub mod html;
 pub mod mlperf;
@@ -21,6 +22,7 @@ mod test_runs;
 
 pub use bulk::{BulkRow, bulk_table};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
+pub use endpoints::{EndpointRow, endpoints_json, endpoints_text};
 pub use plan::{
     DecisionKind, DecisionRow, LaunchKind, LaunchRow, decisions_json, decisions_text, graph_dot, graph_mermaid,
     launch_json, launch_problems, launch_text,

@@ -205,7 +205,7 @@ pub(super) fn resolve<'a>(
                 _ => return None,
             },
             PlanReference::Service(id) => match made(id.as_str())? {
-                TaskOutput::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
+                TaskOutput::Service { endpoints, .. } if !endpoints.is_empty() => Endpoint::list_text(endpoints),
                 _ => return None,
             },
             PlanReference::Input(name) => {
@@ -228,17 +228,4 @@ fn image_in(folder: &Path) -> Option<String> {
         Some(file) => folder.join(file).to_string_lossy().into_owned(),
         None => said.to_owned(),
     })
-}
-
-/// Endpoints in NVIDIA's `triton_grpc_ports` grammar: `host:port,port|host:port`.
-fn grammar(endpoints: &[Endpoint]) -> String {
-    let mut hosts: Vec<(&str, Vec<String>)> = Vec::new();
-    for endpoint in endpoints {
-        match hosts.iter_mut().find(|(host, _)| *host == endpoint.host) {
-            Some((_, ports)) => ports.push(endpoint.grpc.to_string()),
-            None => hosts.push((&endpoint.host, vec![endpoint.grpc.to_string()])),
-        }
-    }
-    let bracketed = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    hosts.iter().map(|(host, ports)| format!("{}:{}", bracketed(host), ports.join(","))).collect::<Vec<_>>().join("|")
 }

@@ -13,6 +13,7 @@
 
 mod attempt;
 mod batches;
+mod hold;
 mod keying;
 mod options;
 mod output_check;
@@ -30,6 +31,7 @@ mod task_status;
 mod time_limit;
 
 pub use batches::BatchSlot;
+pub use hold::{HeldService, ServiceHold};
 pub use options::{EventEmitter, RunOptions, RunSummary, SettledTask, TaskRole, parts};
 pub use output_check::OutputCheck;
 pub use predict::{Decision, Prediction, predict};

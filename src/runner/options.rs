@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::hold::ServiceHold;
 use super::output_check::OutputCheck;
 use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
@@ -37,6 +38,8 @@ pub struct RunOptions {
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
     pub remote_outputs: Option<Arc<dyn RemoteOutputs>>,
+    /// Services that stay up for the caller.
+    pub hold: Option<ServiceHold>,
     /// The check that may refuse an output.
     pub gate: OutputCheck,
 }

@@ -2,6 +2,7 @@
 
 mod cache_lookup;
 mod finish;
+mod hold;
 mod retry;
 mod schedule_items;
 
@@ -70,6 +71,8 @@ struct Runner<W> {
     to_repeat: BTreeSet<TaskIndex>,
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<TaskIndex, u32>,
+    /// The caller has the addresses of its services.
+    held_announced: bool,
     /// Groups of tasks that were started together.
     parties: u32,
     summary: RunSummary,
@@ -92,7 +95,7 @@ pub async fn run<W: TaskExecutor>(
     let n = plan.tasks.len();
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
-        schedule: TaskSchedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
+        schedule: TaskSchedule::new(items(&plan, &options), options.jobs, options.gpus.iter().copied()),
         latest: Latest::new(shelf.home(), &plan.name),
         plan,
         work,
@@ -111,6 +114,7 @@ pub async fn run<W: TaskExecutor>(
         stopped_by_server: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
+        held_announced: false,
         parties: 0,
         summary: RunSummary::default(),
         send,
@@ -125,8 +129,8 @@ impl<W: TaskExecutor> Runner<W> {
         const SYNC: Duration = Duration::from_secs(5);
         let mut sync = tokio::time::interval_at(tokio::time::Instant::now() + SYNC, SYNC);
         sync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let stop = self.stop.clone();
-        let mut stopping = false;
+        let (stop, release) = (self.stop.clone(), self.hold_release());
+        let (mut stopping, mut released) = (false, false);
         self.note_skipped();
         loop {
             self.advance();
@@ -139,6 +143,10 @@ impl<W: TaskExecutor> Runner<W> {
                     stopping = true;
                     self.summary.interrupted = true;
                     self.schedule.halt();
+                }
+                () = release.requested(), if !released => {
+                    released = true;
+                    self.schedule.release_held();
                 }
                 Some(msg) = receive.recv() => {
                     self.take(msg);
@@ -365,6 +373,7 @@ impl<W: TaskExecutor> Runner<W> {
             *gpus = leased;
         }
         self.schedule.up(ix);
+        self.announce_held();
     }
 
     fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
@@ -480,8 +489,8 @@ impl<W: TaskExecutor> Runner<W> {
         let asked = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
         match result {
             Err(mut failure) if !asked => {
-                let again =
-                    self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure);
+                let again = !self.is_announced(ix)
+                    && (self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure));
                 for dependent in self.schedule.running_dependents(ix) {
                     self.stopped_by_server.insert(dependent, ix);
                     if again {

@@ -58,6 +58,8 @@ pub struct ScheduledTask {
     pub group: Option<u32>,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
+    /// A service that starts without a step that needs it, and stays up until [`TaskSchedule::release_held`].
+    pub held: bool,
 }
 
 impl ScheduledTask {
@@ -102,6 +104,8 @@ pub struct TaskSchedule {
     running_steps: u32,
     /// How many of them take all slots: one at the most.
     running_alone: u32,
+    /// Services that are up for the caller.
+    held: Vec<TaskIndex>,
     /// Tasks that something is under way for: keying, running, starting or stopping.
     in_progress: u32,
     /// Nothing new starts any more.
@@ -120,19 +124,23 @@ impl TaskSchedule {
                 need.unfinished_dependents += 1;
             }
             let unsettled = item.needs.len() as u32;
+            // The caller counts as one more dependent.
+            let unfinished_dependents = u32::from(item.held);
             nodes.push(Node {
                 item,
                 dependents: Vec::new(),
                 state: ScheduleState::Waiting,
                 unsettled,
-                unfinished_dependents: 0,
+                unfinished_dependents,
                 held_slots: 0,
                 held_gpus: Vec::new(),
             });
         }
         let slots = slots.max(1);
+        let held = (0..).zip(&nodes).filter(|(_, node)| node.item.held).map(|(ix, _)| ix).collect();
         let mut schedule = Self {
             unfinished: nodes.len(),
+            held,
             nodes,
             to_key: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -252,6 +260,9 @@ impl TaskSchedule {
         if self.halted {
             return None;
         }
+        if let Some(service) = self.held.iter().find_map(|ix| self.startable(*ix)) {
+            return Some(self.start_service(service));
+        }
         // What runs elsewhere needs no slot here.
         let mut full = self.free_slots == 0;
         if full && self.ready_remote == 0 {
@@ -286,9 +297,7 @@ impl TaskSchedule {
                 }
             }
             if let Some(service) = to_start {
-                let gpus = self.lease(service, 0);
-                self.set(service, ScheduleState::Starting);
-                return Some(StartItem { task: service, gpus });
+                return Some(self.start_service(service));
             }
             if !all_up {
                 continue;
@@ -311,6 +320,12 @@ impl TaskSchedule {
             }
         }
         None
+    }
+
+    fn start_service(&mut self, service: TaskIndex) -> StartItem {
+        let gpus = self.lease(service, 0);
+        self.set(service, ScheduleState::Starting);
+        StartItem { task: service, gpus }
     }
 
     /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
@@ -394,6 +409,20 @@ impl TaskSchedule {
                 _ => {}
             }
         }
+        self.release_held();
+    }
+
+    /// All held services are up.
+    pub fn are_held_up(&self) -> bool {
+        self.held.iter().all(|ix| self.state(*ix) == ScheduleState::Serving)
+    }
+
+    /// The caller needs its services no more: those that no step needs stop.
+    pub fn release_held(&mut self) {
+        for ix in std::mem::take(&mut self.held) {
+            self.nodes[ix as usize].unfinished_dependents -= 1;
+            self.stop_if_unneeded(ix);
+        }
     }
 
     pub fn is_halted(&self) -> bool {
@@ -410,9 +439,14 @@ impl TaskSchedule {
         std::mem::take(&mut self.cancelled)
     }
 
-    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps: the first of them.
+    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps, or held services that are not
+    /// started: the first of them.
     pub fn deadlocked_task(&self) -> Option<TaskIndex> {
-        if self.in_progress > 0 { None } else { self.ready.first().copied() }
+        if self.in_progress > 0 {
+            return None;
+        }
+        let waits = |ix: &TaskIndex| self.state(*ix) == ScheduleState::Keyed;
+        self.ready.first().copied().or_else(|| self.held.iter().copied().find(waits))
     }
 
     /// Running steps that need this service.

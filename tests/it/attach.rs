@@ -102,3 +102,18 @@ fn a_server_that_speaks_something_else_is_told_as_what_it_is() {
     assert_eq!(ended.code, 1);
     ended.says("that is its HTTP port, and gRPC is spoken here").says("8001 by default");
 }
+
+#[test]
+fn a_log_without_a_terminal_shows_which_servers_are_waited_for() {
+    let files = Files::new(true, &json!({}));
+    let fine = Running::start(files.options());
+    let nothing = free_port();
+    let world = World::with(&format!(
+        "stages:\n  server:\n    serve: {{ attach: {{ endpoints: \"{},{nothing}\", ready: {{ timeout: 6s }} }} }}\n  ask: {{ shell: 'echo {{{{ stages.server }}}}' }}\n",
+        target(&[&fine])
+    ));
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says(&format!("… server  waiting for 127.0.0.1:{nothing}, 5 s: nothing listens there (connection refused)"));
+    ended.says(&format!("127.0.0.1:{nothing} was not ready within 6s: nothing listens there (connection refused)"));
+}

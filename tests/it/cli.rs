@@ -6,9 +6,10 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 46] = [
+const COMMANDS: [&str; 47] = [
     "",
     "run",
+    "serve",
     "bulk",
     "bench",
     "plan",

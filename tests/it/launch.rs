@@ -275,9 +275,37 @@ fn what_cannot_start_is_refused_before_anything_starts() {
         &format!("stages:\n  triton:\n    serve: {{ triton: {{ repository: repositories, program: /bin/false, spawn_processes: false, container: {{ engine: apptainer, image: x, user: me }} }} }}\n{ASK}"),
     );
     let ended = world.regatta(&["run", "m"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
+    assert_eq!(ended.code, 2, "{ended:?}");
     ended.says("`spawn_processes` is for the mode orchestrator, and this is plain");
     ended.says("`container.user`: apptainer runs as the user that starts it");
+}
+
+#[test]
+fn a_division_of_gpus_that_fails_is_refused_before_the_engine_is_built() {
+    let world = World::new();
+    world.copy("manifests");
+    world.manifest(
+        "m",
+        &format!(
+            r#"
+include: [models/llama2-70b.yaml]
+stages:
+  engine:
+    engine: {{ backend: simulator, model: "{{{{ model }}}}", system: {{ name: eight, gpus: 8, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }}, precision: fp8, tensor_parallelism: 4, build_flags: {{ max_batch_size: 8, max_num_tokens: 4096, max_input_len: 512, max_seq_len: 1024 }} }}
+  repository:
+    repository: {{ engine: "{{{{ stages.engine.out }}}}", triton_num_servers: 3, gpus: 8, models: [tensorrt_llm] }}
+  triton:
+    gpus: 8
+    serve: {{ triton: {{ repository: "{{{{ stages.repository.out }}}}", program: /bin/false }} }}
+{ASK}"#
+        ),
+    );
+    for words in [&["run", "m"][..], &["plan", "m"], &["serve", "m", "--gpus", "8"]] {
+        let ended = world.regatta(words);
+        assert_eq!(ended.code, 2, "{words:?}: {ended:?}");
+        ended.says("`repository` has 8 GPUs for 3 servers, and the engine needs 4 (tp × pp) for each copy");
+    }
+    assert!(!world.path("latest").exists(), "nothing ran");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod table;
 mod within_run_intervals;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
 use super::run::{self, RunEnd};
@@ -14,6 +14,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
+use crate::runner::store::{ProjectLock, StateFolder};
 
 /// The parts of a run that are copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
@@ -38,7 +39,8 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
             "note: {simulated} is the built-in simulator: its times come from a model, not from a GPU\n"
         ));
     }
-    let home = std::env::current_dir()?.join(&global.home);
+    let home = free_state_folder(&std::env::current_dir()?, &global.home);
+    let global = &Global { home: home.clone(), ..global.clone() };
     fs::create_dir_all(&home)?;
     let path = home.join("bench.yaml");
     fs::write(&path, &text)?;
@@ -63,6 +65,24 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         export(request, &ran, out, &text)?;
     }
     Ok(ran.exit)
+}
+
+/// The state folder; below it another one while `regatta serve` keeps servers up and holds the lock of the first.
+fn free_state_folder(project: &Path, given: &Path) -> PathBuf {
+    let home = StateFolder::new(project.to_owned(), project.join(given));
+    match ProjectLock::holder(&home) {
+        Some(holder) if holder.serving => {
+            let clients = home.clients();
+            print_error(&format!(
+                "note: `regatta serve` (process {}) uses {}; this benchmark is kept in {}\n",
+                holder.pid,
+                given.display(),
+                clients.display()
+            ));
+            clients
+        }
+        _ => home.state().to_owned(),
+    }
 }
 
 fn print_result(request: &BenchCommand, out: &Path) -> Result<(), CommandError> {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::execute::perform;
-use super::signals::install_handlers;
+use super::execute::{perform, serve};
+use super::signals::{install_handlers, interrupt};
 use crate::app::error::CommandError;
 use crate::app::output::{print_bytes, print_error};
 use crate::app::project::{Project, options};
@@ -50,7 +50,7 @@ pub(super) fn submit_and_follow(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     crate::exec::process::adopt_orphans()?;
     let stop = Stop::new();
-    install_handlers(stop.clone(), |event| print_event(&event))?;
+    install_handlers(stop.clone(), interrupt, |event| print_event(&event))?;
     let home = project.home.state().to_owned();
     let folder = JobFolder::of(&home, &out);
     let allocation = AllocationRun {
@@ -99,6 +99,10 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
             let request = cli::RunRequest { on: RunTarget::InPlace, ..request };
             perform(&global, &request, false).map(|ran| ran.exit)
         }
+        Ok(cli::Invocation { global, job: cli::CliJob::Serve(request) }) => {
+            let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };
+            serve(&global, &cli::ServeRequest { run, ..request })
+        }
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),
     };
     let how = match &ended {
@@ -130,19 +134,24 @@ fn warned(left_s: u64) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The command for the node: without the options for where to run, and with the state folder that is meant here.
+/// The command for the node: without the options for where to run, and with the state folder that is meant here. What follows
+/// `--` belongs to another program.
 fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsString> {
-    let mut words = Vec::new();
+    let (mut words, mut command) = (Vec::new(), Vec::new());
     let mut typed = typed;
     while let Some(word) = typed.next() {
         let text = word.to_string_lossy().into_owned();
-        if ["--on", "--slurm", "--home"].contains(&text.as_str()) {
+        if text == "--" {
+            command.push(word);
+            command.extend(typed.by_ref());
+        } else if ["--on", "--slurm", "--home"].contains(&text.as_str()) {
             typed.next();
         } else if !["--on=", "--slurm=", "--home="].iter().any(|flag| text.starts_with(flag)) {
             words.push(word);
         }
     }
     words.extend(["--home".into(), home.state().as_os_str().to_owned()]);
+    words.extend(command);
     words
 }
 

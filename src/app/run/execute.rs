@@ -6,19 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::after_crash::clean_up_after_crash;
+use super::hold::{self, HeldServers, HoldPhase, HoldSurroundings};
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
-use super::signals::install_handlers;
+use super::signals::{install_handlers, interrupt};
 use super::sink::EventSink;
 use crate::app::error::CommandError;
+use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
 use crate::app::{lockfile, past_runs, run_cache};
 use crate::cli::{
     self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::event::{Event, GpuId, RunId, Stop};
-use crate::exec::process;
+use crate::exec::process::{self, ExitKind};
 use crate::plan::Plan;
 use crate::report::{LiveOptions, RunPaths, Styler};
 use crate::runner::remote_cache::CacheAddress;
@@ -31,6 +33,21 @@ use crate::stages::{StageExecutor, end_abandoned};
 
 /// `aside` shows the run on stderr.
 pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
+    prepare_and_execute(global, request.clone(), aside, None)
+}
+
+/// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
+pub fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
+    let aside = request.run.events == EventsAs::Terminal;
+    prepare_and_execute(global, request.run.clone(), aside, Some(request)).map(|ran| ran.exit)
+}
+
+fn prepare_and_execute(
+    global: &Global,
+    mut request: cli::RunRequest,
+    aside: bool,
+    hold: Option<&cli::ServeRequest>,
+) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
@@ -41,7 +58,8 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
         color: global.color.choice(),
         aside,
     };
-    if request.select.force == Force::Nothing
+    if hold.is_none()
+        && request.select.force == Force::Nothing
         && !matches!(request.locking, LockMode::Verify(..))
         && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.no_op_conditions()
@@ -51,6 +69,8 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
         return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: told });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let held = hold.map(|hold| HeldServers::choose(&plan, hold)).transpose()?;
+    request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
@@ -61,8 +81,15 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
+    if let Some(held) = &held {
+        held.check_gpus(&plan, &options)?;
+    }
+    let launches = refuse_impossible_launches(&project, &plan, &options)?;
+    if launches != CliExit::Done {
+        return Ok(RunEnd { exit: launches, outs: Vec::new(), report: None, task_lines: Vec::new() });
+    }
     let store = run_cache::address(request.store.as_deref())?;
-    let holding = lockfile::command::enforce(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let prepared = PreparedRun {
         project,
         plan: Arc::new(plan),
@@ -76,6 +103,7 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
         store,
         locking: request.locking.clone(),
         lock_report: holding,
+        held,
     };
     prepared.execute()
 }
@@ -95,6 +123,8 @@ struct PreparedRun {
     store: Option<CacheAddress>,
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
+    /// The servers that stay up.
+    held: Option<HeldServers>,
 }
 
 /// What a run works with.
@@ -104,6 +134,7 @@ struct RunResources<'a> {
     id: &'a RunId,
     stop: &'a Stop,
     emit: &'a EventEmitter,
+    lock: &'a ProjectLock,
 }
 
 impl PreparedRun {
@@ -115,7 +146,9 @@ impl PreparedRun {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = ProgressPrinter::start(self.display_options);
         let send = teller.send.clone();
-        install_handlers(stop.clone(), move |event| drop(send.send(Some(event))))?;
+        let held = self.held.as_ref().map(HeldServers::phase);
+        let first = move |stop: &Stop| held.as_ref().and_then(HoldPhase::end).unwrap_or_else(|| interrupt(stop));
+        install_handlers(stop.clone(), first, move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
@@ -139,14 +172,16 @@ impl PreparedRun {
         if crashed {
             clean_up_after_crash(&home, before.as_ref(), &id, &output_cache, &emit);
         }
-        let work = RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit };
-        let summary = runtime.block_on(self.work(&work))?;
+        let work =
+            RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit, lock: &lock };
+        let (summary, of_command) = runtime.block_on(self.work(&work))?;
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         output_cache.sync()?;
         let _ = digests.save(&home);
-        let exit = exit_of(&summary);
+        let exit = exit_of(&summary, of_command);
         if exit == CliExit::Done
+            && self.held.is_none()
             && let Some(text) = lockfile::command::write(
                 &self.project,
                 &self.locking,
@@ -210,12 +245,13 @@ impl PreparedRun {
     }
 
     /// Runs the tasks, with the store beside them, and ends what they have left running.
-    async fn work(&self, work: &RunResources<'_>) -> Result<RunSummary, tokio::task::JoinError> {
-        let RunResources { cache: shelf, digests, id, stop, emit } = work;
+    async fn work(&self, work: &RunResources<'_>) -> Result<(RunSummary, Option<ExitKind>), tokio::task::JoinError> {
+        let RunResources { cache: shelf, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
         let share = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
-        let options =
-            RunOptions { remote_outputs: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
+        let (hold, ready) = self.held.as_ref().map(HeldServers::hold).unzip();
+        let remote_outputs = share.clone().map(|share| Arc::new(share) as _);
+        let options = RunOptions { remote_outputs, hold, ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
@@ -237,7 +273,14 @@ impl PreparedRun {
             (*stop).clone(),
             Arc::clone(emit),
         );
-        let summary = tokio::spawn(running).await;
+        let running = tokio::spawn(running);
+        let summary = match (&self.held, ready) {
+            (Some(held), Some(ready)) => {
+                let around = HoldSurroundings { home, plan: &self.plan, id, stop, emit, lock };
+                held.attend(running, ready, &around).await
+            }
+            _ => running.await.map(|summary| (summary, None)),
+        };
         for leftover in process::sweep(Duration::from_secs(1)).await {
             let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
             emit(Event::Notice { task: None, text });
@@ -270,9 +313,13 @@ fn take_lock(home: &StateFolder, stop: &Stop, teller: &ProgressPrinter) -> Resul
     }
 }
 
-fn exit_of(summary: &RunSummary) -> CliExit {
+/// `of_command`: the end of the command that the servers were kept up for.
+fn exit_of(summary: &RunSummary, of_command: Option<ExitKind>) -> CliExit {
     if summary.interrupted {
         return CliExit::Interrupted;
     }
-    CliExit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
+    match (CliExit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind)), of_command) {
+        (CliExit::Done, Some(end)) => hold::exit_of_command(end),
+        (exit, _) => exit,
+    }
 }

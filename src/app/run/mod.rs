@@ -1,8 +1,10 @@
-//! `regatta run`: on this machine ([`perform`]), or as a job of Slurm that runs the same command (`allocation`).
+//! `regatta run` and `regatta serve`: on this machine ([`perform`]), or as a job of Slurm that runs the same command (`allocation`).
 
 mod after_crash;
 mod allocation;
+mod endpoint_rows;
 mod execute;
+mod hold;
 mod no_op_run;
 mod progress_printer;
 mod run_end;
@@ -21,4 +23,12 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
         return allocation::submit_and_follow(global, request, flags);
     }
     perform(global, request, false).map(|ran| ran.exit)
+}
+
+/// `regatta serve`: a run that keeps servers up.
+pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
+    if let RunTarget::Slurm(flags) = &request.run.on {
+        return allocation::submit_and_follow(global, &request.run, flags);
+    }
+    execute::serve(global, request)
 }

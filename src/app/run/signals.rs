@@ -5,9 +5,13 @@ use std::thread;
 use crate::cli::CliExit;
 use crate::event::{Event, Stop};
 
-/// Once: stop starting and end what runs. Twice: kill it. A third time: exit; the watchdog ends the rest. On a thread of its own,
-/// so that it takes effect while the loop reads something large or waits for the lock.
-pub(super) fn install_handlers(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
+/// Once: `first`, which answers with the event to report; usually [`interrupt`]. Twice: kill what runs. A third time: exit; the watchdog ends
+/// the rest. On a thread of its own, so that it takes effect while the loop reads something large or waits for the lock.
+pub(super) fn install_handlers(
+    stop: Stop,
+    first: impl Fn(&Stop) -> Event + Send + 'static,
+    tell: impl Fn(Event) + Send + 'static,
+) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let [int, term, hup] = {
@@ -15,11 +19,26 @@ pub(super) fn install_handlers(stop: Stop, tell: impl Fn(Event) + Send + 'static
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
     };
     let streams = [int?, term?, hup?];
-    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, tell)));
+    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, first, tell)));
     Ok(())
 }
 
-async fn handle_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tell: impl Fn(Event)) {
+/// Stops starting, and ends what runs.
+pub(super) fn interrupt(stop: &Stop) -> Event {
+    stop.request();
+    stopping("interrupted; once more kills what runs")
+}
+
+fn stopping(why: &str) -> Event {
+    Event::Stopping { why: why.to_owned() }
+}
+
+async fn handle_signals(
+    streams: [tokio::signal::unix::Signal; 3],
+    stop: Stop,
+    first: impl Fn(&Stop) -> Event,
+    tell: impl Fn(Event),
+) {
     let [mut int, mut term, mut hup] = streams;
     for asked in 1.. {
         tokio::select! {
@@ -27,18 +46,15 @@ async fn handle_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, t
             _ = term.recv() => {}
             _ = hup.recv() => {}
         }
-        let why = match asked {
-            1 => {
-                stop.request();
-                "interrupted; once more kills what runs"
-            }
+        let event = match asked {
+            1 => first(&stop),
             2 => {
                 stop.now();
-                "killing what runs"
+                stopping("killing what runs")
             }
             _ => exit_interrupted(),
         };
-        tell(Event::Stopping { why: why.to_owned() });
+        tell(event);
     }
 }
 

@@ -24,6 +24,9 @@ pub struct ProcessCommand {
     pub answer: Option<PathBuf>,
     /// Its standard input and output are connected to us (`Running::take_pipes`); only its standard error is logged.
     pub has_piped_stdio: bool,
+    /// Its standard streams are ours, except a terminal on standard input: that stays with us, because its group is in the
+    /// background. Nothing is logged.
+    pub inherits_stdio: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
     /// From TERM to KILL.
@@ -43,6 +46,7 @@ impl ProcessCommand {
             log: log.into(),
             answer: None,
             has_piped_stdio: false,
+            inherits_stdio: false,
             secrets: Vec::new(),
             grace: GRACE,
         }
@@ -69,6 +73,12 @@ impl ProcessCommand {
     #[must_use]
     pub fn with_piped_stdio(mut self) -> Self {
         self.has_piped_stdio = true;
+        self
+    }
+
+    #[must_use]
+    pub fn with_our_stdio(mut self) -> Self {
+        self.inherits_stdio = true;
         self
     }
 

@@ -5,7 +5,7 @@
 //! pipe is never awaited, because a background process may hold it open.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -91,6 +91,13 @@ impl Running {
         let expression = match (ends, answer) {
             (Some((stdin, stdout)), _) => expression.stderr_file(output).stdout_file(stdout).stdin_file(stdin),
             (None, Some(answer)) => expression.stderr_file(output).stdout_file(answer).stdin_null(),
+            (None, None) if command.inherits_stdio => {
+                if io::stdin().is_terminal() {
+                    expression.stdin_null()
+                } else {
+                    expression
+                }
+            }
             (None, None) => expression.stderr_to_stdout().stdout_file(output).stdin_null(),
         };
         let expression = expression.unchecked().before_spawn(move |child| {

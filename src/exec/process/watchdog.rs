@@ -183,15 +183,17 @@ fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
 }
 
 /// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then
-/// every other run with this `home` in its processes is dead. Looks at every process (about 10 µs each), so call it only
+/// every other run with this `home` in its processes is dead, except one that this process is part of. Looks at every process (about 10 µs each), so call it only
 /// if the run before did not end in order.
 pub fn end_leftovers(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();
+    let around = std::env::var(RUN).ok();
+    let is_dead = |found: String| found != run.as_str() && Some(&found) != around.as_ref();
     end_blocking(
         || {
             live_pids(|pid, _| {
                 procfs::variable(pid, HOME).is_some_and(|found| found == home)
-                    && procfs::variable(pid, RUN).is_some_and(|found| found != run.as_str())
+                    && procfs::variable(pid, RUN).is_some_and(is_dead)
             })
         },
         GRACE,

@@ -1,5 +1,7 @@
 //! When a server counts as ready.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +11,9 @@ use crate::spec::TimeSpan;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyWhen {
-    /// Give up after this long.
-    #[serde(default = "half_an_hour")]
-    pub timeout: TimeSpan,
+    /// Give up after this long [default: 30m; for servers that run already 2m].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<TimeSpan>,
     /// For `command`: `kserve` calls ServerReady over gRPC, `port` only connects, `health` sends `GET /health`; then benchmarks use HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
@@ -19,12 +21,20 @@ pub struct ReadyWhen {
 
 impl Default for ReadyWhen {
     fn default() -> Self {
-        Self { timeout: half_an_hour(), by: kserve() }
+        Self { timeout: None, by: kserve() }
     }
 }
 
-pub(super) fn half_an_hour() -> TimeSpan {
-    TimeSpan::minutes(30)
+impl ReadyWhen {
+    /// The time limit of a server that this run starts. Loading weights and building CUDA graphs is slow.
+    pub fn limit(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(30), TimeSpan::time)
+    }
+
+    /// That of a server that runs already: it is there, or it is not.
+    pub fn limit_attached(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
+    }
 }
 
 pub(super) fn kserve() -> String {

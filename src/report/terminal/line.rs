@@ -4,7 +4,7 @@ use crate::units::size;
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId};
-use crate::report::run_state::RunState;
+use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 
 /// The runner's reason for a task without a record.
@@ -106,6 +106,18 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             warnings(task, &done.warnings, styler, out);
         }
         _ => {}
+    }
+}
+
+/// A line for each server that has been starting since `before` (seconds from the start of the run): where it stands.
+pub(super) fn starting_lines(run_state: &RunState, before: f64, styler: Styler, out: &mut String) {
+    let is_starting = |state: &TaskState| {
+        state.service && state.state == TaskPhase::Running && state.started.is_some_and(|started| started <= before)
+    };
+    for (task, state) in run_state.tasks.iter().filter(|(_, state)| is_starting(state)) {
+        if let Some(progress) = &state.progress {
+            put(out, styler, (TextRole::Quiet, "…"), task, &clean(&progress.text), "");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::bars::Bars;
-use super::line::{Verbosity, line};
+use super::line::{Verbosity, line, starting_lines};
 use crate::event::Event;
 use crate::report::run_state::RunState;
 use crate::report::terminal::styler::Styler;
@@ -47,10 +47,16 @@ pub struct LiveDisplay {
     to: Box<dyn Write + Send>,
     began: Instant,
     drawn: Instant,
+    /// When the servers that are starting are looked at next, without bars.
+    show_starting_at: Instant,
     /// The reader has gone (`regatta run … | head`): print no more, but continue.
     deaf: bool,
 }
 
+/// How often a line shows the servers that are starting, where there are no bars.
+const STARTING: Duration = Duration::from_secs(5);
+/// How often it is looked whether there are any: a plan may have thousands of tasks.
+const A_LOOK: Duration = Duration::from_millis(200);
 /// With bars, lines wait at most so long for [`LiveDisplay::tick`].
 const A_FRAME: Duration = Duration::from_millis(100);
 
@@ -89,6 +95,7 @@ impl LiveDisplay {
             to,
             began: now,
             drawn: now,
+            show_starting_at: now,
             deaf: false,
         }
     }
@@ -109,6 +116,7 @@ impl LiveDisplay {
             }
             OutputMode::Plain => {
                 line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
+                self.show_starting();
                 self.write_pending();
             }
             OutputMode::Bars(bars) => {
@@ -130,7 +138,21 @@ impl LiveDisplay {
             self.pending.clear();
             bars.draw(&self.state);
             self.drawn = Instant::now();
+        } else {
+            self.show_starting();
+            self.write_pending();
         }
+    }
+
+    /// Lines for servers that are not ready yet, so that a log without a terminal shows what is waited for.
+    fn show_starting(&mut self) {
+        if self.verbosity.quiet || !matches!(self.mode, OutputMode::Plain) || Instant::now() < self.show_starting_at {
+            return;
+        }
+        let (now, before) = (self.began.elapsed().as_secs_f64(), self.pending.len());
+        starting_lines(&self.state, now - STARTING.as_secs_f64(), self.styler, &mut self.pending);
+        let pause = if self.pending.len() > before { STARTING } else { A_LOOK };
+        self.show_starting_at = Instant::now() + pause;
     }
 
     pub const fn state(&self) -> &RunState {

@@ -13,7 +13,8 @@ use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {
-        if self.summary.failures.is_empty() && !self.summary.interrupted {
+        // Servers for the caller are no result: the same command starts them again.
+        if self.summary.failures.is_empty() && !self.summary.interrupted && self.options.hold.is_none() {
             self.summary.no_op_conditions = self.look_at();
         }
         self.summary.settled = self.settled();

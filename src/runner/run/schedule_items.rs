@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 
 use crate::plan::{Lifetime, Plan, Task};
-use crate::runner::options::TaskRole;
+use crate::runner::options::{RunOptions, TaskRole};
 use crate::runner::schedule::ScheduledTask;
 
 /// Of a whole plan, in its order.
-pub(super) fn items(plan: &Plan, parts: &[TaskRole]) -> Vec<ScheduledTask> {
+pub(super) fn items(plan: &Plan, options: &RunOptions) -> Vec<ScheduledTask> {
     let mut groups: HashMap<&str, u32> = HashMap::new();
-    plan.tasks.iter().zip(parts).map(|(task, part)| item(task, *part, &mut groups)).collect()
+    let held = |ix: usize| options.hold.as_ref().is_some_and(|hold| hold.tasks[ix]);
+    let parts = plan.tasks.iter().zip(&options.parts).enumerate();
+    parts.map(|(ix, (task, part))| item(task, *part, held(ix), &mut groups)).collect()
 }
 
-fn item<'a>(task: &'a Task, part: TaskRole, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
+fn item<'a>(task: &'a Task, part: TaskRole, held: bool, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
     let skipped = task.skipped.is_some() || part == TaskRole::NotNeeded;
     let elsewhere = task.host.is_some();
     let next = groups.len() as u32;
@@ -27,5 +29,6 @@ fn item<'a>(task: &'a Task, part: TaskRole, groups: &mut HashMap<&'a str, u32>) 
         elsewhere,
         group: in_group.then(|| *groups.entry(&task.stage).or_insert(next)),
         skipped,
+        held: held && !skipped,
     }
 }

@@ -29,6 +29,11 @@ impl StateFolder {
         self.state.join("lock")
     }
 
+    /// The state of commands that use servers while a run keeps these up, and holds the lock.
+    pub fn clients(&self) -> PathBuf {
+        self.state.join("clients")
+    }
+
     pub fn records(&self) -> PathBuf {
         self.state.join("records")
     }

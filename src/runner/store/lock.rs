@@ -18,6 +18,9 @@ use crate::event::RunId;
 pub struct LockHolder {
     pub run: String,
     pub pid: u32,
+    /// Its servers are up for other commands, until it is stopped: waiting for it is of no use.
+    #[serde(default)]
+    pub serving: bool,
 }
 
 /// The lock of a project; let go of on drop.
@@ -56,11 +59,22 @@ impl ProjectLock {
             Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
         };
         let run = name();
-        let held = LockHolder { run: run.to_string(), pid: std::process::id() };
-        file.set_len(0).at("write", &path)?;
-        file.rewind().at("write", &path)?;
-        file.write_all(&serde_json::to_vec(&held).unwrap_or_default()).at("write", &path)?;
-        Ok(LockAttempt::Acquired(Self { file, unprotected, run }))
+        let lock = Self { file, unprotected, run };
+        lock.write_holder(false).at("write", &path)?;
+        Ok(LockAttempt::Acquired(lock))
+    }
+
+    fn write_holder(&self, serving: bool) -> std::io::Result<()> {
+        let holder = LockHolder { run: self.run.to_string(), pid: std::process::id(), serving };
+        let mut file = &self.file;
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&serde_json::to_vec(&holder).unwrap_or_default())
+    }
+
+    /// Shows other commands that this run keeps its servers up.
+    pub fn show_serving(&self) -> std::io::Result<()> {
+        self.write_holder(true)
     }
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.

@@ -1,52 +1,34 @@
 //! `container:` — the place that a task's commands run in. The commands themselves do not know of it.
 //!
-//! Inside a command finds the project and the inputs read-only and its output folder writable, all at their own paths; the
+//! Inside a command finds the project, the inputs and what a server's arguments name read-only and its output folder writable, all at their own paths; the
 //! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
 //! their names, so that no process list shows a value. It runs as the user of this program, so that this user owns the files it
 //! writes.
 
 mod exit_meaning;
 mod images;
+pub mod named_paths;
 mod run;
+mod wrap;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::process::{getgid, getuid};
-
 use crate::event::{ExternalResource, Failure, FailureKind, GpuId};
-use crate::exec::container::{self, ContainerAccess, ContainerSpec};
+use crate::exec::container::ContainerSpec;
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
 use crate::plan::{ActionError, Task};
 use crate::runner::Lease;
-use crate::spec::ContainerEngine;
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 pub use run::{ContainerRunError, run, run_engine_ignoring_output};
+pub use wrap::{ContainerView, WrappedEngine, wrap_in};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
 const STOP_AFTER: u32 = 5;
-/// Variables that docker, podman and the others obey themselves. A stage's value of such a name is for inside only.
-const STEERS: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LD_*",
-    "XDG_*",
-    "DOCKER_*",
-    "BUILDKIT_*",
-    "CONTAINER*",
-    "REGISTRY_*",
-    "ENROOT_*",
-    "APPTAINER*",
-    "SINGULARITY*",
-];
-/// Inside GPUs are counted from 0, so the host's numbers would be wrong there.
-const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
-
 /// The container of one task, its image found.
 #[derive(Debug)]
 pub struct TaskContainer {
@@ -98,10 +80,10 @@ impl TaskContainer {
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
     pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<ContainerCommand, Failure> {
-        self.wrap_with(lease, command, &lease.gpus)
+        self.wrap_with(lease, command, &lease.gpus, &[])
     }
 
-    /// The same with some of the lease's GPUs only.
+    /// The same with some of the lease's GPUs only, and with files that the command names.
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
@@ -110,62 +92,31 @@ impl TaskContainer {
         lease: &Lease,
         command: &ProcessCommand,
         gpus: &[GpuId],
+        named: &[PathBuf],
     ) -> Result<ContainerCommand, Failure> {
-        let wrong = container::contradictions(&self.container);
-        if !wrong.is_empty() {
-            let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
-            return Err(Failure::new(FailureKind::Refused, what));
-        }
         let mut container = self.container.clone();
         let before = self.count.fetch_add(1, Ordering::Relaxed);
         if before > 0 {
             container.name = format!("{}-{before}", container.name);
         }
-        if container.user.is_none() {
-            container.user = user(container.engine);
-        }
-        let mut sees = ContainerAccess {
-            mounts: mounts(lease, &self.state)?,
-            gpus: gpus.to_vec(),
-            dir: Some(command.dir.display().to_string()),
-            stop_after: STOP_AFTER,
-            ..ContainerAccess::default()
+        let view = ContainerView {
+            project: &lease.project,
+            state: &self.state,
+            out: &lease.out,
+            inputs: &lease.assignment.inputs,
+            env: &command.env,
+            secrets: &lease.task.secrets,
+            dir: &command.dir,
+            gpus,
+            named,
         };
-        let mut own: Vec<(String, Option<OsString>)> = Vec::new();
-        for (name, value) in last_of_each(&command.env) {
-            let Some(value) = value.as_ref().filter(|_| name != DEVICES) else { continue };
-            if is_runtime_variable(name) {
-                sees.set.push((name.clone(), value.to_string_lossy().into_owned()));
-            } else {
-                sees.pass.push(name.clone());
-                own.push((name.clone(), Some(value.clone())));
-            }
-        }
-        let secrets = lease.task.secrets.iter().filter(|name| std::env::var_os(name).is_some());
-        sees.pass.extend(secrets.cloned());
-        if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container)
-        {
-            // That user id is unknown inside, and it does not own `/`.
-            sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
-        }
-        let words = container::engine_command(&container, &sees);
-        own.extend(
-            words
-                .env
-                .into_iter()
-                .filter(|(_, value)| !value.is_empty())
-                .map(|(name, value)| (name, Some(value.into()))),
-        );
-        own.push((DEVICES.to_owned(), None));
+        let WrappedEngine { argv: words, env } = wrap_in(&container, &view)?;
         let outliving = container.engine.is_detached().then(|| ExternalResource::Container {
             program: container.program().to_owned(),
             name: container.safe_name(),
         });
-        let argv = words.argv.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
-        Ok(ContainerCommand {
-            command: ProcessCommand { argv, env: own, ..command.clone() },
-            external_resource: outliving,
-        })
+        let argv = words.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
+        Ok(ContainerCommand { command: ProcessCommand { argv, env, ..command.clone() }, external_resource: outliving })
     }
 }
 
@@ -232,64 +183,4 @@ fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result
         return Err(Failure::new(FailureKind::InputChanged, what));
     }
     Ok(seen.id)
-}
-
-/// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
-fn user(engine: ContainerEngine) -> Option<String> {
-    match engine {
-        ContainerEngine::Docker => Some(format!("{}:{}", getuid().as_raw(), getgid().as_raw())),
-        ContainerEngine::Podman => Some("0:0".to_owned()),
-        ContainerEngine::Enroot | ContainerEngine::Apptainer => None,
-    }
-}
-
-/// The project, what lies outside of it, and the output folder, each at its own path.
-fn mounts(lease: &Lease, state: &Path) -> Result<Vec<String>, Failure> {
-    let mut read: Vec<&Path> = vec![&lease.project];
-    if !state.starts_with(&lease.project) {
-        read.push(state);
-    }
-    for paths in lease.assignment.inputs.values() {
-        // Of many files the folders are mounted.
-        let many = paths.len() > 1;
-        for path in paths {
-            let path = if many { path.parent().unwrap_or(path) } else { path.as_path() };
-            if !read.iter().any(|known| path.starts_with(known)) {
-                read.push(path);
-            }
-        }
-    }
-    let mut mounts = Vec::with_capacity(read.len() + 1);
-    for (path, kind) in read.into_iter().map(|path| (path, ":ro")).chain([(lease.out.as_path(), "")]) {
-        let text = path.display().to_string();
-        if text.contains(':') {
-            let what = format!("{text} cannot be mounted into a container: its name has a colon");
-            return Err(Failure::new(FailureKind::Refused, what));
-        }
-        mounts.push(format!("{text}:{text}{kind}"));
-    }
-    Ok(mounts)
-}
-
-fn is_runtime_variable(name: &str) -> bool {
-    STEERS.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == *pattern,
-    })
-}
-
-fn is_unset(name: &str, sees: &ContainerAccess, container: &ContainerSpec) -> bool {
-    !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
-}
-
-/// Later ones win, in the order in which the names first came.
-fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsString>)> {
-    let mut last: Vec<(&String, &Option<OsString>)> = Vec::with_capacity(env.len());
-    for (name, value) in env {
-        match last.iter_mut().find(|(known, _)| *known == name) {
-            Some(entry) => entry.1 = value,
-            None => last.push((name, value)),
-        }
-    }
-    last
 }

@@ -1,6 +1,11 @@
 //! Servers that are started outside of regatta: waited for, watched, never stopped.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use super::attach_check::{self, ExpectedServer};
 use super::health::{self, HealthProbe, SILENCE};
@@ -9,16 +14,15 @@ use crate::manifest::model::AttachServer;
 use crate::stages::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
 
+/// Interval between progress messages.
+const TELL: Duration = Duration::from_millis(250);
+
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
 pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let endpoints = attach_server.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
-    let limit = attach_server.ready.timeout.time();
-    let begun = Instant::now();
-    for (index, endpoint) in endpoints.iter().enumerate() {
-        context.lease.report_progress(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
-        await_one(context, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
-    }
+    let limit = attach_server.ready.limit_attached();
+    await_all(context, &endpoints, limit).await?;
     let expected = ExpectedServer { models: attach_server.models.clone(), ..ExpectedServer::default() };
     for notice in attach_check::check(&endpoints, &expected).await? {
         context.lease.notice(notice);
@@ -37,20 +41,67 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
     }
 }
 
-async fn await_one(context: &TaskContext, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
-    let progress = |waited: Duration, text: &str| {
-        context.lease.report_progress(format!("{endpoint}: waiting, {} s ({text})", waited.as_secs()), 0, None);
-    };
-    match await_ready(endpoint, left, progress, context.lease.stop.requested()).await {
-        Ok(()) => Ok(()),
-        Err(AwaitError::Timeout { last, .. }) => Err(Failure::new(
-            FailureKind::Service,
-            format!("{endpoint} was not ready within {limit:?}, last answer: {last}"),
-        )
-        .hint("nothing is started here: is that server up, and is this its gRPC port?")),
-        Err(AwaitError::Stopped { .. }) => {
-            Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"))
-        }
-        Err(error) => Err(Failure::new(FailureKind::Service, error.to_string())),
+/// Waits for all of them at once, within one limit.
+async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duration) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let absent: Arc<Mutex<BTreeMap<usize, String>>> = Arc::default();
+    let mut waiting = JoinSet::new();
+    for (index, endpoint) in endpoints.iter().cloned().enumerate() {
+        let (absent, stop) = (Arc::clone(&absent), context.lease.stop.clone());
+        absent.lock().insert(index, "not queried yet".to_owned());
+        waiting.spawn(async move {
+            let progress = |_, text: &str| drop(absent.lock().insert(index, text.to_owned()));
+            let result = await_ready(&endpoint, limit, progress, stop.requested()).await;
+            if result.is_ok() {
+                absent.lock().remove(&index);
+            }
+            result
+        });
     }
+    let mut tick = tokio::time::interval(TELL);
+    loop {
+        tokio::select! {
+            biased;
+            came = waiting.join_next() => match came {
+                None => break,
+                Some(Ok(Ok(()) | Err(AwaitError::Timeout { .. }))) => {}
+                Some(Ok(Err(AwaitError::Stopped { .. }))) => {
+                    return Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"));
+                }
+                Some(Ok(Err(error))) => return Err(Failure::new(FailureKind::Service, error.to_string())),
+                Some(Err(error)) => return Err(Failure::new(FailureKind::System, format!("waiting failed: {error}"))),
+            },
+            _ = tick.tick() => {
+                let (done, total) = (endpoints.len() - absent.lock().len(), endpoints.len());
+                if let Some(text) = progress_text(endpoints, &absent.lock(), begun.elapsed()) {
+                    context.lease.report_progress(text, done as u64, Some(total as u64));
+                }
+            }
+        }
+    }
+    let absent = absent.lock();
+    let lines: Vec<String> = absent.iter().map(|(index, last)| format!("{}: {last}", endpoints[*index])).collect();
+    let what = match absent.iter().next() {
+        None => return Ok(()),
+        Some((index, last)) if absent.len() == 1 => {
+            format!("{} was not ready within {limit:?}: {last}", endpoints[*index])
+        }
+        Some(_) => format!("{} of {} servers were not ready within {limit:?}", absent.len(), endpoints.len()),
+    };
+    let failure = Failure::new(FailureKind::Service, what).hint(
+        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is waited for",
+    );
+    Err(if lines.len() > 1 { failure.cause(lines.join("; ")) } else { failure })
+}
+
+/// How many are absent, and why the first of them is.
+fn progress_text(endpoints: &[Endpoint], absent: &BTreeMap<usize, String>, waited: Duration) -> Option<String> {
+    let (index, last) = absent.iter().next()?;
+    let seconds = waited.as_secs();
+    Some(match absent.len() {
+        1 => format!("waiting for {}, {seconds} s: {last}", endpoints[*index]),
+        several => {
+            format!("waiting for {several} of {} servers, {seconds} s; {}: {last}", endpoints.len(), endpoints[*index])
+        }
+    })
 }

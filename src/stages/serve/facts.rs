@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::event::{Failure, FailureKind};
+use crate::stages::container::named_paths;
 use crate::triton::EngineConfig;
 use crate::triton::launch::LaunchModel;
 use crate::triton::pbtxt;
@@ -50,6 +51,24 @@ fn configs(repository: &Path) -> Vec<(String, String)> {
         .collect();
     found.sort();
     found
+}
+
+/// The paths that the parameters of the models and their model.json name, of whatever backend: tokenizers, engines of other models,
+/// checkpoints.
+pub fn paths_named_in(repository: &Path) -> Vec<String> {
+    let mut named = Vec::new();
+    for (folder, text) in configs(repository) {
+        let Ok(config) = pbtxt::read_as_server(&text) else { continue };
+        named.extend(named_paths::in_arguments(config.parameters.values().map(|value| value.string_value.trim())));
+        let versions = fs::read_dir(repository.join(folder)).into_iter().flatten().flatten();
+        let files = versions.filter_map(|version| fs::read_to_string(version.path().join("model.json")).ok());
+        named.extend(
+            files.filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|json| named_paths::in_json(&json)),
+        );
+    }
+    named.sort();
+    named.dedup();
+    named.into_iter().map(|path| path.display().to_string()).collect()
 }
 
 /// The models of a repository that run an engine. An unreadable config is left for the server to reject with its own message.

@@ -1,11 +1,15 @@
 //! From the manifest's settings to a [`LaunchSpec`].
 
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::event::GpuId;
+use crate::exec::container::ContainerSpec;
 use crate::manifest::model;
 use crate::manifest::model::TritonServer;
-use crate::stages::container;
+use crate::stages::container::{self, named_paths};
 use crate::triton::SpecProblem;
 use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
 
@@ -20,8 +24,12 @@ pub struct LaunchContext<'a> {
     pub path: &'a dyn Fn(&str) -> String,
 }
 
-pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContext<'_>) -> LaunchSpec {
+pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchContext<'_>) -> LaunchSpec {
     let container = server.container.as_ref().map(|one| container::of_model(one, &place.container_name));
+    if let Some(container) = &container {
+        let named = named_in_options(server);
+        servers.iter_mut().for_each(|one| one.reads = reads(one, &named, container));
+    }
     LaunchSpec {
         servers,
         gpus: place.gpus,
@@ -40,6 +48,24 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContex
         tuning: tuning(server, place.path),
         stage_env: place.stage_env,
     }
+}
+
+/// The paths that its options and further arguments name.
+fn named_in_options(server: &TritonServer) -> Vec<PathBuf> {
+    let options = server.options.values().chain(server.backend_config.values().flat_map(IndexMap::values));
+    let mut named: Vec<PathBuf> = options.flat_map(named_paths::in_json).collect();
+    named.extend(named_paths::in_arguments(server.args.iter().map(String::as_str)));
+    named
+}
+
+/// What the container of a server mounts beyond its repository and its engines. What is not built yet is mounted as it is named.
+fn reads(server: &ServerSpec, named: &[PathBuf], container: &ContainerSpec) -> Vec<String> {
+    let mut covered = named_paths::mount_targets(&container.mounts);
+    covered.push(Path::new(&server.repository));
+    covered.extend(server.models.iter().filter_map(|model| model.engine.as_deref()).map(Path::new));
+    let named: Vec<PathBuf> = server.reads.iter().map(PathBuf::from).chain(named.iter().cloned()).collect();
+    let points = named_paths::mount_points(&named, &covered);
+    points.into_iter().map(|path| path.display().to_string()).collect()
 }
 
 /// The ports of so many servers, free ones not chosen yet.

@@ -11,6 +11,7 @@ mod plan;
 mod planned_server;
 mod ports;
 mod preview;
+mod preview_container;
 mod ready;
 mod repository_copies;
 mod running_server;
@@ -49,7 +50,7 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };
-    let limit = ready.timeout.time();
+    let limit = ready.limit();
     let send_ready = context.lease.ready.take();
     let _copies = repository_copies::RepositoryCopies(&context.lease.out);
     let planned = plan::plan(&context, serve, program)?;

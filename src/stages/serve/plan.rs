@@ -78,6 +78,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
         repository: repository.display().to_string(),
         models: facts::models(repository),
+        reads: facts::paths_named_in(repository),
         ports: *ports,
         rank_logs: log_of(context, index, count).with_extension("ranks").display().to_string(),
     });
@@ -236,7 +237,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
         options::lower(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
-    let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus)?;
+    let ServerCommand { argv, wrapped, stop_target: world } = placed(context, argv, &context.lease.gpus, &[])?;
     let world = world.unwrap_or_else(|| StopTarget::of(&server.words, name));
     Ok(PlannedServer {
         name: "the server".to_owned(),

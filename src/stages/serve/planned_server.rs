@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::event::{Endpoint, ExternalResource, Failure, GpuId};
 use crate::exec::process::ProcessCommand;
+use crate::stages::container::named_paths;
 use crate::stages::task_context::TaskContext;
 
 /// One server process to be.
@@ -99,10 +100,18 @@ pub(super) struct ServerCommand {
     pub stop_target: Option<StopTarget>,
 }
 
-/// In the stage's container, if it has one, with these GPUs.
-pub(super) fn placed(context: &TaskContext, argv: Vec<OsString>, gpus: &[GpuId]) -> Result<ServerCommand, Failure> {
+/// In the stage's container, if it has one, with these GPUs, what its arguments name, and `named`.
+pub(super) fn placed(
+    context: &TaskContext,
+    argv: Vec<OsString>,
+    gpus: &[GpuId],
+    named: &[PathBuf],
+) -> Result<ServerCommand, Failure> {
     let Some(place) = &context.place else { return Ok(ServerCommand { argv, wrapped: None, stop_target: None }) };
-    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus)?;
+    // The program itself is one of the image's.
+    let arguments = argv.iter().skip(1).filter_map(|word| word.to_str());
+    let named = [named_paths::in_arguments(arguments), named.to_vec()].concat();
+    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus, &named)?;
     let world = match inside.external_resource {
         Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
         _ => StopTarget::Process,

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext};
+use super::preview_container::{ContainerPreview, container_name};
 use super::trtllm;
 use crate::event::{Endpoint, GpuId, TaskId};
 use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
 use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
 use crate::spec::{Launcher, ServerMode};
+use crate::stages::container::{named_paths, place_of};
 use crate::stages::remote::hosts;
 use crate::triton::launch::{
     LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServerSpec, plan as launch_plan,
@@ -35,7 +37,33 @@ pub enum LaunchPreview {
         models: Vec<String>,
     },
     /// It cannot be started.
-    Impossible(Vec<SpecProblem>),
+    Impossible {
+        problems: Vec<SpecProblem>,
+        /// What it is made from contradicts itself, whatever an earlier stage or another machine adds.
+        is_certain: bool,
+    },
+}
+
+/// Why there is no launch plan.
+enum PreviewError {
+    Contradiction(Problems),
+    /// A file cannot be read here, now: an earlier stage may write it, or it may be on another machine.
+    Unreadable(Problems),
+}
+
+impl From<Problems> for PreviewError {
+    fn from(problems: Problems) -> Self {
+        Self::Contradiction(problems)
+    }
+}
+
+impl From<PreviewError> for LaunchPreview {
+    fn from(error: PreviewError) -> Self {
+        match error {
+            PreviewError::Contradiction(problems) => Self::Impossible { problems, is_certain: true },
+            PreviewError::Unreadable(problems) => Self::Impossible { problems, is_certain: false },
+        }
+    }
 }
 
 /// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
@@ -59,7 +87,7 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
             };
             // Everything else is only to be shown.
             let Action::Serve(serve) = read_action(&task.id, &look.shown(&task.action))? else { return Ok(None) };
-            let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::Impossible);
+            let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::from);
             let launch = on_hosts(task, launch);
             Ok(Some(ServePreview { task: task.id.to_string(), launch }))
         })
@@ -114,7 +142,7 @@ fn problem(message: String, hint: &str) -> SpecProblem {
 
 impl PreviewContext<'_> {
     /// `repository` is as it was written, with its references.
-    fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, Problems> {
+    fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, PreviewError> {
         if let Some(attach) = serve.attached() {
             let endpoints =
                 attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
@@ -124,12 +152,12 @@ impl PreviewContext<'_> {
             Serve::Triton(server) => LaunchPreview::Start(self.triton(server, repository)?),
             Serve::Simulator(server) => LaunchPreview::Start(self.simulators(server, repository)),
             Serve::TrtllmServe(server) => LaunchPreview::Start(self.trtllm(server)?),
-            Serve::Command(server) => LaunchPreview::Start(Self::command(server)),
+            Serve::Command(server) => LaunchPreview::Start(self.command(server)?),
             Serve::Attach(_) => LaunchPreview::Attach { endpoints: Vec::new(), models: Vec::new() },
         })
     }
 
-    fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, Problems> {
+    fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, PreviewError> {
         let mut notes = Vec::new();
         let mut servers = self.servers(repository, &mut notes)?;
         let ports = launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
@@ -140,8 +168,8 @@ impl PreviewContext<'_> {
             one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
         }
         let place = LaunchContext {
-            gpus: (0..self.task.gpus).map(GpuId::Index).collect(),
-            container_name: format!("regatta-PID-{}", self.task.id),
+            gpus: self.gpus(),
+            container_name: container_name(self.task),
             stage_env: self.task.env.keys().cloned().collect(),
             path: &str::to_owned,
         };
@@ -153,9 +181,13 @@ impl PreviewContext<'_> {
     }
 
     /// One server for each repository, without ports.
-    fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
-        let bare =
-            |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
+    fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, PreviewError> {
+        let bare = |repository: String, models: Vec<LaunchModel>, reads: Vec<String>| ServerSpec {
+            repository,
+            models,
+            reads,
+            ..ServerSpec::default()
+        };
         match self.resolve_path(repository) {
             ResolvedPath::TaskOutput(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
@@ -166,31 +198,37 @@ impl PreviewContext<'_> {
                         "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
                         task.id
                     ));
-                    return Ok(vec![bare(format!("<{}>", task.id), Vec::new())]);
+                    return Ok(vec![bare(format!("<{}>", task.id), Vec::new(), Vec::new())]);
                 };
                 if from.id != task.id {
                     notes
                         .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
                 }
-                let models = PreviewContext { task: from, ..*self }.models(wished, notes)?;
+                let writer = PreviewContext { task: from, ..*self };
+                let (models, reads) = (writer.models(wished, notes)?, writer.reads(wished));
                 let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
-                Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
+                Ok((0..wished.triton_num_servers)
+                    .map(|index| bare(path(index), models.clone(), reads.clone()))
+                    .collect())
             }
             // One repository of several.
             ResolvedPath::TaskOutput(task, rest) => {
-                let mut models = Vec::new();
+                let (mut models, mut reads) = (Vec::new(), Vec::new());
                 if let Some(from) = self.writer(task)
                     && let Some(Action::Repository(wished)) = self.actions.get(&from.id)
                 {
-                    models = PreviewContext { task: from, ..*self }.models(wished, notes)?;
+                    let writer = PreviewContext { task: from, ..*self };
+                    (models, reads) = (writer.models(wished, notes)?, writer.reads(wished));
                 }
-                Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
+                Ok(vec![bare(format!("<{}>{rest}", task.id), models, reads)])
             }
             ResolvedPath::Existing(folder) => {
                 let found = repositories(&folder).map_err(|failure| {
-                    vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }]
+                    PreviewError::Unreadable(vec![SpecProblem { message: failure.what, hint: failure.hint }])
                 })?;
-                Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
+                let server =
+                    |path: &PathBuf| bare(path.display().to_string(), facts::models(path), facts::paths_named_in(path));
+                Ok(found.iter().map(server).collect())
             }
         }
     }
@@ -207,7 +245,7 @@ impl PreviewContext<'_> {
     }
 
     /// The models that a `repository:` stage will write and that run an engine.
-    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, Problems> {
+    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, PreviewError> {
         let said = |name: &str| {
             wished.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         };
@@ -229,10 +267,10 @@ impl PreviewContext<'_> {
             }
             ResolvedPath::Existing(folder) => {
                 let config = EngineConfig::load(&folder).map_err(|error| {
-                    vec![problem(
+                    PreviewError::Unreadable(vec![problem(
                         format!("the engine cannot be read: {error}"),
                         "is that the folder of an engine that was built?",
-                    )]
+                    )])
                 })?;
                 let mapping = &config.pretrained_config.mapping;
                 (folder.display().to_string(), Some((mapping.tp_size, mapping.pp_size)))
@@ -249,6 +287,18 @@ impl PreviewContext<'_> {
         };
         // The others are Python models.
         Ok(wished.models.iter().filter(|name| name.as_str() == "tensorrt_llm").map(model).collect())
+    }
+
+    /// What the repository that a `repository:` stage will write names beyond its engine.
+    fn reads(&self, wished: &Repository) -> Vec<String> {
+        let named = wished.parameters.values().chain(wished.runtime_flags.values()).flat_map(named_paths::in_json);
+        let mut reads: Vec<String> = named.map(|path| path.display().to_string()).collect();
+        reads.extend(wished.tokenizer.as_deref().map(|text| match self.resolve_path(text) {
+            ResolvedPath::TaskOutput(task, rest) => format!("<{}>{rest}", task.id),
+            ResolvedPath::Existing(path) => path.display().to_string(),
+        }));
+        reads.sort();
+        reads
     }
 
     /// Devices of each copy and how many copies: those that the repository stage will write.
@@ -291,27 +341,65 @@ impl PreviewContext<'_> {
         LaunchPlan { servers: servers.collect(), notes }
     }
 
-    fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, Problems> {
-        let gpus: Vec<GpuId> = (0..self.task.gpus).map(GpuId::Index).collect();
+    fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, PreviewError> {
+        let gpus = self.gpus();
         let shares = trtllm::shares(server, &gpus).map_err(|problem| vec![problem])?;
         let options = (!server.options.is_empty()).then_some("<options>");
+        let server = &TrtllmServe {
+            model: self.existing(&server.model),
+            tokenizer: server.tokenizer.as_deref().map(|path| self.existing(path)),
+            ..server.clone()
+        };
+        let named = server.options.values().flat_map(named_paths::in_json).collect();
+        let around = self.container(named)?;
         let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
             let index16 = u16::try_from(index).unwrap_or(u16::MAX);
             let port = server.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
             let words = trtllm::argv(server, &server.model, &port.to_string(), options);
             let ports = Ports { http: port, ..Ports::default() };
-            let seen = GpuId::list(&gpus);
-            let env = if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), seen)] };
-            LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }
+            let env = visible(&gpus);
+            around.around(LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }, index)
         });
-        Ok(LaunchPlan { servers: servers.collect(), notes: Vec::new() })
+        Ok(LaunchPlan { servers: servers.collect::<Result<_, Problems>>()?, notes: Vec::new() })
     }
 
-    fn command(server: &CommandServer) -> LaunchPlan {
+    fn command(&self, server: &CommandServer) -> Result<LaunchPlan, PreviewError> {
         let port = server.port.map_or(Port::Free, Port::Known);
-        let words = server.words.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
+        let (port_text, name) = (port.to_string(), container_name(self.task));
+        let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
         let ports = Ports { grpc: port, ..Ports::default() };
-        LaunchPlan { servers: vec![single("the server".to_owned(), words, ports)], notes: Vec::new() }
+        let words = server.words.iter().map(fill).collect();
+        let gpus = self.gpus();
+        let env = visible(&gpus);
+        let bare = LaunchedServer { env, gpus, ..single("the server".to_owned(), words, ports) };
+        let server = self.container(Vec::new())?.around(bare, 0)?;
+        Ok(LaunchPlan { servers: vec![server], notes: Vec::new() })
+    }
+
+    /// The first ones stand for those that the run leases.
+    fn gpus(&self) -> Vec<GpuId> {
+        (0..self.task.gpus).map(GpuId::Index).collect()
+    }
+
+    /// A path of the manifest as a run gives it to a server: absolute where it exists.
+    fn existing(&self, text: &str) -> String {
+        let path = self.project.join(text);
+        if path.exists() { path.display().to_string() } else { text.to_owned() }
+    }
+
+    /// The container of the stage, with further files for its server.
+    fn container(&self, named: Vec<PathBuf>) -> Result<ContainerPreview<'_>, Problems> {
+        let there = |pattern: &String| match self.resolve_path(pattern) {
+            ResolvedPath::Existing(path) => path.exists().then_some(path),
+            ResolvedPath::TaskOutput(..) => None,
+        };
+        let inputs = self.task.inputs.iter();
+        let inputs = inputs.map(|(name, all)| (name.clone(), all.iter().filter_map(there).collect()));
+        let mut spec = place_of(self.task).map_err(|error| vec![problem(error.to_string(), "")])?;
+        if let Some(spec) = &mut spec {
+            spec.image = self.shown(&spec.image);
+        }
+        Ok(ContainerPreview { task: self.task, project: self.project, spec, inputs: inputs.collect(), named })
     }
 
     fn resolve_path(&self, text: &str) -> ResolvedPath<'_> {
@@ -353,6 +441,11 @@ impl PreviewContext<'_> {
         });
         shown.unwrap_or_else(|_| text.to_owned())
     }
+}
+
+/// The GPUs that a server sees, as a variable.
+fn visible(gpus: &[GpuId]) -> Vec<(String, String)> {
+    if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), GpuId::list(gpus))] }
 }
 
 /// A server that is one process.

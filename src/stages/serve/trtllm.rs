@@ -8,6 +8,7 @@ use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTa
 use super::ports::{HOST, check_free, free_ports};
 use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
+use crate::stages::container::named_paths;
 use crate::stages::task_context::TaskContext;
 use crate::triton::SpecProblem;
 
@@ -77,6 +78,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
         |server: &TrtllmServe| context.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
     let server = &lower(server).unwrap_or_else(|| server.clone());
     let options = write(&context.lease.out, server)?;
+    let named = server.options.values().flat_map(named_paths::in_json).collect::<Vec<_>>();
     let options = options.map(|path| path.display().to_string());
     let found = |text: &str| {
         let path = context.path(text);
@@ -93,7 +95,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
             crate::stages::task_context::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
-        let ServerCommand { argv, wrapped, stop_target: world } = placed(context, words.collect(), &gpus)?;
+        let ServerCommand { argv, wrapped, stop_target: world } = placed(context, words.collect(), &gpus, &named)?;
         planned.push(PlannedServer {
             name: format!("server {index}"),
             argv,

@@ -208,7 +208,7 @@ impl TaskContext {
 }
 
 /// `train-data` → `INPUT_TRAIN_DATA`.
-fn input_variable(name: &str) -> String {
+pub fn input_variable(name: &str) -> String {
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("INPUT_{name}")

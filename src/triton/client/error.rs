@@ -164,7 +164,7 @@ pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
 }
 
 /// An error with its causes: tonic's own message is only "transport error".
-pub(in crate::triton) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<Status>() {
         Some(status) => with_causes(status.message().to_owned(), error),
         None => error_chain(error),

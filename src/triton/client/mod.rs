@@ -36,7 +36,6 @@ use super::proto::inference::{
 };
 use crate::event::Endpoint;
 
-pub(super) use error::chain;
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
 pub use stream::{InferStream, StreamResponse};

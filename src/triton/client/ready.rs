@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Endpoint as Address;
 
-use super::{ClientError, ClientErrorKind, TritonClient, address, chain};
+use super::{ClientError, ClientErrorKind, ConnectCause, TritonClient, address};
 use crate::event::Endpoint;
 
 /// The pause before a server that is not ready is polled again.
@@ -22,7 +22,7 @@ pub enum NotReady {
     NotQueried,
     #[error("no connection within {0:?}")]
     Late(Duration),
-    #[error("{}", chain(.0))]
+    #[error("{}", connect_words(.0))]
     Connect(#[source] tonic::transport::Error),
     /// It reports so itself.
     #[error("the server is up and not ready")]
@@ -31,6 +31,19 @@ pub enum NotReady {
     NotTriton,
     #[error(transparent)]
     Call(ClientErrorKind),
+}
+
+/// What kept a connection from being made; the frequent causes in words, others as the system names them.
+fn connect_words(error: &tonic::transport::Error) -> String {
+    match ClientErrorKind::connect(error) {
+        ClientErrorKind::Connect { cause: ConnectCause::Refused, .. } => {
+            "nothing listens there (connection refused)".to_owned()
+        }
+        ClientErrorKind::Connect { cause: ConnectCause::UnknownHost, text } => {
+            format!("the name of the host cannot be resolved ({text})")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Why waiting for a server ended without a ready one.

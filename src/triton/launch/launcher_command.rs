@@ -287,6 +287,7 @@ impl LauncherContext<'_> {
                 mounts.push(format!("{engine}:{engine}:ro"));
             }
         }
+        mounts.extend(self.wished.reads.iter().map(|path| format!("{path}:{path}:ro")));
         if self.several && self.spec.launcher != Some(Launcher::Srun) {
             mounts.push(format!("{0}:{0}", self.wished.rank_logs));
         }

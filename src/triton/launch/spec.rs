@@ -39,6 +39,8 @@ pub struct ServerSpec {
     /// Those that run an engine.
     pub models: Vec<LaunchModel>,
     pub ports: Ports,
+    /// What its model configurations and options name beyond that: files and folders that a container must have.
+    pub reads: Vec<String>,
     /// Where each rank's output goes when there are several: a folder.
     pub rank_logs: String,
 }

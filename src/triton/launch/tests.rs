@@ -31,6 +31,7 @@ fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
         models: vec![model(tp, pp, copies)],
         ports,
         rank_logs: format!("/logs/{index}.ranks"),
+        ..ServerSpec::default()
     };
     LaunchSpec {
         servers: ports.into_iter().enumerate().map(server).collect(),

@@ -1,0 +1,297 @@
+//! `regatta serve`: which servers stay up, what is printed when they are ready, and the command that uses them.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::{JoinError, JoinHandle};
+
+use super::endpoint_rows::endpoint_rows;
+use crate::app::error::CommandError;
+use crate::app::output::{print, print_error};
+use crate::cli::{self, CliExit, EventsAs};
+use crate::event::{Endpoint, Event, RunId, Stop};
+use crate::exec::process::{self, ExitKind, ProcessCommand};
+use crate::plan::{ActionKind, Plan, Task};
+use crate::report::{self, EndpointRow};
+use crate::runner::store::{ProjectLock, StateFolder};
+use crate::runner::{EventEmitter, HeldService, RunOptions, RunSummary, ServiceHold};
+
+/// signal(7): a shell's code for a command that a signal ended is this and the signal's number.
+const SIGNALLED: i32 = 128;
+
+/// Servers that stay up: until a stop request, or for one command.
+pub(super) struct HeldServers {
+    /// Their stage, or one task of it.
+    pub name: String,
+    /// For each task of the plan.
+    tasks: Vec<bool>,
+    command: Vec<OsString>,
+    announcement: Announcement,
+    phase: HoldPhase,
+}
+
+/// How endpoints are printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announcement {
+    Table,
+    Json,
+    /// They are in the events.
+    Nothing,
+}
+
+/// Whether the servers are up without a command, so that the first stop request is the ordinary end.
+#[derive(Clone)]
+pub(super) struct HoldPhase {
+    is_serving: Arc<AtomicBool>,
+    release: Stop,
+}
+
+impl HoldPhase {
+    /// Ends the serving, and reports so; `None` while there is something to interrupt.
+    pub fn end(&self) -> Option<Event> {
+        self.is_serving.load(Ordering::Acquire).then(|| {
+            self.release.request();
+            Event::Notice { task: None, text: "the servers are stopped; once more kills them".to_owned() }
+        })
+    }
+}
+
+/// What the run around the servers has.
+pub(super) struct HoldSurroundings<'a> {
+    pub home: &'a StateFolder,
+    pub plan: &'a Plan,
+    pub id: &'a RunId,
+    pub stop: &'a Stop,
+    pub emit: &'a EventEmitter,
+    pub lock: &'a ProjectLock,
+}
+
+impl HeldServers {
+    /// The servers that are meant.
+    ///
+    /// # Errors
+    /// Nothing serves, it is not clear what should, or the command is not there.
+    pub fn choose(plan: &Plan, request: &cli::ServeRequest) -> Result<Self, CommandError> {
+        let name = match &request.stage {
+            Some(name) => name.clone(),
+            None => only_stage(plan, &request.run.manifest)?,
+        };
+        // An unknown name is reported with a suggestion.
+        plan.select(std::slice::from_ref(&name), &[])?;
+        let named: Vec<&Task> = plan.tasks.iter().filter(|task| is_named(task, &name)).collect();
+        if named.iter().any(|task| task.kind != ActionKind::Serve) {
+            return Err(CommandError::Usage(format!(
+                "`{name}` starts no servers\n  hint: {}",
+                stages_hint(&serve_stages(plan))
+            )));
+        }
+        let tasks: Vec<bool> = plan.tasks.iter().map(|task| is_named(task, &name) && task.skipped.is_none()).collect();
+        if !tasks.contains(&true) {
+            let why = named.first().and_then(|task| task.skipped.as_deref()).unwrap_or("no task is left of it");
+            return Err(CommandError::Usage(format!("`{name}` is skipped: {why}")));
+        }
+        if let Some(program) = request.command.first() {
+            let command = ProcessCommand::new(request.command.clone(), std::env::current_dir()?, "/dev/null");
+            if !command.is_found() {
+                return Err(CommandError::Usage(format!(
+                    "the command `{}` was not found, or is not executable",
+                    program.to_string_lossy()
+                )));
+            }
+        }
+        let announcement = match (request.run.events, request.json) {
+            (EventsAs::JsonLines, _) => Announcement::Nothing,
+            (EventsAs::Terminal, true) => Announcement::Json,
+            (EventsAs::Terminal, false) => Announcement::Table,
+        };
+        let phase = HoldPhase { is_serving: Arc::default(), release: Stop::new() };
+        Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })
+    }
+
+    /// All of them are up at once, so that each needs GPUs of its own.
+    pub fn check_gpus(&self, plan: &Plan, options: &RunOptions) -> Result<(), CommandError> {
+        let held = plan.tasks.iter().zip(&self.tasks).filter(|(task, held)| **held && task.host.is_none());
+        let users: Vec<&Task> = held.map(|(task, _)| task).filter(|task| task.gpus > 0).collect();
+        let needed: u32 = users.iter().map(|task| task.gpus).sum();
+        let has = options.gpus.len();
+        if needed as usize <= has {
+            return Ok(());
+        }
+        let names = users.iter().map(|task| format!("`{}`", task.id)).collect::<Vec<_>>().join(", ");
+        let (together, hint) = match users.as_slice() {
+            [_] => ("needs", "`--gpus N` or `--gpus 0,1,…` sets the GPUs that a run may lease".to_owned()),
+            _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
+        };
+        Err(CommandError::Usage(format!(
+            "{names} {together} {needed} GPUs, and this run can lease {has}\n  hint: {hint}"
+        )))
+    }
+
+    pub fn phase(&self) -> HoldPhase {
+        self.phase.clone()
+    }
+
+    /// What the runner gets, and where it reports the servers.
+    pub fn hold(&self) -> (ServiceHold, UnboundedReceiver<Vec<HeldService>>) {
+        let (ready, receive) = unbounded_channel();
+        (ServiceHold { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
+    }
+
+    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose end it returns, or
+    /// until the run ends.
+    pub async fn attend(
+        &self,
+        mut running: JoinHandle<RunSummary>,
+        mut ready: UnboundedReceiver<Vec<HeldService>>,
+        around: &HoldSurroundings<'_>,
+    ) -> Result<(RunSummary, Option<ExitKind>), JoinError> {
+        let services = tokio::select! {
+            biased;
+            summary = &mut running => return Ok((summary?, None)),
+            Some(services) = ready.recv() => services,
+        };
+        let rows = endpoint_rows(around.plan, &services).await;
+        // Without it another command only waits where it could go on.
+        let _ = around.lock.show_serving();
+        if self.command.is_empty() {
+            self.phase.is_serving.store(true, Ordering::Release);
+            self.announce(&rows);
+            return Ok((running.await?, None));
+        }
+        self.announce(&rows);
+        let quit = around.stop.child();
+        let command = self.run_command(&services, &rows, around, &quit);
+        tokio::pin!(command);
+        let end = tokio::select! {
+            summary = &mut running => {
+                quit.request();
+                command.await;
+                return Ok((summary?, None));
+            }
+            end = &mut command => end,
+        };
+        self.phase.release.request();
+        Ok((running.await?, end))
+    }
+
+    fn announce(&self, rows: &[EndpointRow]) {
+        let text = match self.announcement {
+            Announcement::Nothing => return,
+            Announcement::Json => report::endpoints_json(rows),
+            Announcement::Table => report::endpoints_text(rows),
+        };
+        // The command's output is its own, unless a program is to read the endpoints.
+        if self.command.is_empty() || self.announcement == Announcement::Json {
+            print(&text);
+        } else {
+            print_error(&text);
+        }
+        if self.command.is_empty() {
+            print_error("serving until Ctrl-C\n");
+        }
+    }
+
+    /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been reported.
+    async fn run_command(
+        &self,
+        services: &[HeldService],
+        rows: &[EndpointRow],
+        around: &HoldSurroundings<'_>,
+        quit: &Stop,
+    ) -> Option<ExitKind> {
+        let task = services.first().map(|service| service.task.clone())?;
+        let all: Vec<Endpoint> = services.iter().flat_map(|service| service.endpoints.iter().cloned()).collect();
+        let first = |of: fn(&EndpointRow) -> Option<&String>| rows.iter().find_map(of).cloned();
+        let mut command = ProcessCommand::new(self.command.clone(), Path::new("."), "/dev/null")
+            .with_our_stdio()
+            // Another `regatta` below it does not wait for the lock of this run.
+            .set(process::HOME, around.home.clients())
+            .set(process::RUN, around.id.as_str())
+            .set("REGATTA_ENDPOINTS", Endpoint::list_text(&all));
+        for (name, value) in [
+            ("REGATTA_GRPC", first(|row| row.grpc.as_ref())),
+            ("REGATTA_HTTP", first(|row| row.http.as_ref()).map(|address| format!("http://{address}"))),
+            ("REGATTA_METRICS", first(|row| row.metrics.as_ref()).map(|address| format!("http://{address}/metrics"))),
+            ("REGATTA_MODEL", first(|row| row.model.as_ref())),
+        ] {
+            command = match value {
+                Some(value) => command.set(name, value),
+                None => command.remove(name),
+            };
+        }
+        let mut group = None;
+        let ended = process::run(command, quit, |pgid| {
+            group = Some(pgid);
+            (around.emit)(Event::ProcessStarted { task: task.clone(), pgid });
+        })
+        .await;
+        if let Some(pgid) = group {
+            (around.emit)(Event::ProcessEnded { task, pgid });
+        }
+        match ended {
+            Ok(ended) => {
+                if let Some(text) = bad_end(ended.how) {
+                    (around.emit)(Event::Notice { task: None, text });
+                }
+                Some(ended.how)
+            }
+            Err(error) => {
+                (around.emit)(Event::Notice { task: None, text: format!("the command was not started: {error}") });
+                Some(ExitKind::Code(i32::from(CliExit::Failed.code())))
+            }
+        }
+    }
+}
+
+fn bad_end(how: ExitKind) -> Option<String> {
+    match how {
+        ExitKind::Code(0) | ExitKind::Stopped => None,
+        ExitKind::Code(code) => Some(format!("the command ended with exit code {code}")),
+        ExitKind::Signal(signal) => Some(format!("the command was ended by signal {signal}")),
+    }
+}
+
+/// The exit code of `regatta serve` after its command ended.
+pub(super) fn exit_of_command(end: ExitKind) -> CliExit {
+    let code = match end {
+        ExitKind::Stopped => return CliExit::Interrupted,
+        ExitKind::Code(0) => return CliExit::Done,
+        ExitKind::Code(code) => code,
+        ExitKind::Signal(signal) => SIGNALLED + signal,
+    };
+    CliExit::OfCommand(u8::try_from(code).unwrap_or(CliExit::Failed.code()))
+}
+
+fn is_named(task: &Task, name: &str) -> bool {
+    task.stage == name || task.id.as_str() == name
+}
+
+/// The stages that start servers in this plan.
+fn serve_stages(plan: &Plan) -> Vec<&str> {
+    let serves = |task: &&Task| task.kind == ActionKind::Serve && task.skipped.is_none();
+    let mut stages: Vec<&str> = plan.tasks.iter().filter(serves).map(|task| task.stage.as_str()).collect();
+    stages.dedup();
+    stages
+}
+
+fn only_stage(plan: &Plan, manifest: &str) -> Result<String, CommandError> {
+    match serve_stages(plan).as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => Err(CommandError::Usage("no stage of this plan starts servers".to_owned())),
+        several => Err(CommandError::Usage(format!(
+            "several stages start servers: {}\n  hint: name one of them: `regatta serve {manifest} {}`",
+            several.join(", "),
+            several[0]
+        ))),
+    }
+}
+
+fn stages_hint(stages: &[&str]) -> String {
+    match stages {
+        [] => "no stage of this plan starts servers".to_owned(),
+        stages => format!("these do: {}", stages.join(", ")),
+    }
+}

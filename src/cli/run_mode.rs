@@ -1,0 +1,73 @@
+//! How a run happens: the options that `run` and `serve` share, and what they mean.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use clap::{Args, ValueEnum};
+
+use super::argument_error::{ArgumentError, reject_duplicates};
+use super::cache::StoreArgs;
+use super::common_args::HOW;
+use super::gpu_selection::gpus;
+use super::lock::{LockingArgs, locking};
+use super::on_args::{OnArgs, OnWord};
+use super::request::{EventsAs, RunRequest, RunTarget, Select};
+use super::setting::GivenSetting;
+
+#[derive(Debug, Args)]
+pub(super) struct RunModeArgs {
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
+    /// Maximum number of tasks that run at the same time [default: the number of cores].
+    #[arg(help_heading = HOW, short, long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Print every event as one line of JSON on stdout, and nothing else there.
+    #[arg(help_heading = HOW, long, value_name = "FORMAT")]
+    pub events: Option<EventsWord>,
+    /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
+    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
+    pub gpus: Option<String>,
+    #[command(flatten)]
+    pub locking: LockingArgs,
+    #[command(flatten)]
+    pub on: OnArgs,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum EventsWord {
+    Jsonl,
+}
+
+impl RunModeArgs {
+    /// The run of these stages that is meant.
+    pub(super) fn into_request(
+        self,
+        manifest: String,
+        settings: Vec<GivenSetting>,
+        select: Select,
+    ) -> Result<RunRequest, ArgumentError> {
+        reject_duplicates(&settings)?;
+        Ok(RunRequest {
+            manifest,
+            settings,
+            select,
+            jobs: self.jobs,
+            keep_going: false,
+            events: match self.events {
+                None => EventsAs::Terminal,
+                Some(EventsWord::Jsonl) => EventsAs::JsonLines,
+            },
+            gpus: self.gpus.as_deref().map(gpus).transpose()?,
+            locking: locking(self.locking),
+            on: match self.on.on {
+                None => RunTarget::Local,
+                Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
+            },
+            store: self.store.store,
+            env: BTreeMap::new(),
+        })
+    }
+}

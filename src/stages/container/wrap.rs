@@ -1,0 +1,165 @@
+//! The command of a container's engine around a command of a task: what the command inside sees of the machine. The same for a
+//! command that runs and for one that is only shown.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{getgid, getuid};
+
+use super::{STOP_AFTER, named_paths};
+use crate::event::{Failure, FailureKind, GpuId};
+use crate::exec::container::{self, ContainerAccess, ContainerSpec};
+use crate::spec::ContainerEngine;
+
+/// Variables that docker, podman and the others obey themselves. A stage's value of such a name is for inside only.
+const STEERS: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LD_*",
+    "XDG_*",
+    "DOCKER_*",
+    "BUILDKIT_*",
+    "CONTAINER*",
+    "REGISTRY_*",
+    "ENROOT_*",
+    "APPTAINER*",
+    "SINGULARITY*",
+];
+/// Inside GPUs are counted from 0, so the host's numbers would be wrong there.
+const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// What the command inside has of its task.
+#[derive(Clone, Copy)]
+pub struct ContainerView<'a> {
+    pub project: &'a Path,
+    pub state: &'a Path,
+    pub out: &'a Path,
+    pub inputs: &'a BTreeMap<String, Vec<PathBuf>>,
+    /// Later ones win.
+    pub env: &'a [(String, Option<OsString>)],
+    /// Names of variables of this process.
+    pub secrets: &'a [String],
+    /// Where it starts.
+    pub dir: &'a Path,
+    pub gpus: &'a [GpuId],
+    /// Further files that it must have.
+    pub named: &'a [PathBuf],
+}
+
+/// The engine's command, which the command inside follows.
+pub struct WrappedEngine {
+    pub argv: Vec<String>,
+    /// Changes to the environment of the engine.
+    pub env: Vec<(String, Option<OsString>)>,
+}
+
+/// Builds it.
+///
+/// # Errors
+/// What the engine cannot do, a path that cannot be mounted.
+pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<WrappedEngine, Failure> {
+    let wrong = container::contradictions(container);
+    if !wrong.is_empty() {
+        let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
+        return Err(Failure::new(FailureKind::Refused, what));
+    }
+    let mut container = container.clone();
+    if container.user.is_none() {
+        container.user = user(container.engine);
+    }
+    let mut sees = ContainerAccess {
+        mounts: mounts(view, &container.mounts)?,
+        gpus: view.gpus.to_vec(),
+        dir: Some(view.dir.display().to_string()),
+        stop_after: STOP_AFTER,
+        ..ContainerAccess::default()
+    };
+    let mut own: Vec<(String, Option<OsString>)> = Vec::new();
+    for (name, value) in last_of_each(view.env) {
+        let Some(value) = value.as_ref().filter(|_| name != DEVICES) else { continue };
+        if is_runtime_variable(name) {
+            sees.set.push((name.clone(), value.to_string_lossy().into_owned()));
+        } else {
+            sees.pass.push(name.clone());
+            own.push((name.clone(), Some(value.clone())));
+        }
+    }
+    sees.pass.extend(view.secrets.iter().filter(|name| std::env::var_os(name).is_some()).cloned());
+    if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container) {
+        // That user id is unknown inside, and it does not own `/`.
+        sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
+    }
+    let words = container::engine_command(&container, &sees);
+    own.extend(
+        words.env.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name, Some(value.into()))),
+    );
+    own.push((DEVICES.to_owned(), None));
+    Ok(WrappedEngine { argv: words.argv, env: own })
+}
+
+/// The current user: it must own what is written into the output folder. Podman without root shows it as root inside.
+fn user(engine: ContainerEngine) -> Option<String> {
+    match engine {
+        ContainerEngine::Docker => Some(format!("{}:{}", getuid().as_raw(), getgid().as_raw())),
+        ContainerEngine::Podman => Some("0:0".to_owned()),
+        ContainerEngine::Enroot | ContainerEngine::Apptainer => None,
+    }
+}
+
+/// The project, what lies outside of it, and the output folder, each at its own path. `given` are those of the manifest.
+fn mounts(view: &ContainerView<'_>, given: &[String]) -> Result<Vec<String>, Failure> {
+    let ContainerView { project, state, out, .. } = *view;
+    let mut read: Vec<&Path> = vec![project];
+    if !state.starts_with(project) {
+        read.push(state);
+    }
+    for paths in view.inputs.values() {
+        // Of many files the folders are mounted.
+        let many = paths.len() > 1;
+        for path in paths {
+            let path = if many { path.parent().unwrap_or(path) } else { path.as_path() };
+            if !read.iter().any(|known| path.starts_with(known)) {
+                read.push(path);
+            }
+        }
+    }
+    let mut covered = named_paths::mount_targets(given);
+    covered.extend(read.iter().copied().chain([out]));
+    let named = named_paths::mount_points(view.named, &covered);
+    read.extend(named.iter().map(PathBuf::as_path));
+    let mut mounts = Vec::with_capacity(read.len() + 1);
+    for (path, kind) in read.into_iter().map(|path| (path, ":ro")).chain([(out, "")]) {
+        let text = path.display().to_string();
+        if text.contains(':') {
+            let what = format!("{text} cannot be mounted into a container: its name has a colon");
+            return Err(Failure::new(FailureKind::Refused, what));
+        }
+        mounts.push(format!("{text}:{text}{kind}"));
+    }
+    Ok(mounts)
+}
+
+fn is_runtime_variable(name: &str) -> bool {
+    STEERS.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *pattern,
+    })
+}
+
+fn is_unset(name: &str, sees: &ContainerAccess, container: &ContainerSpec) -> bool {
+    !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
+}
+
+/// Later ones win, in the order in which the names first came.
+fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsString>)> {
+    let mut last: Vec<(&String, &Option<OsString>)> = Vec::with_capacity(env.len());
+    for (name, value) in env {
+        match last.iter_mut().find(|(known, _)| *known == name) {
+            Some(entry) => entry.1 = value,
+            None => last.push((name, value)),
+        }
+    }
+    last
+}

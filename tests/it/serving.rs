@@ -1,0 +1,114 @@
+//! `regatta serve`: servers that stay up until Ctrl-C, or for one command; and nothing of them afterwards.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+
+use pretty_assertions::assert_eq;
+
+use crate::campaign::nobody_left;
+use crate::services::{USER, server, world};
+use crate::world::{Ended, World, alive_with, signal, until};
+
+/// Starts `regatta serve` and reads its standard output up to the command that it offers: the lines before it, and its address.
+fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
+    let mut child = world.start(&[&["serve"], words].concat());
+    let mut lines = Vec::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    loop {
+        let mut line = String::new();
+        if out.read_line(&mut line).unwrap() == 0 {
+            panic!("it ended before it served: {lines:?} {:?}", Ended::of(child));
+        }
+        if let Some(target) = line.strip_prefix("regatta bench ") {
+            let address = target.split(' ').next().unwrap().trim().to_owned();
+            child.stdout = Some(out.into_inner());
+            return (child, lines, address);
+        }
+        lines.push(line);
+    }
+}
+
+#[test]
+fn a_server_stays_up_until_ctrl_c_and_others_can_use_it() {
+    let world = world(&[&server("", ""), USER]);
+    let (child, lines, address) = serving(&world, &["m"]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].starts_with("server") && lines[1].contains(&address), "{lines:?}");
+    // In the same folder, whose lock is taken.
+    let words =
+        format!("bench {address} --model tensorrt_llm --vocab-size 1000 -n 2 --input-tokens 8 --output-tokens 4");
+    world.good(&words.split(' ').collect::<Vec<_>>()).says("uses .regatta; this benchmark is kept in");
+    assert!(world.path(".regatta/clients/bench.yaml").exists());
+    signal(&child, "INT");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("serving until Ctrl-C").says("▼ server");
+    nobody_left(&world);
+    assert!(!world.path("latest/user").exists(), "no stage that only uses the server runs");
+    world.good(&["run", "m"]);
+}
+
+#[test]
+fn a_command_has_the_endpoints_and_its_exit_code_is_the_programs() {
+    let world = world(&[&server("", ""), USER]);
+    let script = "echo \"$REGATTA_ENDPOINTS $REGATTA_GRPC $REGATTA_MODEL\" > said; echo out; cat; exit 7";
+    let ended = world.regatta(&["serve", "m", "server", "--", "sh", "-c", script]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (7, "out\n"), "{ended:?}");
+    ended.says("the command ended with exit code 7").says("▼ server");
+    let said = world.read("said");
+    let [all, grpc, model] = said.trim().split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(all == grpc && grpc.starts_with("127.0.0.1:"), "{said}");
+    assert_eq!(model, "tensorrt_llm");
+    let json = world.good(&["serve", "m", "--json", "--", "true"]).stdout;
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read["servers"][0]["task"], "server");
+    // What came before is cached, and without a server it is not started.
+    world.good(&["serve", "m", "--", "true"]).says("2 tasks as before");
+    nobody_left(&world);
+}
+
+#[test]
+fn a_stop_request_ends_the_command_and_the_servers() {
+    let world = world(&[&server("", "")]);
+    let child = world.start(&["serve", "m", "--", "sh", "-c", "touch \"$W/using\"; sleep 600"]);
+    world.await_file("using");
+    signal(&child, "TERM");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    nobody_left(&world);
+    let mark = format!("W={}", world.path("").display());
+    until("the command to be gone", || alive_with(&mark).is_empty());
+}
+
+#[test]
+fn a_server_that_dies_ends_the_command_and_is_the_failure() {
+    let world = world(&[&server(", --fault, die-after-requests=1", "")]);
+    let script = "\"$S\" bench $REGATTA_GRPC --model tensorrt_llm --vocab-size 1000 -n 3 --input-tokens 8 --output-tokens 4; sleep 600";
+    let ended = world.regatta(&["serve", "m", "--", "sh", "-c", script]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("the server ended with exit code 1 while it was needed").says("died after 1 requests, as configured");
+    nobody_left(&world);
+}
+
+#[test]
+fn what_to_serve_is_clear_before_anything_starts() {
+    let other = server("", "").replace("  server:\n", "  other:\n");
+    let gpus = server("", "").replace("  server:\n", "  large:\n    gpus: 8\n");
+    let world = world(&[&server("", ""), &other, USER]);
+    let wrong = |words: &[&str], text: &str| {
+        let ended = world.regatta(&[&["serve", "m"], words].concat());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.says(text);
+    };
+    wrong(&[], "several stages start servers: server, other");
+    wrong(&["user"], "`user` starts no servers");
+    wrong(&["servr"], "there is no stage or task `servr`");
+    wrong(&["server", "other"], "one STAGE is served");
+    wrong(&["server", "--", "no-such-program"], "the command `no-such-program` was not found");
+    crate::services::change(&world, &[&gpus]);
+    wrong(&["--gpus", "4"], "`large` needs 8 GPUs, and this run can lease 4");
+    crate::services::change(&world, &[USER.replace("{{ stages.server }}", "x").as_str()]);
+    wrong(&[], "no stage of this plan starts servers");
+    assert!(fs::read_dir(world.path(".regatta/out")).map_or(0, Iterator::count) == 0);
+}
