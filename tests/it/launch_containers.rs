@@ -16,6 +16,7 @@ const IMAGE: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 const DOCKER: &str = r#"#!/bin/sh
 case "$1 $2" in
   "image inspect") echo "IMAGE []" ;;
+  "container inspect") exit 1 ;;
   "run "*) printf '%s\n' "$@" > "$W/argv"; exit 1 ;;
 esac
 "#;

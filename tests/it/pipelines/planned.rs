@@ -7,6 +7,7 @@ use std::path::Path;
 use regatta::manifest::model::{Action, CherryPick, Git, ShellScript};
 use regatta::plan::{ActionKind, Plan, Task, loadgen};
 use regatta::stages::{LaunchPreview, engine_commands, previews};
+use rustix::process::{getgid, getuid};
 use serde_json::Value;
 
 use super::{WORKLOADS, golden, manifest, plan, real, systems};
@@ -74,7 +75,10 @@ fn launched(plan: &Plan, out: &mut String) {
         for server in launch.servers.iter().take(1) {
             let env: Vec<String> = server.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
             let _ = writeln!(out, "  {:?} by {:?}, world {}", server.mode, server.launcher, server.world_size);
-            let _ = writeln!(out, "  {}{}", env.concat(), shown(&server.argv().join(" ")));
+            // Docker gets the user that runs the tests.
+            let user = format!("--user={}:{}", getuid().as_raw(), getgid().as_raw());
+            let command = shown(&server.argv().join(" ")).replace(&user, "--user=<user>");
+            let _ = writeln!(out, "  {}{command}", env.concat());
         }
     }
 }
