@@ -52,7 +52,7 @@ fn a_held_service_starts_without_a_dependent_and_stops_when_it_is_released() {
 
 #[test]
 fn a_held_service_that_can_never_have_its_gpus_is_named() {
-    let mut s = TaskSchedule::new(vec![ScheduledTask { held: true, gpus: 2, ..service(&[]) }], 1, [0]);
+    let mut s = TaskSchedule::new(vec![ScheduledTask { held: true, gpus: 2, ..service(&[]) }], 1, [GpuId::Index(0)]);
     s.next_to_key();
     s.set_keyed(0);
     assert_eq!((s.next_to_start(), s.deadlocked_task()), (None, Some(0)));
