@@ -220,7 +220,13 @@ fn measured(
         if let Some(keys) = stage.get_mut("bench").and_then(Value::as_object_mut) {
             for (key, value) in &line.keys {
                 match (keys.get_mut(key), value) {
-                    (Some(Value::Object(before)), Value::Object(more)) => before.extend(more.clone()),
+                    // A length is one of several forms: they do not mix.
+                    (Some(Value::Object(before)), Value::Object(more)) if !key.ends_with("_tokens") => {
+                        before.extend(more.clone());
+                    }
+                    (_, Value::Null) => {
+                        keys.shift_remove(key);
+                    }
                     _ => {
                         keys.insert(key.clone(), value.clone());
                     }
@@ -235,8 +241,9 @@ fn measured(
             same = vec![format!("for each of {} values: {}", sweep.values.len(), line_of(translation, &words))];
         }
     }
-    if !line.keys.is_empty() {
-        let keys: Vec<&str> = line.keys.keys().map(String::as_str).collect();
+    // An address that is not known yet is written as it is.
+    let keys: Vec<&str> = line.keys.keys().map(String::as_str).filter(|key| *key != "target").collect();
+    if !keys.is_empty() {
         same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
     }
     Ok((manifest, same))

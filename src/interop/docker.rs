@@ -15,8 +15,13 @@ static TABLE: &[Opt] = &[
 ];
 
 /// Images whose entry point is a server, and how its line begins without it.
-const ENTRY_POINTS: [(&str, &[&str]); 2] =
-    [("vllm/vllm-openai", &["vllm", "serve"]), ("ghcr.io/vllm-project/vllm-openai", &["vllm", "serve"])];
+const ENTRY_POINTS: [(&str, &[&str]); 5] = [
+    ("vllm/vllm-openai", &["vllm", "serve"]),
+    ("ghcr.io/vllm-project/vllm-openai", &["vllm", "serve"]),
+    ("ghcr.io/huggingface/text-generation-inference", &["text-generation-launcher"]),
+    ("ghcr.io/ggml-org/llama.cpp", &["/app/llama-server"]),
+    ("ghcr.io/vllm-project/guidellm", &["guidellm"]),
+];
 
 /// `inner` translates the command in the container.
 pub(in crate::interop) fn translate(
@@ -117,7 +122,13 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             "--gpus" => sheet.note(format!(
                 "--gpus {value}: a stage leases as many as its `gpus` says; `regatta run --gpus` selects them"
             )),
-            "--volume" => mounts.push(value.to_owned()),
+            "--volume" => match value.strip_prefix("~/").and_then(|rest| Some((std::env::var("HOME").ok()?, rest))) {
+                // As the shell writes it.
+                Some((home, rest)) => mounts.push(format!("{}/{rest}", home.trim_end_matches('/'))),
+                // A volume of the engine's own has a name.
+                None if !value.starts_with(['/', '{', '.', '~']) => args.push(format!("--volume={value}")),
+                None => mounts.push(value.to_owned()),
+            },
             "--mount" => args.push(format!("--mount={value}")),
             "--env" => match value.split_once('=') {
                 Some((name, _)) if is_secret(name) => {

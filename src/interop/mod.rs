@@ -7,6 +7,7 @@
 mod aiperf;
 mod benchmark_report;
 mod command_line;
+mod command_server;
 mod curl;
 mod docker;
 mod genai_perf;
@@ -18,6 +19,7 @@ mod metrics;
 mod nvidia_harness;
 mod perf_analyzer;
 mod results;
+mod sglang;
 mod slurm;
 mod tensorrt_llm;
 mod triton_backend;

@@ -9,12 +9,14 @@ use crate::interop::command_line::translation::{Translation, TranslationBuilder,
 const SERVE: &str = "trtllm-serve";
 #[rustfmt::skip]
 static SERVES: &[Opt] = &[
-    one(&["--tokenizer"]), one(&["--host"]), one(&["--port"]), one(&["--backend"]), one(&["--max_beam_width"]), one(&["--max_batch_size"]),
-    one(&["--max_num_tokens"]), one(&["--max_seq_len"]), one(&["--tp_size"]), one(&["--pp_size"]), one(&["--cp_size"]), one(&["--ep_size"]),
-    one(&["--cluster_size"]), one(&["--gpus_per_node"]), one(&["--kv_cache_free_gpu_memory_fraction"]), one(&["--num_postprocess_workers"]),
-    flag(&["--trust_remote_code"]), one(&["--extra_llm_api_options", "--config"]), one(&["--set"]), one(&["--reasoning_parser"]), one(&["--tool_parser"]),
+    one(&["--tokenizer"]), one(&["--custom_tokenizer"]), one(&["--host"]), one(&["--port"]), one(&["--backend"]), one(&["--max_beam_width"]), one(&["--max_batch_size"]),
+    one(&["--max_num_tokens"]), one(&["--max_seq_len"]), one(&["--tp_size", "--tensor_parallel_size"]), one(&["--pp_size", "--pipeline_parallel_size"]), one(&["--cp_size", "--context_parallel_size"]),
+    one(&["--ep_size", "--moe_expert_parallel_size"]), one(&["--cluster_size", "--moe_cluster_parallel_size"]), one(&["--gpus_per_node"]),
+    one(&["--kv_cache_free_gpu_memory_fraction", "--free_gpu_memory_fraction"]), one(&["--kv_cache_dtype"]), one(&["--num_postprocess_workers"]),
+    flag(&["--trust_remote_code"]), one(&["--extra_llm_api_options", "--config"]), one(&["--set"]), one(&["--reasoning_parser"]), one(&["--tool_parser"]), one(&["--served_model_name"]),
     one(&["--chat_template"]), one(&["--server_role"]), one(&["--metadata_server_config_file"]), one(&["--otlp_traces_endpoint"]), one(&["--disagg_cluster_uri"]),
-    flag(&["--enable_chunked_prefill"]), flag(&["--fail_fast_on_attention_window_too_large"]), one(&["--log_level"]), one(&["--revision"]),
+    flag(&["--enable_chunked_prefill"]), flag(&["--enable_attention_dp"]), flag(&["--fail_fast_on_attention_window_too_large"]), one(&["--log_level"]), one(&["--revision"]), one(&["--media_io_kwargs"]),
+    one(&["--video_pruning_rate"]), one(&["--custom_module_dirs"]), flag(&["--grpc"]), flag(&["--telemetry"]), flag(&["--no-telemetry"]),
 ];
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
@@ -41,6 +43,9 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
             String::new()
         }
     };
+    if line.has("--grpc") {
+        sheet.push_error("`trtllm-serve --grpc`: one model, served over OpenAI's interface, can be imported");
+    }
     visible(env, &mut sheet);
     let mut server = ServeStage::of(&model);
     server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
@@ -66,6 +71,11 @@ impl ServeStage {
     /// An option of trtllm-serve: a key where there is one, else unchanged.
     pub fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
         let key = match option {
+            // The key has the other two.
+            "--backend" if values.first().is_some_and(|name| name.starts_with('_')) => {
+                self.args.push(option.to_owned());
+                return self.args.extend(values.iter().cloned());
+            }
             "--tp_size" => "tensor_parallelism",
             "--pp_size" => "pipeline_parallelism",
             "--ep_size" => "moe_expert_parallelism",

@@ -68,7 +68,33 @@ fn on_the_simulator(text: &str) -> String {
         .replace("localhost:8000", &http)
         .replace("127.0.0.1:8000", &http)
         .replace("localhost:8002", &server.metrics.expect("a metrics port").to_string())
+        // Ports of SGLang and Ollama.
+        .replace("127.0.0.1:30000", &http)
+        .replace("localhost:11434", &http)
         .replace("model: gpt2", "model: tensorrt_llm_bls")
+}
+
+/// As many requests as show that they are answered, of a model that the simulator has; whether they need a file.
+fn shortened(manifest: &mut serde_yaml::Value) -> bool {
+    let mut needs_a_file = false;
+    for (_, stage) in manifest["stages"].as_mapping_mut().expect("stages") {
+        let bench = &mut stage["bench"];
+        needs_a_file |= bench.get("data").is_some();
+        bench["stop"] = serde_yaml::from_str("requests: 4").expect("YAML");
+        bench["warmup"] = 0.into();
+        let is_openai = bench["protocol"].as_str().is_some_and(|protocol| protocol.starts_with("openai"));
+        if is_openai {
+            bench["model"] = "tensorrt_llm_bls".into();
+        }
+        // The simulator's engine has room for so many.
+        for (key, tokens) in [("prefixes", "tokens"), ("input_tokens", "fixed"), ("output_tokens", "fixed")] {
+            const MOST: u64 = 512;
+            if bench[key].get(tokens).and_then(serde_yaml::Value::as_u64).is_some_and(|tokens| tokens > MOST) {
+                bench[key][tokens] = MOST.into();
+            }
+        }
+    }
+    needs_a_file
 }
 
 fn sentence(ended: &Ended) -> String {
@@ -84,7 +110,12 @@ fn is_manifest(printed: &str) -> bool {
 fn parameters(printed: &str) -> Vec<String> {
     let manifest: serde_yaml::Value = serde_yaml::from_str(printed).expect("a manifest");
     let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
-    params.keys().filter_map(|name| Some(format!("{}=.", name.as_str()?))).collect()
+    let value = |name: &str| match name {
+        name if name.contains("url") => "http://x:8000",
+        "volume" => "/x",
+        _ => ".",
+    };
+    params.keys().filter_map(|name| name.as_str()).map(|name| format!("{name}={}", value(name))).collect()
 }
 
 fn outcome(ended: &Ended) -> String {
@@ -131,22 +162,22 @@ fn plan(world: &World, printed: &str) -> String {
 fn run(world: &World, printed: &str) -> String {
     let text = on_the_simulator(printed);
     if is_manifest(printed) {
-        let manifest: serde_yaml::Value = serde_yaml::from_str(&text).expect("a manifest");
+        let mut manifest: serde_yaml::Value = serde_yaml::from_str(&text).expect("a manifest");
         let stages = manifest["stages"].as_mapping().expect("stages");
         let is_bench = |name: &str| name == "bench" || name.starts_with("run_harness");
         if stages.keys().any(|name| !name.as_str().is_some_and(is_bench)) {
-            return "not here: it starts programs of TensorRT-LLM; their arguments are held by `it launch`".to_owned();
+            let is_other = stages.values().any(|stage| stage["serve"].get("command").is_some());
+            return if is_other {
+                "not here: it starts another engine's server".to_owned()
+            } else {
+                "not here: it starts programs of TensorRT-LLM; their arguments are held by `it launch`".to_owned()
+            };
         }
-        if !parameters(printed).is_empty() {
+        if !parameters(printed).is_empty() || shortened(&mut manifest) {
             return "not here: it names files that the page does not have".to_owned();
         }
-        world.file("manifests/pasted.yaml", &text);
-        let mut words = vec!["run".to_owned(), "pasted".to_owned(), "-q".to_owned()];
-        for stage in stages.keys().filter_map(|name| name.as_str()) {
-            // As many as show that its requests are answered.
-            words.push(format!("stages.{stage}.bench.stop.requests=4"));
-        }
-        let ended = world.regatta(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        world.file("manifests/pasted.yaml", &serde_yaml::to_string(&manifest).expect("YAML"));
+        let ended = world.regatta(&["run", "pasted", "-q"]);
         // Four requests are no measurement: what counts is that they were sent and answered.
         return if [0, 3, 4].contains(&ended.code) { "4 requests".to_owned() } else { outcome(&ended) };
     }

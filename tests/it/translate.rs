@@ -184,11 +184,25 @@ fn a_key_is_never_printed() {
         "genai-perf profile -m m --endpoint-type chat -H 'Authorization: Bearer sk-secret'",
         "aiperf profile --model m --api-key sk-secret",
         "HF_TOKEN=sk-secret trtllm-serve meta-llama/Llama-3.1-8B",
+        "vllm serve m --api-key sk-secret",
+        "vllm serve m --api_key=sk-secret",
+        "vllm bench serve --header Authorization=sk-secret",
+        "OPENAI_API_KEY=sk-secret vllm bench serve",
+        "OPENAI_API_KEY=sk-secret python3 -m sglang.bench_serving --dataset-name random",
+        "python3 -m sglang.launch_server --model-path m --api-key sk-secret",
+        "guidellm benchmark --data prompt_tokens=8 --profile synchronous --backend-kwargs '{\"api_key\": \"sk-secret\"}'",
+        "guidellm run --data kind=synthetic_text,prompt_tokens=8 --profile kind=synchronous --backend kind=openai_http,api_key=sk-secret",
         "perf_analyzer -m m --service-kind openai -H 'Authorization: Bearer sk-secret' -H 'X-Key: sk-secret'",
     ] {
         let ended = world.good(&["import", "--", line]);
         assert!(!said(&ended).contains("sk-secret"), "{ended:?}");
-        ended.says(if line.starts_with("HF_") { "- HF_TOKEN" } else { "api_key_env: API_KEY" });
+        ended.says(match line {
+            line if line.starts_with("HF_") => "- HF_TOKEN",
+            line if line.starts_with("OPENAI_") => "api_key_env: OPENAI_API_KEY",
+            line if line.starts_with("vllm serve") => "- VLLM_API_KEY",
+            line if line.contains("launch_server") => "--api-key …",
+            _ => "api_key_env: API_KEY",
+        });
     }
 }
 
@@ -206,11 +220,43 @@ fn every_word_of_a_line_ends_somewhere() {
     assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));
 }
 
+#[test]
+fn defaults_of_other_load_tools_are_carried_over() {
+    let bench = |line: &str| match read_line(&words(line)).expect("understood").kind {
+        TranslationKind::Bench(bench) => bench,
+        other => panic!("{line}: {other:?}"),
+    };
+    // 1000 prompts of 1024 and 128 tokens, all at once, without a warm-up, to their full length.
+    let vllm = bench("vllm bench serve --model m");
+    let line = "localhost:8000 --model m --protocol openai-completions --rate -1 --requests 1000 --warmup 0 --input-tokens 1024 --output-tokens 128 --ignore-eos --streaming";
+    assert_eq!(vllm.args.join(" "), line);
+    // Its lengths are anything from 1 up to 1024.
+    let sglang = bench("python3 -m sglang.bench_serving --dataset-name random");
+    assert_eq!(sglang.keys["input_tokens"], serde_json::json!({"uniform": {"min": 1, "max": 1024}}));
+    assert!(sglang.args.join(" ").contains("--rate -1 --requests 1000 --warmup 1"), "{sglang:?}");
+    // A limit alone is a number of users; beside a rate it is a limit.
+    let users = bench("vllm bench serve --max-concurrency 16");
+    assert!(users.args.join(" ").contains("--concurrency 16") && users.keys.is_empty(), "{users:?}");
+    let limited = bench("vllm bench serve --request-rate 8 --max-concurrency 16 --burstiness 4");
+    assert_eq!(
+        serde_json::json!(limited.keys),
+        serde_json::json!({"max_in_flight": 16, "arrivals": {"gamma": {"cv": 0.5}}})
+    );
+    let swept = bench(
+        "guidellm benchmark --target h:8000 --rate-type concurrent --rate 1,2,4 --max-seconds 30 --data prompt_tokens=8,output_tokens=4",
+    );
+    assert_eq!(swept.sweep.expect("a sweep").values.len(), 3);
+    let same = bench(
+        "guidellm run --backend kind=openai_http,target=h:8000 --profile kind=concurrent,streams=[1,2,4] --constraint kind=max_duration,seconds=30 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4",
+    );
+    assert_eq!(same.args, swept.args);
+}
+
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 27] = [
     "genai-perf profile",
     "genai-perf analyze",
     "aiperf profile",
@@ -220,6 +266,17 @@ const TOOLS: [&str; 16] = [
     "fill_template.py -i m/config.pbtxt",
     "trtllm-bench -m x throughput",
     "trtllm-serve",
+    "vllm serve m",
+    "vllm bench serve",
+    "vllm bench throughput",
+    "vllm bench latency",
+    "python3 -m sglang.launch_server",
+    "python3 -m sglang.bench_serving --dataset-name random",
+    "guidellm benchmark --data prompt_tokens=1",
+    "guidellm run",
+    "python3 -m tensorrt_llm.serve.scripts.benchmark_serving",
+    "trtllm-bench -m x prepare-dataset",
+    "llama-server",
     "llmb-run submit",
     "triton import",
     "make",

@@ -8,13 +8,23 @@ use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
 use crate::interop::triton_backend::{core_model, fill_template, grpc_clients, launch_triton_server};
 use crate::interop::{
-    aiperf, curl, docker, genai_perf, git_clone, llmb_run, perf_analyzer, slurm, triton_cli, trtllm_bench, trtllm_serve,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, sglang, slurm,
+    triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// The programs with supported command lines.
-pub const TOOLS: [&str; 23] = [
+pub const TOOLS: [&str; 32] = [
     "genai-perf",
     "aiperf",
+    "vllm",
+    "vllm.entrypoints.openai.api_server",
+    "sglang",
+    "sglang.launch_server",
+    "sglang.bench_serving",
+    "guidellm",
+    "benchmark_serving.py",
+    "llama-server",
+    "text-generation-launcher",
     "perf_analyzer",
     "benchmark_core_model.py",
     "launch_triton_server.py",
@@ -77,6 +87,15 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
+        ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments)?,
+        ("vllm", Some("bench")) if matches!(arguments.get(1).map(String::as_str), Some("throughput" | "latency")) => {
+            vllm::command_line::translate(env, arguments)?
+        }
+        ("vllm.entrypoints.openai.api_server", _) => vllm::command_line::api_server(name, env, arguments)?,
+        ("sglang", _) => sglang::command_line::sglang(env, arguments)?,
+        ("sglang.launch_server", _) => sglang::command_line::module(name, env, arguments)?,
+        ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
+        ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
         ("trtllm-bench", _) => {
             let launcher: Vec<String> = has_launcher.then(|| LAUNCHER.to_owned()).into_iter().collect();
             trtllm_bench::command_line::translate(env, &launcher, arguments)?
@@ -96,7 +115,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             words.extend_from_slice(arguments);
             run_args::make(&words)?
         }
-        _ => without_env(env, alone(path, name, arguments)?),
+        _ => without_env(env, alone(path, name, env, arguments)?),
     };
     for prefix in around {
         let mut sheet = TranslationBuilder::default();
@@ -107,8 +126,8 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     Ok(translation)
 }
 
-/// Programs whose variables change nothing here.
-fn alone(path: &str, name: &str, arguments: &[String]) -> Result<Translation, Vec<String>> {
+/// Programs whose variables change nothing here, except for a key.
+fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, Vec<String>> {
     if path.starts_with("--") {
         let mut words = vec![path.to_owned()];
         words.extend_from_slice(arguments);
@@ -132,6 +151,12 @@ fn alone(path: &str, name: &str, arguments: &[String]) -> Result<Translation, Ve
             genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
         }
         ("aiperf", _) => aiperf::command_line::translate(strip(arguments, "profile")),
+        ("vllm", _) => vllm::command_line::translate(env, arguments),
+        ("benchmark_serving.py" | "tensorrt_llm.serve.scripts.benchmark_serving", _) => {
+            vllm::command_line::benchmark_serving(env, arguments)
+        }
+        (module, _) if module.starts_with("sglang.") => sglang::command_line::module(module, env, arguments),
+        ("guidellm", _) => guidellm::command_line::translate(arguments),
         ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),
         ("benchmark_core_model.py", _) => core_model::translate(arguments),
         ("fill_template.py", _) => fill_template::translate(arguments),
@@ -151,7 +176,11 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     if matches!(translation.kind, TranslationKind::Nothing(_)) {
         return translation;
     }
-    for (name, _) in &env.0 {
+    // A client of OpenAI's interfaces has its key as `--api-key-env`.
+    let is_read =
+        |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if bench.args.contains(name));
+    let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
+    for name in unread {
         let mut sheet = TranslationBuilder::default();
         sheet.push_untranslated(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
         translation.untranslated.extend(sheet.untranslated);

@@ -37,7 +37,7 @@ const ORDER: [&str; 27] = [
 ];
 
 /// Options by Regatta's names, in any order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::interop) struct TranslatedLoad {
     target: String,
     options: Vec<(&'static str, Vec<String>)>,
@@ -48,6 +48,10 @@ pub(in crate::interop) struct TranslatedLoad {
 impl TranslatedLoad {
     pub fn target(&mut self, target: impl Into<String>) {
         self.target = target.into();
+        // Whether it has a scheme is not known before it has a value.
+        if self.target.starts_with("{{") {
+            self.keys.insert("target".to_owned(), json!(self.target));
+        }
     }
 
     /// The last one counts.
@@ -66,6 +70,12 @@ impl TranslatedLoad {
         self.options.push((name, Vec::new()));
     }
 
+    /// Takes an option back.
+    pub fn remove(&mut self, name: &str) -> Option<String> {
+        let at = self.options.iter().position(|(other, _)| *other == name)?;
+        self.options.remove(at).1.into_iter().next()
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.options.iter().any(|(other, _)| *other == name)
     }
@@ -77,7 +87,7 @@ impl TranslatedLoad {
     /// One measurement for each value of a key of `bench:`. The option, where the line has one, is given the first.
     pub fn sweep(&mut self, option: Option<&'static str>, key: &'static str, values: Vec<Value>) {
         let expression = json!(format!("{{{{ {key} }}}}"));
-        let is_length = key == "input_tokens";
+        let is_length = key.ends_with("_tokens");
         if let (Some(option), Some(first)) = (option, values.first()) {
             self.put(option, plain(first));
         }
@@ -90,7 +100,35 @@ impl TranslatedLoad {
         }
     }
 
-    pub fn means(mut self) -> TranslationKind {
+    /// A length from `min` to `max`, both included. The line, which has no option for that, is given the mean.
+    pub fn length_between(&mut self, key: &'static str, min: u32, max: u32) {
+        let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
+        self.put(option, (u64::from(min) + u64::from(max)).div_ceil(2).to_string());
+        if min != max {
+            self.keys.insert(key.to_owned(), json!({"uniform": {"min": min, "max": max}}));
+        }
+    }
+
+    /// Arrivals at the time stamps of the data, `speed` times as fast.
+    pub fn trace(&mut self, speed: f64) {
+        // Options of another load are none of this one.
+        self.options.retain(|(name, _)| !["--concurrency", "--rate", "--arrivals"].contains(name));
+        self.flag("--offline");
+        self.keys.insert("scenario".to_owned(), json!("trace"));
+        if speed != 1.0 {
+            self.keys.insert("speed".to_owned(), number(speed));
+        }
+    }
+
+    pub fn is_swept(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    pub fn means(self) -> TranslationKind {
+        TranslationKind::Bench(self.bench())
+    }
+
+    pub fn bench(mut self) -> TranslatedBench {
         let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
         self.options.sort_by_key(|(name, _)| place(name));
         let mut words = vec![self.target];
@@ -98,7 +136,7 @@ impl TranslatedLoad {
             words.push(name.to_owned());
             words.extend(values);
         }
-        TranslationKind::Bench(TranslatedBench { args: words, keys: self.keys, sweep: self.sweep })
+        TranslatedBench { args: words, keys: self.keys, sweep: self.sweep }
     }
 }
 
@@ -190,7 +228,7 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut Transla
         let key = match word.split(':').next().unwrap_or_default() {
             "time_to_first_token" | "ttft" => "ttft",
             "inter_token_latency" | "tpot" => "tpot",
-            "request_latency" | "e2e" => "e2e",
+            "request_latency" | "e2e" | "e2el" => "e2e",
             other => {
                 sheet.push_untranslated(
                     format!("{} {word}", given.written),
@@ -204,13 +242,89 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut Transla
     }
 }
 
+/// The key of `origin` is read from a variable.
+pub(in crate::interop) fn api_key(origin: &str, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    load.put("--api-key-env", "API_KEY");
+    sheet.note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
+}
+
+/// A tokenizer, which is a file here.
+pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    load.put("--tokenizer", given.value());
+    sheet.note(format!(
+        "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
+        given.as_written()
+    ));
+}
+
+/// A whole number for a key of `bench:`.
+pub(in crate::interop) fn whole(
+    given: &GivenOption,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+    key: &str,
+) {
+    match given.value().parse::<u32>() {
+        Ok(number) if number > 0 => {
+            load.keys.insert(key.to_owned(), json!(number));
+        }
+        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+    }
+}
+
+/// A rate that may be `inf`, and a limit of requests in flight, as vLLM and SGLang have them: all at once; as many users as
+/// the limit; or a rate at which arrivals beyond the limit wait.
+pub(in crate::interop) fn rate_and_limit(
+    rate: Option<&str>,
+    limit: Option<&GivenOption>,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    let rate = rate.filter(|rate| !["inf", "infinity"].contains(&rate.to_lowercase().as_str()));
+    match (rate, limit) {
+        (None, None) => load.put("--rate", "-1"),
+        (None, Some(limit)) => load.put("--concurrency", limit.value()),
+        (Some(rate), limit) => {
+            load.put("--rate", rate);
+            if let Some(limit) = limit {
+                whole(limit, load, sheet, "max_in_flight");
+            }
+        }
+    }
+}
+
+/// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
+pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    match given.value().parse::<f64>() {
+        Ok(shape) if shape == 1.0 => {}
+        Ok(shape) if shape > 0.0 && shape.is_finite() => {
+            let cv = (1e4 / shape.sqrt()).round() / 1e4;
+            load.keys.insert("arrivals".to_owned(), json!({"gamma": {"cv": number(cv)}}));
+        }
+        _ => sheet.push_error(format!("`{}`: a number above 0", given.as_written())),
+    }
+}
+
+/// The server and the path of requests, of a base URL and a path behind it. The path is only given where it is not the usual
+/// one of the protocol.
+pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mut TranslatedLoad) {
+    let base = base.trim_end_matches('/');
+    let behind_scheme = base.find("://").map_or(0, |at| at + 3);
+    let cut = base[behind_scheme..].find('/').map_or(base.len(), |at| behind_scheme + at);
+    let (server, prefix) = base.split_at(cut);
+    load.target(server);
+    let whole = format!("{prefix}/{}", path.trim_start_matches('/'));
+    if whole != usual {
+        load.put("--endpoint", whole);
+    }
+}
+
 /// A key belongs into the environment, and nowhere else.
 pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     for word in &given.values {
-        let name = word.split([':', ' ']).next().unwrap_or_default();
+        let name = word.split([':', ' ', '=']).next().unwrap_or_default();
         if name.eq_ignore_ascii_case("authorization") {
-            load.put("--api-key-env", "API_KEY");
-            sheet.note("the key of `Authorization: Bearer` is read from the environment variable API_KEY; it is not written down");
+            api_key("`Authorization: Bearer`", load, sheet);
         } else {
             sheet.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
         }

@@ -139,34 +139,87 @@ fn read_to(
             }
             continue;
         };
-        let mut values: Vec<String> = attached.into_iter().collect();
-        match option.takes {
-            Takes::One if values.is_empty() => match words.get(at) {
-                Some(value) if !is_option(value) => {
-                    values.push(value.clone());
-                    at += 1;
-                }
-                _ => {
-                    sheet.push_error(format!("`{written}` of {tool} needs a value"));
-                    continue;
-                }
-            },
-            Takes::One | Takes::Nothing => {}
-            Takes::Many => {
-                while let Some(value) = words.get(at).filter(|word| !is_option(word)) {
-                    values.push(value.clone());
-                    at += 1;
-                }
-            }
-        }
+        let Some(values) = values(tool, option, &written, attached, words, &mut at, sheet) else { continue };
         line.given.push(GivenOption { name: option.names[0], written, values });
     }
     line
 }
 
+/// The values of an option; none, and a fault, where the one that it needs is missing. `at` is behind the option.
+fn values(
+    tool: &str,
+    option: &Opt,
+    written: &str,
+    attached: Option<String>,
+    words: &[String],
+    at: &mut usize,
+    sheet: &mut TranslationBuilder,
+) -> Option<Vec<String>> {
+    let mut values: Vec<String> = attached.into_iter().collect();
+    match option.takes {
+        Takes::One if values.is_empty() => match words.get(*at) {
+            Some(value) if !is_option(value) => {
+                values.push(value.clone());
+                *at += 1;
+            }
+            _ => {
+                sheet.push_error(format!("`{written}` of {tool} needs a value"));
+                return None;
+            }
+        },
+        Takes::One | Takes::Nothing => {}
+        Takes::Many => {
+            while let Some(value) = words.get(*at).filter(|word| !is_option(word)) {
+                values.push(value.clone());
+                *at += 1;
+            }
+        }
+    }
+    Some(values)
+}
+
+/// Takes the options of the table out of a line, for programs with far more options than have a meaning here. Every other
+/// argument is returned as it was written, in its order.
+pub(in crate::interop) fn read_known(
+    tool: &str,
+    table: &'static [Opt],
+    words: &[String],
+    sheet: &mut TranslationBuilder,
+) -> (ParsedLine, Vec<String>) {
+    let (mut line, mut others) = (ParsedLine::default(), Vec::new());
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        let (name, attached) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let Some(option) = exact(table, name).filter(|_| is_option(word)) else {
+            others.push(word.clone());
+            continue;
+        };
+        if let Some(values) = values(tool, option, name, attached, words, &mut at, sheet) {
+            line.given.push(GivenOption { name: option.names[0], written: name.to_owned(), values });
+        }
+    }
+    (line, others)
+}
+
 /// A dash, and no negative number.
 fn is_option(word: &str) -> bool {
     word.len() > 1 && word.starts_with('-') && word.parse::<f64>().is_err()
+}
+
+/// `_` and `-` are the same in a name.
+fn with_dashes(name: &str) -> String {
+    let dashes = name.len() - name.trim_start_matches('-').len();
+    format!("{}{}", &name[..dashes], name[dashes..].replace('_', "-"))
+}
+
+/// The option of this name, not abbreviated.
+fn exact(table: &'static [Opt], name: &str) -> Option<&'static Opt> {
+    let wanted = with_dashes(name);
+    table.iter().find(|option| option.names.iter().any(|name| with_dashes(name) == wanted))
 }
 
 /// The option, the name as it was written, and a value that hangs on it.
@@ -175,17 +228,13 @@ fn find(table: &'static [Opt], word: &str) -> Option<(&'static Opt, String, Opti
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (word, None),
     };
-    let plain = |name: &str| {
-        let dashes = name.len() - name.trim_start_matches('-').len();
-        format!("{}{}", &name[..dashes], name[dashes..].replace('_', "-"))
-    };
-    let wanted = plain(name);
-    let exact = table.iter().find(|option| option.names.iter().any(|name| plain(name) == wanted));
-    if let Some(option) = exact {
+    let wanted = with_dashes(name);
+    if let Some(option) = exact(table, name) {
         return Some((option, name.to_owned(), value));
     }
     if wanted.starts_with("--") {
-        let mut begun = table.iter().filter(|option| option.names.iter().any(|name| plain(name).starts_with(&wanted)));
+        let mut begun =
+            table.iter().filter(|option| option.names.iter().any(|name| with_dashes(name).starts_with(&wanted)));
         return match (begun.next(), begun.next()) {
             (Some(option), None) => Some((option, name.to_owned(), value)),
             _ => None,
@@ -231,6 +280,17 @@ mod tests {
         assert!(faults[0].contains("`--modle` is no option of tool") && faults[0].contains("did you mean `--model`?"));
         assert!(faults[2].contains("`--request-rate` of tool needs a value"));
         assert!(line.plain.is_empty() && line.has("--streaming"));
+    }
+
+    #[test]
+    fn options_outside_a_small_table_stay_as_they_are() {
+        let words: Vec<String> =
+            "m --model-impl a --model=x --max_len 3 --goodput a:1 --y".split_whitespace().map(str::to_owned).collect();
+        let mut sheet = TranslationBuilder::default();
+        let (line, others) = read_known("tool", TABLE, &words, &mut sheet);
+        assert_eq!((line.value("--model"), line.value("--goodput")), (Some("x"), Some("a:1")));
+        assert_eq!(others, ["m", "--model-impl", "a", "--max_len", "3", "--y"]);
+        assert_eq!(sheet.faults, Vec::<String>::new());
     }
 
     proptest::proptest! {

@@ -207,6 +207,11 @@ impl TranslationBuilder {
         self.unknown.append(&mut translation.unknown);
     }
 
+    /// A line without a meaning here: the sentence on it.
+    pub fn nothing(tool: &'static str, why: impl Into<String>) -> Result<Translation, Vec<String>> {
+        Self::default().finish(tool, TranslationKind::Nothing(why.into()))
+    }
+
     /// The translation, or everything that keeps it from being one.
     pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
         let Self { notes, untranslated, faults, unknown, produced } = self;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range};
+use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range, whole};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::perf_analyzer::command_line as perf_analyzer;
@@ -12,7 +12,9 @@ static TABLE: &[Opt] = &[
     many(&["--model", "-m", "--model-names"]), one(&["--model-selection-strategy"]), one(&["--backend", "--output-format"]),
     one(&["--endpoint"]), one(&["--endpoint-type"]), one(&["--service-kind"]), flag(&["--streaming"]), one(&["--url", "-u"]),
     many(&["--server-metrics-urls", "--server-metrics-url"]), one(&["--grpc-method"]),
-    one(&["--batch-size-text", "--batch-size", "-b"]), one(&["--batch-size-image"]), one(&["--batch-size-audio"]),
+    one(&["--batch-size-text", "--batch-size", "-b"]), one(&["--batch-size-image", "--image-batch-size"]), one(&["--batch-size-audio", "--audio-batch-size"]),
+    one(&["--audio-length-mean"]), one(&["--audio-length-stddev"]), one(&["--audio-format"]), many(&["--audio-depths"]), many(&["--audio-sample-rates"]), one(&["--audio-num-channels"]),
+    one(&["--image-width-mean"]), one(&["--image-width-stddev"]), one(&["--image-height-mean"]), one(&["--image-height-stddev"]), one(&["--image-format"]),
     many(&["--extra-inputs"]), many(&["--goodput", "-g"]), many(&["--header", "-H"]),
     one(&["--input-file", "-f"]), one(&["--prompt-source", "--input-type"]), one(&["--num-dataset-entries", "--num-prompts", "--num-of-output-prompts"]),
     one(&["--num-prefix-prompts"]), one(&["--prefix-prompt-length"]),
@@ -184,16 +186,10 @@ fn option(
                 "a tokenizer is a file here, nothing is downloaded or run for it",
             );
         }
-        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
-    }
-}
-
-fn whole(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, key: &str) {
-    match given.value().parse::<u64>() {
-        Ok(number) if number > 0 => {
-            load.keys.insert(key.to_owned(), json!(number));
+        name if ["--audio-", "--image-", "--batch-size-"].iter().any(|kind| name.starts_with(kind)) => {
+            sheet.push_untranslated(given.as_written(), "images and sound are not sent");
         }
-        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
     }
 }
 

@@ -169,8 +169,8 @@ fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
         return vec![DetectedFormat::Requests(perf_analyzer::import::requests(value))];
     }
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
-        let mut found = vec![DetectedFormat::Numbers(guidellm::import_numbers(value))];
-        found.extend(guidellm::requests(value).map(DetectedFormat::Requests));
+        let mut found = vec![DetectedFormat::Numbers(guidellm::import::import_numbers(value))];
+        found.extend(guidellm::import::requests(value).map(DetectedFormat::Requests));
         return found;
     }
     if value.pointer("/results/request_performance/aggregate").is_some() {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::throughput::throughput;
-use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read};
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::trtllm_serve::{ServeStage, visible};
@@ -19,6 +19,8 @@ static BENCHES: &[Opt] = &[
     one(&["--cluster_size"]), one(&["--concurrency"]), flag(&["--streaming"]), one(&["--report_json"]), one(&["--iteration_log"]), one(&["--output_json"]), one(&["--request_json"]),
     flag(&["--enable_chunked_context"]), one(&["--scheduler_policy"]), one(&["--medusa_choices"]), one(&["--quantization", "-q"]),
     flag(&["--no_weights_loading"]), flag(&["--trust_remote_code"]), one(&["--gpus_per_node"]),
+    one(&["--custom_module_dirs"]), one(&["--sampler_options"]), one(&["--image_data_format"]), one(&["--data_device"]), flag(&["--no_skip_tokenizer_init"]), one(&["--random_seed"]),
+    flag(&["--telemetry"]), flag(&["--no-telemetry"]), one(&["--max_beam_width"]), one(&["--kv_cache_dtype"]),
 ];
 
 fn product(line: &ParsedLine, names: &[&str]) -> u64 {
@@ -33,6 +35,9 @@ pub(in crate::interop) fn translate(
     words: &[String],
 ) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
+    if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
+        return prepare_dataset(words, at, sheet);
+    }
     let line = read(BENCH, BENCHES, words, &mut sheet);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
@@ -150,6 +155,27 @@ fn option(
         }
     };
     server.put(renamed, &given.values, sheet);
+}
+
+/// Where `prepare-dataset` writes.
+static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
+
+/// A file of requests, made as the line makes it. `at` is where the command stands.
+fn prepare_dataset(words: &[String], at: usize, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+    const FILE: &str = "dataset.jsonl";
+    const NAME: &str = "prepare_dataset";
+    let (before, own) = words.split_at(at + 1);
+    let (line, others) = read_known("trtllm-bench prepare-dataset", OUTPUT, own, &mut sheet);
+    let mut command = vec![BENCH.to_owned()];
+    command.extend_from_slice(before);
+    command.extend(["--output".to_owned(), FILE.to_owned()]);
+    command.extend(others);
+    if let Some(path) = line.value("--output") {
+        sheet.produces(path, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
+        sheet.note(format!("{path} is {FILE} in the stage's output folder"));
+    }
+    let stages = Map::from_iter([(NAME.to_owned(), json!({"shell": command, "outputs": [FILE]}))]);
+    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
 /// The build unchanged, into the stage's own folder.

@@ -1,4 +1,10 @@
-//! `vllm bench serve`, and SGLang's `bench_serving`, which has the same format: result files.
+//! vLLM: its server, its benchmarks, and the result files of `vllm bench serve`, whose format SGLang's `bench_serving` shares.
 
+mod bench_serve;
+mod dataset;
+mod in_process;
+mod server;
+
+pub(super) mod command_line;
 pub(super) mod export;
 pub(super) mod import;

@@ -1,0 +1,156 @@
+//! A server that its own command line starts → a `serve: { command: … }` stage, for programs with OpenAI's interface.
+
+use serde_json::{Map, Value, json};
+
+use super::command_line::options::{Opt, ParsedLine, one, read_known};
+use super::command_line::program::Env;
+use super::command_line::translation::{Translation, TranslationBuilder, manifest};
+use super::trtllm_serve::visible;
+
+/// A program that serves a model.
+pub(in crate::interop) struct ServerProgram {
+    /// `vllm serve`.
+    pub tool: &'static str,
+    /// The options that are not passed on as they are; `--port` is one.
+    pub own: &'static [Opt],
+    /// Options whose numbers, multiplied, are how many GPUs it takes.
+    pub ranks: &'static [Opt],
+    pub port: &'static str,
+    /// The variable that the program reads its key from; none where it has only an option.
+    pub key_variable: Option<&'static str>,
+}
+
+/// The stage in the making.
+pub(in crate::interop) struct CommandStage {
+    words: Vec<String>,
+    port: Option<u16>,
+    inputs: Map<String, Value>,
+    secrets: Vec<String>,
+    gpus: u64,
+}
+
+impl ServerProgram {
+    /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
+    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, Vec<String>> {
+        let mut sheet = TranslationBuilder::default();
+        let server = self.command(start, arguments, &mut sheet);
+        visible(env, &mut sheet);
+        let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
+        sheet.finish(self.tool, manifest("server", self.tool, stages))
+    }
+
+    /// The program with its arguments; what has a place elsewhere is there.
+    pub fn command(&self, start: &[&str], arguments: &[String], sheet: &mut TranslationBuilder) -> CommandStage {
+        let (line, others) = read_known(self.tool, self.own, arguments, sheet);
+        // They stay in the line, too.
+        let (ranks, _) = read_known(self.tool, self.ranks, &others, &mut TranslationBuilder::default());
+        let mut server = CommandStage {
+            words: start.iter().map(|word| (*word).to_owned()).chain(others).collect(),
+            port: None,
+            inputs: Map::new(),
+            secrets: Vec::new(),
+            gpus: product(&ranks),
+        };
+        for given in &line.given {
+            match given.name {
+                name if name == self.port => match given.value().parse() {
+                    Ok(port) => server.port = Some(port),
+                    Err(_) => sheet.push_error(format!("`{}` is no port", given.as_written())),
+                },
+                "--api-key" => match self.key_variable {
+                    Some(name) => {
+                        server.secrets.push(name.to_owned());
+                        sheet.note(format!(
+                            "the key of --api-key is read from the environment variable {name}; it is not written down"
+                        ));
+                    }
+                    None => sheet.push_untranslated(
+                        "--api-key …",
+                        "a key is not written down, and this program reads it from no variable: here the server takes every request",
+                    ),
+                },
+                "--hf-token" => {
+                    server.secrets.push("HF_TOKEN".to_owned());
+                    sheet.note("the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down");
+                }
+                "--uds" => sheet.push_untranslated(given.as_written(), "requests go to a port, which it has here"),
+                "--chat-template" if given.value().contains("{%") => {
+                    sheet.push_untranslated("--chat-template …", "save the template as a file and give its path");
+                }
+                // A relative path has no meaning where the server is started.
+                name => {
+                    let key = name.trim_start_matches('-').replace('-', "_");
+                    server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
+                    server.inputs.insert(key, json!(given.value()));
+                }
+            }
+        }
+        server.words.extend([self.port.to_owned(), "{port}".to_owned()]);
+        server
+    }
+}
+
+impl CommandStage {
+    pub fn stage(self, env: &Env) -> Value {
+        let mut command = Map::from_iter([("words".to_owned(), json!(self.words))]);
+        if let Some(port) = self.port {
+            command.insert("port".to_owned(), json!(port));
+        }
+        command.insert("ready".to_owned(), json!({"by": "health"}));
+        let mut stage = Map::from_iter([("gpus".to_owned(), json!(self.gpus))]);
+        if !self.inputs.is_empty() {
+            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        }
+        env.put_into(&mut stage);
+        for name in self.secrets {
+            match stage.entry("secrets").or_insert_with(|| json!([])).as_array_mut() {
+                Some(names) if !names.contains(&json!(name)) => names.push(json!(name)),
+                _ => {}
+            }
+        }
+        stage.insert("serve".to_owned(), json!({"command": command}));
+        Value::Object(stage)
+    }
+}
+
+fn product(ranks: &ParsedLine) -> u64 {
+    let mut names: Vec<&str> = ranks.given.iter().map(|given| given.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    // The last one counts, as it does there.
+    names.iter().filter_map(|name| ranks.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
+}
+
+/// Engines without parallelism over several hosts.
+static LLAMA_SERVER: ServerProgram = ServerProgram {
+    tool: "llama-server",
+    own: &[one(&["--port"]), one(&["--api-key"]), one(&["--api-key-file"]), one(&["--chat-template-file"])],
+    ranks: &[],
+    port: "--port",
+    key_variable: Some("LLAMA_API_KEY"),
+};
+
+static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
+    tool: "text-generation-launcher",
+    own: &[one(&["--port", "-p"]), one(&["--api-key"])],
+    ranks: &[one(&["--num-shard"])],
+    port: "--port",
+    key_variable: Some("API_KEY"),
+};
+
+/// llama.cpp's server.
+pub(in crate::interop) fn llama_server(
+    path: &str,
+    env: &Env,
+    arguments: &[String],
+) -> Result<Translation, Vec<String>> {
+    LLAMA_SERVER.translate(&[path], env, arguments)
+}
+
+/// Text Generation Inference's server.
+pub(in crate::interop) fn text_generation_launcher(
+    env: &Env,
+    arguments: &[String],
+) -> Result<Translation, Vec<String>> {
+    TEXT_GENERATION_LAUNCHER.translate(&["text-generation-launcher"], env, arguments)
+}

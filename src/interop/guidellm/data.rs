@@ -1,0 +1,172 @@
+//! `--data`: made-up prompts, or a file.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::load::TranslatedLoad;
+use crate::interop::command_line::translation::TranslationBuilder;
+
+/// What GuideLLM sends.
+#[derive(Debug)]
+pub(super) enum GuideLlmData {
+    /// Prompts of these lengths: `prompt_tokens`, `output_tokens_stdev`, …
+    Synthetic(Map<String, Value>),
+    /// JSON lines.
+    JsonLines(String),
+    /// A trace in Mooncake's format.
+    Mooncake(String),
+    /// Anything else, as it was written.
+    Other(String),
+}
+
+/// `name=value,name=value`, where a value may have brackets, or a JSON object.
+pub(super) fn pairs(text: &str) -> Map<String, Value> {
+    if let Ok(Value::Object(all)) = serde_json::from_str(text) {
+        return all;
+    }
+    let mut all = Map::new();
+    let mut depth = 0i32;
+    let fields = text.split(|letter| {
+        depth += match letter {
+            '[' | '{' | '(' => 1,
+            ']' | '}' | ')' => -1,
+            _ => 0,
+        };
+        letter == ',' && depth <= 0
+    });
+    for (name, value) in fields.filter_map(|field| field.split_once('=')) {
+        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+        all.insert(name.trim().to_owned(), value);
+    }
+    all
+}
+
+impl GuideLlmData {
+    /// Of a text without a kind.
+    pub fn read(text: &str) -> Self {
+        let all = pairs(text);
+        if all.contains_key("prompt_tokens") {
+            return Self::Synthetic(all);
+        }
+        if all.is_empty() && text.ends_with(".jsonl") {
+            Self::JsonLines(text.to_owned())
+        } else {
+            Self::Other(text.to_owned())
+        }
+    }
+
+    /// Of `kind=…,name=value`.
+    pub fn of_kind(text: &str) -> Self {
+        let all = pairs(text);
+        let field = |name: &str| all.get(name).and_then(Value::as_str);
+        match (field("kind"), field("path").or(field("source"))) {
+            (Some("synthetic_text"), _) => Self::Synthetic(all),
+            (Some("json_file"), Some(path)) if path.ends_with(".jsonl") => Self::JsonLines(path.to_owned()),
+            (Some("trace_mooncake" | "mooncake"), Some(path)) => Self::Mooncake(path.to_owned()),
+            (None, _) => Self::read(text),
+            _ => Self::Other(text.to_owned()),
+        }
+    }
+
+    /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on data that
+    /// are not read.
+    pub fn put(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<Option<u64>, String> {
+        match self {
+            Self::Synthetic(all) => {
+                length(all, "prompt_tokens", "input_tokens", load);
+                length(all, "output_tokens", "output_tokens", load);
+                // It asks for the whole length.
+                load.flag("--ignore-eos");
+                Ok(shape(all, load, sheet))
+            }
+            Self::JsonLines(path) => {
+                load.put("--data", path);
+                load.put("--data-kind", "jsonl");
+                sheet.note("of each line its `prompt` or `text` is read, and `output_length`");
+                Ok(None)
+            }
+            Self::Mooncake(path) => {
+                load.put("--data", path);
+                load.put("--data-kind", "mooncake");
+                Ok(None)
+            }
+            Self::Other(text) => Err(format!(
+                "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
+            )),
+        }
+    }
+}
+
+/// A mean, and what else is said of a length.
+fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut TranslatedLoad) {
+    let number = |suffix: &str| all.get(&format!("{from}{suffix}")).and_then(Value::as_u64);
+    let Some(mean) = number("") else { return };
+    let (least, most) = (number("_min"), number("_max"));
+    let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
+    match (number("_stdev").filter(|stdev| *stdev > 0), least, most) {
+        (None, None, None) => load.put(option, mean.to_string()),
+        (Some(stdev), None, None) => {
+            load.put(option, mean.to_string());
+            let option = if key == "input_tokens" { "--input-tokens-stddev" } else { "--output-tokens-stddev" };
+            load.put(option, stdev.to_string());
+        }
+        (Some(stdev), least, most) => {
+            load.put(option, mean.to_string());
+            let most = most.unwrap_or_else(|| mean.saturating_add(stdev.saturating_mul(5)));
+            let normal = json!({"mean": mean, "stddev": stdev, "min": least.unwrap_or(1), "max": most});
+            load.keys.insert(key.to_owned(), json!({"normal": normal}));
+        }
+        (None, least, most) => {
+            let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            load.length_between(key, whole(least.unwrap_or(mean)), whole(most.unwrap_or(mean)));
+        }
+    }
+}
+
+/// Shared beginnings and conversations; everything else is named.
+fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Option<u64> {
+    const LENGTHS: [&str; 8] = [
+        "prompt_tokens",
+        "prompt_tokens_stdev",
+        "prompt_tokens_min",
+        "prompt_tokens_max",
+        "output_tokens",
+        "output_tokens_stdev",
+        "output_tokens_min",
+        "output_tokens_max",
+    ];
+    let number = |name: &str| all.get(name).and_then(Value::as_u64);
+    for (name, value) in all {
+        match name.as_str() {
+            name if LENGTHS.contains(&name) => {}
+            "kind" | "samples" | "prefix_count" => {}
+            "prefix_tokens" => {
+                if let Some(tokens) = value.as_u64().filter(|tokens| *tokens > 0) {
+                    let count = number("prefix_count").unwrap_or(1);
+                    load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
+                }
+            }
+            "turns" if value.as_u64() == Some(1) => {}
+            "turns" => {
+                load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}}));
+            }
+            "source" => {
+                sheet.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text")
+            }
+            _ => sheet.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+        }
+    }
+    number("samples")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_may_have_commas_in_brackets() {
+        let all = pairs("kind=concurrent,streams=[1, 2,4],target=http://h:8000");
+        assert_eq!(Value::Object(all), json!({"kind": "concurrent", "streams": [1, 2, 4], "target": "http://h:8000"}));
+        assert_eq!(Value::Object(pairs("{\"prompt_tokens\": 5}")), json!({"prompt_tokens": 5}));
+        assert!(pairs("wikitext").is_empty());
+    }
+}

@@ -1,0 +1,202 @@
+//! A run of GuideLLM, in either of its languages, as measurements here.
+
+use serde_json::{Map, Value, json};
+
+use super::data::GuideLlmData;
+use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra, number};
+use crate::interop::command_line::translation::{
+    ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+};
+
+const TOOL: &str = "guidellm";
+/// Requests in flight at most, where nothing else is said.
+const MOST_IN_FLIGHT: u64 = 512;
+
+/// What a line says.
+#[derive(Debug, Default)]
+pub(super) struct GuideLlmRun {
+    pub target: Option<String>,
+    pub model: Option<String>,
+    /// `chat_completions`, `/v1/completions`, …
+    pub request_format: Option<String>,
+    pub has_api_key: bool,
+    pub without_streaming: bool,
+    /// Further fields of each request.
+    pub fields: Vec<String>,
+    /// `sweep`, `constant`, …
+    pub profile: Option<String>,
+    /// Rates or numbers of users, one measurement each.
+    pub levels: Vec<f64>,
+    pub most_in_flight: Option<u64>,
+    pub seconds: Option<f64>,
+    pub requests: Option<u64>,
+    pub data: Option<GuideLlmData>,
+    pub tokenizer: Option<String>,
+    pub seed: Option<String>,
+    /// A share of the run below 1, from there on requests or seconds.
+    pub warmup: Option<f64>,
+    /// The speed of a trace.
+    pub speed: Option<f64>,
+}
+
+impl GuideLlmRun {
+    pub fn finish(self, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+        let mut load = TranslatedLoad::default();
+        if let Err(why) = self.server(&mut load, &mut sheet) {
+            return TranslationBuilder::nothing(TOOL, why);
+        }
+        let samples = match &self.data {
+            Some(data) => match data.put(&mut load, &mut sheet) {
+                Ok(samples) => samples,
+                Err(why) => return TranslationBuilder::nothing(TOOL, why),
+            },
+            None => {
+                sheet.push_error("`guidellm` needs --data");
+                None
+            }
+        };
+        self.end(samples, &mut load, &mut sheet);
+        self.warm_up(&mut load, &mut sheet);
+        load.put("--seed", self.seed.as_deref().unwrap_or("42"));
+        let kind = self.load(load, &mut sheet);
+        sheet.finish(TOOL, kind)
+    }
+
+    /// The sentence on an interface that is not measured.
+    fn server(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), String> {
+        let format = self.request_format.as_deref().unwrap_or("chat_completions");
+        let (protocol, usual) = match format.trim_start_matches("/v1/").trim_start_matches('/') {
+            "chat_completions" | "chat/completions" => ("openai-chat", "/v1/chat/completions"),
+            "completions" | "text_completions" => ("openai-completions", "/v1/completions"),
+            _ => {
+                return Err(format!(
+                    "the line has no meaning here: requests of the format `{format}` are not measured; measured are chat_completions and text_completions"
+                ));
+            }
+        };
+        load.put("--protocol", protocol);
+        let target = self.target.as_deref().unwrap_or("http://localhost:8000");
+        let target = target.trim_end_matches('/');
+        // It adds /v1 to an address that has it not.
+        address(target.strip_suffix("/v1").unwrap_or(target), usual, usual, load);
+        if let Some(model) = &self.model {
+            load.put("--model", model);
+        }
+        if self.has_api_key {
+            api_key("the backend", load, sheet);
+        }
+        if let Some(name) = &self.tokenizer {
+            load.put("--tokenizer", name);
+            sheet.note(format!(
+                "the tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+            ));
+        }
+        load.flag(if self.without_streaming { "--no-streaming" } else { "--streaming" });
+        self.fields.iter().for_each(|field| extra(load, sheet, field, true));
+        Ok(())
+    }
+
+    /// When it ends.
+    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+        match (self.requests.or(samples), self.seconds) {
+            (Some(requests), Some(seconds)) => {
+                load.put("--requests", requests.to_string());
+                sheet.push_untranslated(
+                    format!("{seconds} seconds"),
+                    "there a run ends with the first of its limits, here after its number of requests",
+                );
+            }
+            (Some(requests), None) => load.put("--requests", requests.to_string()),
+            (None, Some(seconds)) => load.put("--duration", format!("{seconds}s")),
+            (None, None) if load.has("--data") => {}
+            (None, None) => {
+                load.put("--requests", "1000");
+                sheet.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
+            }
+        }
+        if load.has("--data") && (load.has("--requests") || load.has("--duration")) {
+            load.keys.insert("data".to_owned(), json!({"repeat": true}));
+        }
+    }
+
+    fn warm_up(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+        let warmup = self.warmup.unwrap_or(0.0);
+        let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
+        load.put("--warmup", "0");
+        if warmup <= 0.0 {
+            return;
+        }
+        match (requests, self.seconds) {
+            (Some(requests), _) => {
+                let count = if warmup < 1.0 { (requests * warmup).ceil() } else { warmup };
+                load.put("--warmup", count.to_string());
+            }
+            (None, Some(seconds)) => {
+                let time = if warmup < 1.0 { seconds * warmup } else { warmup };
+                load.put("--warmup", "1");
+                load.keys.insert("warmup_time".to_owned(), json!(format!("{time}s")));
+            }
+            (None, None) => {}
+        }
+        sheet.note("there the warm-up is a part of the run; here it is in front of it");
+    }
+
+    /// Its profile.
+    fn load(&self, mut load: TranslatedLoad, sheet: &mut TranslationBuilder) -> TranslationKind {
+        let levels: Vec<Value> = self.levels.iter().map(|level| number(*level)).collect();
+        let profile = self.profile.as_deref().unwrap_or("sweep");
+        match profile {
+            "synchronous" => load.put("--concurrency", "1"),
+            "concurrent" if levels.is_empty() => sheet.push_error("`concurrent` needs how many requests: --rate"),
+            "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels),
+            "throughput" => self.throughput(&mut load),
+            "constant" | "async" | "poisson" if levels.is_empty() => {
+                sheet.push_error(format!("`{profile}` needs requests per second: --rate"));
+            }
+            "constant" | "async" | "poisson" => {
+                load.sweep(Some("--rate"), "rate", levels);
+                load.put("--arrivals", if profile == "poisson" { "poisson" } else { "constant" });
+                if let Some(most) = self.most_in_flight {
+                    load.keys.insert("max_in_flight".to_owned(), json!(most));
+                }
+            }
+            "replay" => load.trace(self.speed.unwrap_or(1.0)),
+            "sweep" => return self.ends_of_a_sweep(&load, sheet),
+            other => sheet.push_error(format!(
+                "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
+            )),
+        }
+        load.means()
+    }
+
+    /// As many as it keeps in flight.
+    fn throughput(&self, load: &mut TranslatedLoad) {
+        let level = self.levels.first().filter(|level| **level >= 1.0).map(|level| *level as u64);
+        keep_in_flight(self.most_in_flight.or(level).unwrap_or(MOST_IN_FLIGHT), load);
+    }
+
+    /// The slowest and the fastest load; the rates between them are known when both are measured.
+    fn ends_of_a_sweep(&self, load: &TranslatedLoad, sheet: &mut TranslationBuilder) -> TranslationKind {
+        let mut slowest = load.clone();
+        slowest.put("--concurrency", "1");
+        let mut fastest = load.clone();
+        keep_in_flight(self.most_in_flight.unwrap_or(MOST_IN_FLIGHT), &mut fastest);
+        let steps = self.levels.first().map_or(10, |steps| *steps as i64).saturating_sub(2).max(0);
+        sheet.push_untranslated(
+            format!("{steps} rates between the two of the sweep"),
+            "they depend on what the two reach: then `foreach: { rate: [ … ] }` measures them, or `search` with `limits` finds the highest rate",
+        );
+        let benches = [slowest, fastest].map(|load| ScriptBench { server: None, bench: load.bench() });
+        TranslationKind::Script(TranslatedScript {
+            stages: Map::new(),
+            benches: benches.into(),
+            ..TranslatedScript::default()
+        })
+    }
+}
+
+/// No more users than requests.
+fn keep_in_flight(most: u64, load: &mut TranslatedLoad) {
+    let requests = load.get("--requests").and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
+    load.put("--concurrency", most.min(requests).max(1).to_string());
+}

@@ -1,0 +1,146 @@
+//! `guidellm benchmark`, the command line of before 0.8: an option for each setting.
+
+use serde_json::Value;
+
+use super::data::{GuideLlmData, pairs};
+use super::measured::GuideLlmRun;
+use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+const TOOL: &str = "guidellm benchmark";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--target"]), one(&["--model"]), one(&["--backend", "--backend-type"]), one(&["--backend-kwargs", "--backend-args"]), one(&["--request-type", "--request-format"]), one(&["--request-formatter-kwargs"]),
+    one(&["--profile", "--rate-type"]), one(&["--rate"]), one(&["--data"]), one(&["--data-args"]), one(&["--data-samples"]), one(&["--data-column-mapper"]), one(&["--data-sampler"]), one(&["--data-preprocessors"]), one(&["--data-preprocessors-kwargs"]),
+    one(&["--data-request-formatter"]), one(&["--data-collator"]), one(&["--data-num-workers"]), one(&["--dataloader-kwargs"]), one(&["--data-finalizer"]), one(&["--images-per-request"]),
+    one(&["--processor", "--tokenizer"]), one(&["--processor-args"]), one(&["--random-seed"]), one(&["--max-seconds"]), one(&["--max-requests"]),
+    one(&["--max-errors"]), one(&["--max-error-rate"]), one(&["--max-global-error-rate"]), many(&["--over-saturation", "--detect-saturation", "--stop-over-saturated"]), flag(&["--default-over-saturation"]),
+    one(&["--warmup", "--warmup-percent"]), one(&["--cooldown", "--cooldown-percent"]), one(&["--rampup"]), one(&["--scenario", "-c", "--config"]),
+    one(&["--output-dir"]), one(&["--output-path"]), many(&["--outputs", "--output-formats"]), one(&["--output-extras"]), one(&["--output-sampling"]), one(&["--sample-requests"]), one(&["--output-kwargs"]),
+    flag(&["--disable-console", "--disable-console-outputs"]), flag(&["--disable-console-interactive", "--disable-progress"]), flag(&["--display-scheduler-stats"]), one(&["--prefer-response-metrics"]),
+];
+
+/// Options without a meaning here, and why.
+#[rustfmt::skip]
+const LEFT: &[(&[&str], &str)] = &[
+    (&["--output-dir", "--output-path", "--outputs", "--output-extras", "--output-sampling", "--sample-requests", "--output-kwargs"], "results are kept with the run: result.json, requests.jsonl, report.html"),
+    (&["--disable-console", "--disable-console-interactive", "--display-scheduler-stats"], "`regatta -v` prints more, `-q` less"),
+    (&["--max-errors", "--max-error-rate", "--max-global-error-rate"], "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it"),
+    (&["--over-saturation", "--default-over-saturation"], "a run is not cut off: its verdict says whether the server kept up"),
+    (&["--cooldown"], "all requests are measured to their end; `regatta report` shows the steady part"),
+    (&["--rampup"], "a level that rises is `bench.ramp`"),
+    (&["--data-args", "--data-column-mapper", "--data-sampler", "--data-preprocessors", "--data-preprocessors-kwargs", "--data-request-formatter", "--data-collator", "--data-num-workers", "--dataloader-kwargs", "--data-finalizer"], "prompts are made up, or a file has them in its `prompt`"),
+    (&["--processor-args"], "a tokenizer is a file here, nothing is downloaded or run for it"),
+    (&["--images-per-request"], "images are not sent"),
+    (&["--prefer-response-metrics"], "the server's counts are used wherever it reports them"),
+    (&["--request-formatter-kwargs"], "further fields of a request are --extra NAME:VALUE"),
+];
+
+pub(super) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+    }
+    if let Some(name) = line.value("--scenario") {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give them as options"
+            ),
+        );
+    }
+    let mut run = GuideLlmRun::default();
+    for given in &line.given {
+        option(given, &mut run, &mut sheet);
+    }
+    run.finish(sheet)
+}
+
+fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+    let value = given.value();
+    let text = || Some(value.to_owned());
+    match given.name {
+        "--target" => run.target = text(),
+        "--model" => run.model = text(),
+        "--backend" if value == "openai_http" => {}
+        "--backend" => sheet.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written())),
+        "--backend-kwargs" => backend(value, run, sheet),
+        "--request-type" => run.request_format = text(),
+        "--profile" => run.profile = text(),
+        "--rate" => run.levels.extend(levels(given, sheet)),
+        "--data" => run.data = Some(GuideLlmData::read(value)),
+        "--data-samples" => {
+            if let Some(samples) = value.parse::<u64>().ok().filter(|samples| *samples > 0) {
+                run.requests.get_or_insert(samples);
+            }
+        }
+        "--processor" => run.tokenizer = text(),
+        "--random-seed" => run.seed = text(),
+        "--max-seconds" => run.seconds = number(given, sheet),
+        "--max-requests" => run.requests = number(given, sheet).map(|count| count as u64),
+        "--warmup" => run.warmup = number(given, sheet),
+        name => {
+            let why =
+                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            sheet.push_untranslated(given.as_written(), why);
+        }
+    }
+}
+
+/// Fields of the backend, which may have a key among them.
+pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+    for (name, value) in pairs(text) {
+        let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match name.as_str() {
+            "kind" | "validate_backend" | "http2" | "follow_redirects" => {}
+            "target" => run.target = Some(plain),
+            "model" => run.model = Some(plain),
+            "request_format" => run.request_format = Some(plain),
+            "api_key" => run.has_api_key = true,
+            "stream" => run.without_streaming = plain.eq_ignore_ascii_case("false"),
+            "max_tokens" | "max_completion_tokens" => run.fields.push(format!("max_tokens:{plain}")),
+            name if name.starts_with("extras.body.") => {
+                run.fields.push(format!("{}:{plain}", name.trim_start_matches("extras.body.")));
+            }
+            "extras" if value.pointer("/body").is_some_and(Value::is_object) => {
+                run.fields.extend(value.pointer("/body").map(Value::to_string));
+            }
+            // It may be a key.
+            name if name.contains("header") || name.starts_with("extras") => {
+                sheet.push_untranslated(format!("{name}=…"), "further headers are not sent");
+            }
+            "verify" => sheet
+                .push_untranslated(format!("verify={plain}"), "a certificate is checked, unless --insecure is given"),
+            "timeout" | "timeout_connect" => {
+                sheet.push_untranslated(
+                    format!("{name}={plain}"),
+                    "a request is given up by `request.deadline` or --stall-timeout",
+                );
+            }
+            _ => sheet.push_untranslated(format!("{name}={plain}"), "there is nothing like it here"),
+        }
+    }
+}
+
+fn number(given: &GivenOption, sheet: &mut TranslationBuilder) -> Option<f64> {
+    let number = given.value().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    if number.is_none() {
+        sheet.push_error(format!("`{}` is no number", given.as_written()));
+    }
+    number
+}
+
+/// `10`, `1,2,4` or `[1, 2, 4]`
+fn levels(given: &GivenOption, sheet: &mut TranslationBuilder) -> Vec<f64> {
+    let text = given.value().trim_matches(['[', ']']);
+    let all: Option<Vec<f64>> = text
+        .split(',')
+        .map(|part| part.trim().parse().ok().filter(|level: &f64| level.is_finite() && *level > 0.0))
+        .collect();
+    all.unwrap_or_else(|| {
+        sheet.push_error(format!("`{}`: numbers above 0 with commas between them", given.as_written()));
+        Vec::new()
+    })
+}

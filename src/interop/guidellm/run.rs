@@ -1,0 +1,132 @@
+//! `guidellm run`, the command line since 0.8: `--profile kind=constant,rate=10`.
+
+use serde_json::{Map, Value};
+
+use super::data::{GuideLlmData, pairs};
+use super::measured::GuideLlmRun;
+use super::options::backend;
+use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+const TOOL: &str = "guidellm run";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--config", "-c", "--scenario"]), one(&["--label", "-l"]), one(&["--backend"]), one(&["--profile"]), one(&["--constraint"]), one(&["--tokenizer"]), one(&["--data"]), one(&["--data-column-mapper"]),
+    one(&["--data-preprocessor"]), one(&["--data-finalizer"]), one(&["--data-loader"]), one(&["--seed"]), one(&["--output"]), one(&["--metrics"]), many(&["--override"]),
+    flag(&["--disable-console", "--disable-console-outputs"]), flag(&["--disable-console-interactive", "--disable-progress"]),
+];
+
+pub(super) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+    }
+    if let Some(name) = line.value("--config") {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "the line has no meaning here: its settings are in the scenario `{name}`, which is not read; give them as options"
+            ),
+        );
+    }
+    let mut run = GuideLlmRun::default();
+    // Values for several measurements stand in place of the profile's own.
+    for given in line.given.iter().filter(|given| given.name != "--override") {
+        option(given, &mut run, &mut sheet);
+    }
+    for given in line.given.iter().filter(|given| given.name == "--override") {
+        overrides(given, &mut run, &mut sheet);
+    }
+    run.finish(sheet)
+}
+
+fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+    let value = given.value();
+    let fields = pairs(value);
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
+    match given.name {
+        "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, sheet),
+        "--backend" => sheet.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP")),
+        "--profile" => profile(&fields, run, sheet),
+        "--constraint" => constraint(given, kind, &fields, run, sheet),
+        "--tokenizer" => run.tokenizer = fields.get("model").and_then(Value::as_str).map(str::to_owned),
+        "--data" => run.data = Some(GuideLlmData::of_kind(value)),
+        "--seed" => run.seed = fields.get("value").or(fields.get("seed")).map(ToString::to_string),
+        "--label" | "--output" | "--metrics" => {
+            sheet.push_untranslated(
+                given.as_written(),
+                "results are kept with the run: result.json, requests.jsonl, report.html",
+            );
+        }
+        "--disable-console" | "--disable-console-interactive" => {
+            sheet.push_untranslated(given.as_written(), "`regatta -v` prints more, `-q` less");
+        }
+        _ => sheet.push_untranslated(given.as_written(), "prompts are made up, or a file has them in its `prompt`"),
+    }
+}
+
+fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+    for (name, value) in fields {
+        match name.as_str() {
+            "kind" => run.profile = value.as_str().map(str::to_owned),
+            "rate" | "streams" | "sweep_size" => run.levels = numbers(value),
+            "max_concurrency" => run.most_in_flight = value.as_u64(),
+            "warmup" => run.warmup = share(value),
+            "time_scale" => run.speed = value.as_f64().filter(|scale| *scale > 0.0).map(|scale| 1.0 / scale),
+            "cooldown" => sheet.push_untranslated(
+                format!("cooldown={value}"),
+                "all requests are measured to their end; `regatta report` shows the steady part",
+            ),
+            "rampup_duration" => {
+                sheet.push_untranslated(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
+            }
+            _ => sheet.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+        }
+    }
+}
+
+/// `0.1`, or an object with `percent` or `value`.
+fn share(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.get("percent").or(value.get("value")).and_then(Value::as_f64))
+}
+
+fn constraint(
+    given: &GivenOption,
+    kind: &str,
+    fields: &Map<String, Value>,
+    run: &mut GuideLlmRun,
+    sheet: &mut TranslationBuilder,
+) {
+    match kind {
+        "max_duration" => run.seconds = fields.get("seconds").and_then(Value::as_f64),
+        "max_requests" => run.requests = fields.get("count").and_then(Value::as_u64),
+        "min_requests" => sheet.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
+        "over_saturation" => sheet
+            .push_untranslated(given.as_written(), "a run is not cut off: its verdict says whether the server kept up"),
+        _ => sheet.push_untranslated(
+            given.as_written(),
+            "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it",
+        ),
+    }
+}
+
+/// `--override profile.streams 1,2,4`
+fn overrides(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+    match given.values.as_slice() {
+        [name, list] if ["profile.streams", "profile.rate"].contains(&name.as_str()) => {
+            let list = list.trim_matches(['[', ']']);
+            run.levels = list.split(',').filter_map(|level| level.trim().parse().ok()).collect();
+        }
+        _ => sheet.push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate"),
+    }
+}
+
+/// One number or a list of them.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(all) => all.iter().filter_map(Value::as_f64).collect(),
+        one => one.as_f64().into_iter().collect(),
+    }
+}

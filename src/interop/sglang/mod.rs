@@ -1,0 +1,6 @@
+//! SGLang: its server and its `bench_serving`, whose result files have the format of vLLM's.
+
+mod bench_serving;
+mod server;
+
+pub(super) mod command_line;

@@ -1,0 +1,206 @@
+//! `vllm bench serve`, and the `benchmark_serving.py` that it was, which TensorRT-LLM has still.
+
+use serde_json::json;
+
+use super::dataset;
+use crate::interop::command_line::load::{
+    TranslatedLoad, address, burstiness, extra, goodput, header, rate_and_limit, tokenizer,
+};
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+/// A program of this family.
+pub(super) struct ServingBenchmark {
+    tool: &'static str,
+    /// Made-up prompts have answers of exactly the requested length without being asked for.
+    random_ignores_eos: bool,
+    /// Requests that it sends first to see whether the server answers.
+    tests: &'static str,
+}
+
+pub(super) static VLLM: ServingBenchmark =
+    ServingBenchmark { tool: "vllm bench serve", random_ignores_eos: true, tests: "0" };
+pub(super) static BENCHMARK_SERVING: ServingBenchmark =
+    ServingBenchmark { tool: "benchmark_serving.py", random_ignores_eos: false, tests: "1" };
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    one(&["--model"]), one(&["--served-model-name"]), one(&["--backend", "--endpoint-type"]), one(&["--base-url"]), one(&["--host"]), one(&["--port"]), one(&["--endpoint"]),
+    many(&["--header"]), flag(&["--insecure"]), one(&["--max-concurrency"]), one(&["--request-rate"]), one(&["--burstiness"]), one(&["--probe-request-rate"]),
+    one(&["--ramp-up-strategy"]), one(&["--ramp-up-start-rps"]), one(&["--ramp-up-end-rps"]), one(&["--num-warmups"]), one(&["--ready-check-timeout-sec"]), flag(&["--no-test-input"]),
+    one(&["--seed"]), flag(&["--ignore-eos"]), many(&["--goodput"]), one(&["--percentile-metrics"]), one(&["--metric-percentiles"]), one(&["--request-id-prefix"]),
+    one(&["--top-p"]), one(&["--top-k"]), one(&["--min-p"]), one(&["--temperature"]), one(&["--frequency-penalty"]), one(&["--presence-penalty"]), one(&["--repetition-penalty"]),
+    one(&["--extra-body"]), one(&["--logprobs"]), flag(&["--use-beam-search"]), one(&["--best-of"]), many(&["--lora-modules"]), one(&["--lora-assignment"]), one(&["--chat-template-kwargs"]),
+    flag(&["--non-streaming"]), flag(&["--self-timed"]), flag(&["--no-self-timed"]),
+    one(&["--tokenizer"]), one(&["--tokenizer-mode"]), flag(&["--trust-remote-code"]), flag(&["--skip-tokenizer-init"]), flag(&["--skip-chat-template"]), flag(&["--enable-multimodal-chat"]),
+    flag(&["--tokenize-on-client"]), flag(&["--random-ids"]), one(&["--download-path"]), one(&["--download-timeout"]), flag(&["--save-request-time-breakdown"]),
+    one(&["--label"]), flag(&["--disable-tqdm"]), flag(&["--profile"]), many(&["--profile-num-steps"]), flag(&["--save-result"]), flag(&["--save-detailed"]), flag(&["--append-result"]), many(&["--metadata"]), one(&["--result-dir"]), one(&["--result-filename"]),
+    flag(&["--plot-timeline"]), one(&["--timeline-itl-thresholds"]), flag(&["--plot-dataset-stats"]),
+    one(&["--dataset-name"]), one(&["--dataset-path", "--dataset"]), one(&["--num-prompts"]), one(&["--input-len"]), one(&["--output-len"]), flag(&["--no-oversample"]), flag(&["--disable-shuffle"]), flag(&["--no-stream"]),
+    one(&["--random-input-len"]), one(&["--random-output-len"]), one(&["--random-range-ratio"]), one(&["--random-prefix-len"]), one(&["--random-batch-size"]), flag(&["--no-reranker"]), one(&["--prefix-len"]),
+    one(&["--random-mm-base-items-per-request"]), one(&["--random-mm-num-mm-items-range-ratio"]), one(&["--random-mm-limit-mm-per-prompt"]), one(&["--random-mm-bucket-config"]),
+    one(&["--random-image-width"]), one(&["--random-image-height"]), one(&["--random-image-size"]), one(&["--random-num-images"]),
+    one(&["--sharegpt-output-len"]), one(&["--custom-output-len"]), one(&["--custom-input-len"]), flag(&["--custom-ensure-client-side-data"]),
+    one(&["--sonnet-input-len"]), one(&["--sonnet-output-len"]), one(&["--sonnet-prefix-len"]),
+    one(&["--prefix-repetition-prefix-len"]), one(&["--prefix-repetition-suffix-len"]), one(&["--prefix-repetition-num-prefixes"]), one(&["--prefix-repetition-output-len"]),
+    one(&["--hf-subset"]), one(&["--hf-split"]), one(&["--hf-name"]), one(&["--hf-output-len"]), one(&["--blazedit-min-distance"]), one(&["--blazedit-max-distance"]), one(&["--bfcl-categories"]),
+    one(&["--spec-bench-category"]), one(&["--spec-bench-output-len"]), one(&["--speed-bench-category"]), one(&["--speed-bench-dataset-subset"]), one(&["--speed-bench-output-len"]),
+    one(&["--timed-trace-chunk-hash-size"]), one(&["--timed-trace-sec-multiplier"]), one(&["--asr-max-audio-len-sec"]), one(&["--asr-min-audio-len-sec"]),
+];
+
+/// Options without a meaning here, and why.
+#[rustfmt::skip]
+const LEFT: &[(&[&str], &str)] = &[
+    (&["--save-result", "--save-detailed", "--append-result", "--result-dir", "--result-filename", "--metadata", "--label", "--save-request-time-breakdown"], "results are kept with the run; `regatta export TASK --as vllm --out DIR` writes its file"),
+    (&["--plot-timeline", "--timeline-itl-thresholds", "--plot-dataset-stats"], "the report of a run has its plots"),
+    (&["--percentile-metrics", "--metric-percentiles"], "all percentiles are in the result"),
+    (&["--disable-tqdm"], "`regatta -q` prints less"),
+    (&["--profile", "--profile-num-steps"], "a profile is taken on the server, with its own tools"),
+    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, as long as `ready.timeout` says"),
+    (&["--probe-request-rate"], "one load is measured at a time"),
+    (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
+    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init", "--tokenize-on-client", "--random-ids"], "a tokenizer is a file here, nothing is downloaded or run for it"),
+    (&["--skip-chat-template", "--chat-template-kwargs", "--enable-multimodal-chat"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
+    (&["--request-id-prefix"], "requests are numbered in requests.jsonl"),
+    (&["--use-beam-search", "--best-of"], "beams over OpenAI's interfaces are fields of the server's own: --extra NAME:VALUE"),
+    (&["--download-path", "--download-timeout"], "nothing is downloaded: give the file, with --dataset-path"),
+];
+
+/// Its fields of the request, which have the same name there.
+const FIELDS: [&str; 8] = [
+    "--top-p",
+    "--top-k",
+    "--min-p",
+    "--temperature",
+    "--frequency-penalty",
+    "--presence-penalty",
+    "--repetition-penalty",
+    "--logprobs",
+];
+
+pub(super) fn translate(program: &ServingBenchmark, env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let tool = program.tool;
+    let mut sheet = TranslationBuilder::default();
+    let line = read(tool, TABLE, words, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.push_error(format!("`{word}`: {tool} takes options only"));
+    }
+    let mut load = TranslatedLoad::default();
+    if let Err(why) = interface(&line, &mut load) {
+        return TranslationBuilder::nothing(tool, why);
+    }
+    let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
+    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut sheet);
+    if let Err(why) = dataset::put(&line, &mut load, &mut sheet) {
+        return TranslationBuilder::nothing(tool, why);
+    }
+    // Its own.
+    load.put(
+        "--warmup",
+        line.value("--num-warmups").unwrap_or(if line.has("--no-test-input") { "0" } else { program.tests }),
+    );
+    load.flag(if line.has("--non-streaming") { "--no-streaming" } else { "--streaming" });
+    let is_random = line.value("--dataset-name").is_none_or(|name| name == "random") && !line.has("--dataset-path");
+    if is_random && program.random_ignores_eos {
+        load.flag("--ignore-eos");
+    }
+    if let Some(name) = line.value("--served-model-name").or(line.value("--model")) {
+        load.put("--model", name);
+    }
+    if env.has("OPENAI_API_KEY") {
+        load.put("--api-key-env", "OPENAI_API_KEY");
+    }
+    for given in &line.given {
+        option(given, &line, &mut load, &mut sheet);
+    }
+    sheet.finish(tool, load.means())
+}
+
+/// The server and its protocol; the sentence on one that is not measured.
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), String> {
+    let backend = line.value("--backend").unwrap_or("openai");
+    let (protocol, usual) = match backend {
+        "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => ("openai-completions", "/v1/completions"),
+        "openai-chat" => ("openai-chat", "/v1/chat/completions"),
+        "tensorrt-llm" => ("generate", "/v2/models/ensemble/generate_stream"),
+        other => {
+            return Err(format!(
+                "the line has no meaning here: requests of --backend {other} are not measured; the text interfaces are `openai` and `openai-chat`, which most servers have beside their own"
+            ));
+        }
+    };
+    load.put("--protocol", protocol);
+    let path = line.value("--endpoint").unwrap_or(usual);
+    let base = line.value("--base-url").map_or_else(
+        || format!("{}:{}", line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
+        str::to_owned,
+    );
+    address(&base, path, usual, load);
+    Ok(())
+}
+
+fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let value = given.value();
+    match given.name {
+        // Read together, above.
+        "--model"
+        | "--served-model-name"
+        | "--backend"
+        | "--base-url"
+        | "--host"
+        | "--port"
+        | "--endpoint"
+        | "--max-concurrency"
+        | "--request-rate"
+        | "--num-warmups"
+        | "--no-test-input"
+        | "--non-streaming" => {}
+        name if dataset::is_option(name) => dataset::left(given, line, sheet),
+        name if FIELDS.contains(&name) => {
+            let field = name.trim_start_matches('-').replace('-', "_");
+            extra(load, sheet, &format!("{field}:{value}"), true);
+        }
+        "--header" => header(given, load, sheet),
+        "--insecure" => load.flag("--insecure"),
+        "--seed" => load.put("--seed", value),
+        "--ignore-eos" => load.flag("--ignore-eos"),
+        "--goodput" => goodput(load, sheet, given),
+        "--extra-body" => extra(load, sheet, value, true),
+        "--tokenizer" => tokenizer(given, load, sheet),
+        "--burstiness" if load.has("--offline") || load.get("--rate").is_none_or(|rate| rate == "-1") => {
+            sheet.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
+        }
+        "--burstiness" => burstiness(given, load, sheet),
+        "--ramp-up-strategy" => ramp(given, line, load, sheet),
+        "--ramp-up-start-rps" | "--ramp-up-end-rps" if line.has("--ramp-up-strategy") => {}
+        name => {
+            let why =
+                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            sheet.push_untranslated(given.as_written(), why);
+        }
+    }
+}
+
+/// A rate that rises over all requests.
+fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let number = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
+    let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
+    let (Some(from), Some(to), Some(requests)) = (number("--ramp-up-start-rps"), number("--ramp-up-end-rps"), requests)
+    else {
+        return sheet
+            .push_error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts");
+    };
+    let mean = f64::midpoint(from, to);
+    if mean <= 0.0 || !mean.is_finite() {
+        return sheet.push_error("`--ramp-up-end-rps` is above 0");
+    }
+    let over = (requests / mean).ceil();
+    load.put("--rate", crate::interop::command_line::load::number(mean).to_string());
+    load.keys.insert("rate".to_owned(), json!(null));
+    load.keys.insert("ramp".to_owned(), json!({"linear": {"from": from, "to": to, "over": format!("{over}s")}}));
+    sheet.note(format!("there the rate rises with the number of requests, here with time: over the {over} s that {requests} requests take"));
+    if given.value() != "linear" {
+        sheet.push_untranslated(given.as_written(), "a rate rises along a line or in steps: `ramp: { steps: … }`");
+    }
+}

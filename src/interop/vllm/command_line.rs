@@ -1,0 +1,43 @@
+//! Which of vLLM's commands a line is.
+
+use super::{bench_serve, in_process, server};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+
+/// `vllm COMMAND …`
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    let second = rest.first().map_or("", String::as_str);
+    match (command, second) {
+        ("serve", _) => server::serve(&["vllm", "serve"], env, rest),
+        ("bench", "serve") => bench_serve::translate(&bench_serve::VLLM, env, &rest[1..]),
+        ("bench", "throughput") => in_process::throughput(env, &rest[1..]),
+        ("bench", "latency") => in_process::latency(env, &rest[1..]),
+        ("bench", "sweep") => TranslationBuilder::nothing(
+            "vllm bench sweep",
+            "`vllm bench sweep` has no meaning here: import the lines behind --serve-cmd and --bench-cmd; the values of a sweep are a stage's `foreach`",
+        ),
+        ("bench", other) => TranslationBuilder::nothing(
+            "vllm bench",
+            format!(
+                "`vllm bench {other}` has no meaning here: it measures a part of vLLM itself; `vllm bench` serve, throughput and latency are imported"
+            ),
+        ),
+        (other, _) => TranslationBuilder::nothing(
+            "vllm",
+            format!(
+                "`vllm {other}` has no meaning here: it neither serves nor measures; lines of `vllm serve` and `vllm bench` are imported"
+            ),
+        ),
+    }
+}
+
+/// `python3 -m vllm.entrypoints.openai.api_server …`
+pub(in crate::interop) fn api_server(module: &str, env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    server::serve(&["python3", "-m", module], env, words)
+}
+
+/// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still.
+pub(in crate::interop) fn benchmark_serving(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    bench_serve::translate(&bench_serve::BENCHMARK_SERVING, env, words)
+}

@@ -1,0 +1,173 @@
+//! `--dataset-name` and its options: what vLLM's benchmarks send.
+
+use serde_json::json;
+
+use crate::interop::command_line::load::TranslatedLoad;
+use crate::interop::command_line::options::{GivenOption, ParsedLine};
+use crate::interop::command_line::translation::TranslationBuilder;
+
+/// Options of each data set; the first are those of all.
+#[rustfmt::skip]
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("", &["--dataset-name", "--dataset-path", "--num-prompts", "--output-len", "--disable-shuffle"]),
+    ("random", &["--input-len", "--random-input-len", "--random-output-len", "--random-range-ratio", "--random-prefix-len", "--prefix-len"]),
+    ("prefix_repetition", &["--prefix-repetition-prefix-len", "--prefix-repetition-suffix-len", "--prefix-repetition-num-prefixes", "--prefix-repetition-output-len"]),
+    ("sonnet", &["--input-len", "--sonnet-input-len", "--sonnet-output-len", "--sonnet-prefix-len", "--prefix-len"]),
+    ("sharegpt", &["--sharegpt-output-len", "--no-oversample"]),
+    ("custom", &["--custom-output-len", "--no-oversample"]),
+    ("timed_trace", &["--timed-trace-chunk-hash-size", "--timed-trace-sec-multiplier", "--self-timed", "--no-self-timed"]),
+];
+
+/// Whether `put` reads it for some data set.
+pub(super) fn is_option(name: &str) -> bool {
+    OPTIONS.iter().any(|(_, names)| names.contains(&name))
+}
+
+fn name(line: &ParsedLine) -> &str {
+    line.value("--dataset-name").unwrap_or(if line.has("--dataset-path") { "sharegpt" } else { "random" })
+}
+
+/// An option of another data set changes nothing there, and has no place here.
+pub(super) fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut TranslationBuilder) {
+    let set = name(line);
+    let is_read =
+        OPTIONS.iter().any(|(other, names)| (other.is_empty() || *other == set) && names.contains(&given.name));
+    if !is_read {
+        sheet.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
+    }
+}
+
+/// Prompts and answers of a line. An error is the sentence on a data set that is not read.
+pub(super) fn put(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), String> {
+    for given in line.given.iter().filter(|given| is_option(given.name) && given.name.ends_with("-len")) {
+        if given.value().parse::<i64>().is_err() {
+            sheet.push_error(format!("`{}` is no whole number", given.as_written()));
+        }
+    }
+    let number = |names: &[&str], usual: u32| {
+        names.iter().find_map(|name| line.value(name)?.parse::<u32>().ok()).unwrap_or(usual)
+    };
+    let file = line.value("--dataset-path");
+    let prompts = line.value("--num-prompts").unwrap_or("1000");
+    let is_all = prompts.parse::<i64>().is_ok_and(|count| count < 1);
+    if !is_all {
+        load.put("--requests", prompts);
+    }
+    match name(line) {
+        "random" => {
+            let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), sheet);
+            let around =
+                |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)) as u32);
+            let (low, high) = around(number(&["--input-len", "--random-input-len"], 1024));
+            load.length_between("input_tokens", low.max(1), high.max(1));
+            let (low, high) = around(number(&["--output-len", "--random-output-len"], 128));
+            load.length_between("output_tokens", low.max(1), high.max(1));
+            prefix(load, 1, number(&["--random-prefix-len", "--prefix-len"], 0));
+        }
+        "prefix_repetition" => {
+            load.put("--input-tokens", number(&["--prefix-repetition-suffix-len"], 256).to_string());
+            load.put("--output-tokens", number(&["--output-len", "--prefix-repetition-output-len"], 128).to_string());
+            let count = number(&["--prefix-repetition-num-prefixes"], 10);
+            prefix(load, count, number(&["--prefix-repetition-prefix-len"], 256));
+        }
+        "sonnet" => {
+            let shared = number(&["--sonnet-prefix-len", "--prefix-len"], 200);
+            let whole = number(&["--input-len", "--sonnet-input-len"], 550);
+            load.put("--input-tokens", whole.saturating_sub(shared).max(1).to_string());
+            load.put("--output-tokens", number(&["--output-len", "--sonnet-output-len"], 150).to_string());
+            prefix(load, 1, shared);
+            sheet.push_untranslated(
+                format!("--dataset-path {}", file.unwrap_or("sonnet.txt")),
+                "its verses are not read: prompts are made up, with the same lengths and the same shared beginning",
+            );
+        }
+        "sharegpt" => {
+            load.put("--data", file.unwrap_or("ShareGPT_V3_unfiltered_cleaned_split.json"));
+            load.put("--data-kind", "sharegpt");
+            if file.is_none() {
+                sheet.note("without --dataset-path vLLM makes up prompts or stops; here the file is read, and nothing is downloaded");
+            }
+            if let Some(tokens) = line.value("--output-len").or(line.value("--sharegpt-output-len")) {
+                load.put("--output-tokens", tokens);
+            }
+            records(line, load, is_all);
+        }
+        "custom" => {
+            load.put("--data", file.unwrap_or("data.jsonl"));
+            load.put("--data-kind", "jsonl");
+            match line.value("--output-len").or(line.value("--custom-output-len")).unwrap_or("256") {
+                // As in the data.
+                "-1" => {}
+                tokens => load.put("--output-tokens", tokens),
+            }
+            records(line, load, is_all);
+        }
+        "timed_trace" => trace(line, file, load),
+        set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices") => {
+            let whose = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
+            return Err(format!(
+                "the line has no meaning here: the data set `{whose}` is not read, and nothing is downloaded; save its prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom --dataset-path FILE"
+            ));
+        }
+        other => {
+            return Err(format!(
+                "the line has no meaning here: the data set `{other}` is none of text to generate from, and images, sound and ranking are not measured"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// In an order drawn with the seed, and from the top again when the file ends.
+fn records(line: &ParsedLine, load: &mut TranslatedLoad, is_all: bool) {
+    let mut data = serde_json::Map::new();
+    if !line.has("--disable-shuffle") {
+        data.insert("order".to_owned(), json!("shuffled"));
+    }
+    if !line.has("--no-oversample") && !is_all {
+        data.insert("repeat".to_owned(), json!(true));
+    }
+    if !data.is_empty() {
+        load.keys.insert("data".to_owned(), json!(data));
+    }
+}
+
+/// Mooncake's format, whose time stamps are in milliseconds.
+fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
+    load.put("--data", file.unwrap_or("conversation_trace.jsonl"));
+    load.put("--data-kind", "mooncake");
+    load.flag("--ignore-eos");
+    let mut data = serde_json::Map::new();
+    // So many from the top, each once.
+    if let Some(count) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
+        data.insert("first".to_owned(), json!(count));
+    }
+    if let Some(tokens) = line.value("--timed-trace-chunk-hash-size").and_then(|text| text.parse::<u32>().ok()) {
+        data.insert("block_tokens".to_owned(), json!(tokens));
+    }
+    load.keys.insert("data".to_owned(), json!(data));
+    if !line.has("--no-self-timed") {
+        let unit = line.value("--timed-trace-sec-multiplier").and_then(|text| text.parse::<f64>().ok());
+        load.trace(unit.filter(|unit| *unit > 0.0).map_or(1.0, |unit| 1e-3 / unit));
+    }
+}
+
+fn prefix(load: &mut TranslatedLoad, count: u32, tokens: u32) {
+    if tokens > 0 {
+        load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
+    }
+}
+
+fn ratio(given: Option<&GivenOption>, sheet: &mut TranslationBuilder) -> f64 {
+    let Some(given) = given else { return 0.0 };
+    match given.value().parse::<f64>() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
+        _ => {
+            sheet.push_untranslated(
+                given.as_written(),
+                "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
+            );
+            0.0
+        }
+    }
+}

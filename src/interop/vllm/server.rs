@@ -1,0 +1,42 @@
+//! `vllm serve`, also as Python's module and as the command of its image.
+
+use crate::interop::command_line::options::one;
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_server::ServerProgram;
+
+pub(super) static SERVE: ServerProgram = ServerProgram {
+    tool: "vllm serve",
+    own: &[
+        one(&["--port"]),
+        one(&["--api-key"]),
+        one(&["--hf-token"]),
+        one(&["--uds"]),
+        one(&["--chat-template"]),
+        one(&["--config"]),
+    ],
+    ranks: &[
+        one(&["--tensor-parallel-size", "-tp"]),
+        one(&["--pipeline-parallel-size", "-pp"]),
+        one(&["--data-parallel-size", "-dp"]),
+        one(&["--prefill-context-parallel-size", "-pcp"]),
+    ],
+    port: "--port",
+    key_variable: Some("VLLM_API_KEY"),
+};
+
+/// `start` is the program and what stands in front of its arguments.
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    const SEVERAL_HOSTS: [&str; 5] = ["--headless", "--nnodes", "--node-rank", "--data-parallel-address", "-dpa"];
+    let is_part = words.iter().any(|word| {
+        let name = word.split('=').next().unwrap_or(word).replace('_', "-");
+        SEVERAL_HOSTS.contains(&name.as_str())
+    });
+    if is_part {
+        return TranslationBuilder::nothing(
+            SERVE.tool,
+            "the line has no meaning here: it starts one host's part of a server on several hosts; start it there, and `regatta bench http://HOST:PORT` measures it",
+        );
+    }
+    SERVE.translate(start, env, words)
+}
