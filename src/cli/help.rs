@@ -263,7 +263,7 @@ pub(super) const IMPORT: &str = with_codes!(examples![
     "regatta import artifacts/ --out genai                       results of GenAI-Perf",
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
     "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
-    "regatta import -- python3 launch_triton_server.py --world_size 4 --model_repo models",
+    "regatta import serve.sh > manifests/mine.yaml               a script, or a job of Slurm",
     "regatta import -- make run_harness RUN_ARGS='--benchmarks=llama2-70b --scenarios=Server'",
     "regatta import configs/H200-SXM-141GBx8/Server/llama2-70b.py > manifests/mine.yaml",
 ]);

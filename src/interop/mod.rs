@@ -17,6 +17,7 @@ mod llmb_run;
 mod loadgen;
 mod metrics;
 mod nvidia_harness;
+mod nvidia_smi;
 mod perf_analyzer;
 mod results;
 mod sglang;

@@ -8,8 +8,8 @@ use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
 use crate::interop::triton_backend::{core_model, fill_template, grpc_clients, launch_triton_server};
 use crate::interop::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, perf_analyzer, sglang, slurm,
-    triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer, sglang,
+    slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// The programs with supported command lines.
@@ -164,6 +164,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),
         ("triton", _) => triton_cli::translate(arguments),
         ("curl", _) => curl::translate(arguments),
+        ("nvidia-smi", _) => nvidia_smi::translate(arguments),
         _ => no_meaning(name).unwrap_or_else(|| {
             let hint = did_you_mean(name, TOOLS).unwrap_or_default();
             Err(vec![format!("command lines of `{name}` cannot be imported; {hint}")])

@@ -12,6 +12,7 @@ use super::shell::{Variables, WrittenCommand, split};
 use super::translation::{
     RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
 };
+use crate::interop::nvidia_smi;
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
 
@@ -49,6 +50,8 @@ struct Script {
     folders: Vec<Option<String>>,
     /// Of `docker run` without a command: commands behind it run in it.
     container: Option<Map<String, Value>>,
+    /// Of `nvidia-smi -lgc`.
+    gpu_clocks: Option<Value>,
     filled: Vec<FilledFile>,
     /// `cp -r FROM/* TO`
     copied: Vec<(String, String)>,
@@ -150,6 +153,14 @@ impl Script {
             Err(faults) => return self.faults(place, &faults),
         };
         match name.as_str() {
+            // It is for the stages behind it.
+            "nvidia-smi" if self.total > 1 => {
+                let is_root = words.first().is_some_and(|word| word == "sudo");
+                if let Some(clocks) = nvidia_smi::gpu_clocks(&arguments, is_root) {
+                    self.gpu_clocks = Some(clocks);
+                    return;
+                }
+            }
             // Their files become one stage.
             "fill_template.py" if self.name.is_some() || !self.filled.is_empty() => {
                 return self.filled.extend(fill_template::filled(&arguments, &mut self.sheet));
@@ -293,6 +304,11 @@ impl Script {
             {
                 keys.insert("container".to_owned(), Value::Object(container.clone()));
             }
+            if let (Some(clocks), Some(keys)) = (&self.gpu_clocks, stage.as_object_mut())
+                && keys.contains_key("gpus")
+            {
+                keys.insert("gpu_clocks".to_owned(), clocks.clone());
+            }
             if stage.get("serve").is_some() {
                 self.server = Some(unique.clone());
             }
@@ -347,6 +363,13 @@ impl Script {
         if self.count == 0 && self.sheet.faults.is_empty() {
             let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
             return self.sheet.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
+        }
+        if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| self.whole.stages.is_empty()) {
+            let why = format!(
+                "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs",
+                clocks["graphics"]
+            );
+            self.without.push(("nvidia-smi -lgc".to_owned(), why));
         }
         let whole = &self.whole;
         let is_empty =

@@ -67,11 +67,8 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
         "--stream-timeout" => load.put("--stall-timeout", format!("{value}s")),
         "--dataset" => {
             load.put("--data", value);
-            if value.starts_with("{{") {
-                // A placeholder's name shows no format.
-                load.put("--data-kind", "jsonl");
-            }
-            sheet.note("its data sets are one JSON list of `input` and `output`; read are JSONL with `prompt` and `output_length`, and ShareGPT");
+            // Its own format is read as that kind.
+            load.put("--data-kind", "jsonl");
         }
         "--tokenizer-dir" => load.put("--tokenizer", value),
         "--exclude-input-in-output" => {

@@ -1,0 +1,32 @@
+//! `nvidia-smi -lgc MIN,MAX`: the clocks of a stage's GPUs.
+
+use serde_json::{Value, json};
+
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+
+/// The value of a stage's `gpu_clocks`, if the line locks clocks.
+pub(in crate::interop) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
+    let at = arguments.iter().position(|word| word.starts_with("-lgc") || word.starts_with("--lock-gpu-clocks"))?;
+    let text = match arguments[at].split_once('=') {
+        Some((_, text)) => text,
+        None => arguments.get(at + 1)?,
+    };
+    let (least, greatest) = text.split_once(',').unwrap_or((text, text));
+    let clocks = [least.trim().parse::<u32>().ok()?, greatest.trim().parse::<u32>().ok()?];
+    Some(if is_root { json!({"graphics": clocks, "sudo": true}) } else { json!({"graphics": clocks}) })
+}
+
+/// Alone it changes the machine, which a stage does for its own time only.
+pub(in crate::interop) fn translate(arguments: &[String]) -> Result<Translation, Vec<String>> {
+    let text = match gpu_clocks(arguments, false) {
+        Some(clocks) => format!(
+            "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs, and unlocks them at its end",
+            clocks["graphics"]
+        ),
+        None => {
+            "`nvidia-smi` has no meaning here: GPUs are read while a benchmark runs, and `regatta doctor` shows them"
+                .to_owned()
+        }
+    };
+    TranslationBuilder::default().finish("nvidia-smi", TranslationKind::Nothing(text))
+}
