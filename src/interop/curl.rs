@@ -40,10 +40,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
             "`curl {url}` has no meaning here: it is no interface of an inference server that is known here; a `shell` stage runs it"
         ))),
     };
-    match kind {
-        Ok(kind) => sheet.finish(TOOL, kind),
-        Err(fault) => Err(vec![fault]),
-    }
+    sheet.finish(TOOL, kind?)
 }
 
 /// A request to the generate extension.
@@ -53,8 +50,8 @@ fn generate(
     path: &str,
     data: Option<&str>,
     sheet: &mut TranslationBuilder,
-) -> Result<TranslationKind, String> {
-    let data = data.ok_or("a request to `generate` has its fields behind `-d`")?;
+) -> Result<TranslationKind, Vec<String>> {
+    let data = data.ok_or_else(|| vec!["a request to `generate` has its fields behind `-d`".to_owned()])?;
     let fields = match serde_json::from_str::<Value>(data) {
         Ok(Value::Object(fields)) => fields,
         _ if data.contains("...") || data.contains("{PARAM") => {
@@ -62,7 +59,7 @@ fn generate(
                 "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`".to_owned(),
             ));
         }
-        _ => return Err(format!("the request behind `-d` is no JSON object: {data}")),
+        _ => return Err(vec![format!("the request behind `-d` is no JSON object: {data}")]),
     };
     let mut command: Vec<String> =
         ["regatta", "triton", "infer", &format!("http://{server}"), model].map(str::to_owned).to_vec();
