@@ -74,8 +74,8 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
 /// Clocks that this stage, or one with servers that it needs, has locked.
 fn gpu_clocks(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> Option<String> {
     let own = context.lease.task.gpu_clocks.as_ref().map(ToString::to_string);
-    let servers = origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve);
-    own.or_else(|| servers.filter_map(|server| server.facts.get("gpu_clocks")).next().cloned())
+    let mut servers = origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve);
+    own.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
 }
 
 fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> ManifestIdentity {
