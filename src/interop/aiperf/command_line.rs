@@ -109,7 +109,7 @@ const LEFT: &[(&[&str], &str)] = &[
 fn left(name: &str) -> &'static str {
     let begins = |one: &&str| *one == name || one.ends_with('-') && name.starts_with(*one);
     LEFT.iter()
-        .find(|(names, _)| names.iter().any(|one| begins(&one)))
+        .find(|(names, _)| names.iter().any(begins))
         .map_or("there is nothing like it here", |it| it.1)
 }
 

@@ -115,7 +115,7 @@ impl TranslatedLoad {
         self.options.retain(|(name, _)| !["--concurrency", "--rate", "--arrivals"].contains(name));
         self.flag("--offline");
         self.keys.insert("scenario".to_owned(), json!("trace"));
-        if speed != 1.0 {
+        if (speed - 1.0).abs() > f64::EPSILON {
             self.keys.insert("speed".to_owned(), number(speed));
         }
     }
@@ -296,7 +296,7 @@ pub(in crate::interop) fn rate_and_limit(
 /// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
 pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     match given.value().parse::<f64>() {
-        Ok(shape) if shape == 1.0 => {}
+        Ok(shape) if (shape - 1.0).abs() < f64::EPSILON => {}
         Ok(shape) if shape > 0.0 && shape.is_finite() => {
             let cv = (1e4 / shape.sqrt()).round() / 1e4;
             load.keys.insert("arrivals".to_owned(), json!({"gamma": {"cv": number(cv)}}));
