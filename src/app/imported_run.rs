@@ -88,7 +88,9 @@ pub(super) fn command(
             }
             // Without a system the line is that of the default, if that takes its settings.
             Err(why) if given(params.clone()).is_ok() => {
-                translation.untranslated.push(UntranslatedOption { argument: scale.argument.clone(), why });
+                translation
+                    .untranslated
+                    .push(UntranslatedOption { argument: scale.argument.clone(), why: why.to_string() });
             }
             Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
         }
@@ -164,7 +166,7 @@ pub(super) fn command(
         let folder = shell_word(folder);
         let stages: Vec<String> = line.until.iter().map(|stage| format!("latest/{stage}")).collect();
         let results = if stages.is_empty() { "latest/.".to_owned() } else { stages.join(" ") };
-        command.push_str(&format!(" && mkdir -p {folder} && cp -rL {results} {folder}"));
+        command = format!("{command} && mkdir -p {folder} && cp -rL {results} {folder}");
     }
     Ok(format!("{command}\n"))
 }
@@ -190,8 +192,8 @@ fn stages(line: &RunLine, manifest: &Manifest, plan: Option<&Plan>, translation:
                 .collect();
             servers.dedup();
             translation.notes.push(
-                "servers start when a stage needs them, and end with it: this makes what they need, and `--until \
-                 run_harness` starts and measures them"
+                "servers start when a stage needs them, and end with it: this makes what they need, `regatta serve` \
+                 in place of `regatta run` keeps them up, and `--until run_harness` measures them"
                     .to_owned(),
             );
             all.extend(servers);

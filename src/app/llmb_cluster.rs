@@ -24,6 +24,11 @@ pub(super) fn gpu_type_of_file(folder: &Path) -> Option<String> {
     Some(found.as_str()?.to_lowercase())
 }
 
+/// One sentence on why a scale stands for no system.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoSystem(String);
+
 /// The system that a scale stands for, and how it was found; or one sentence on why there is none. `fits`: whether the manifest takes a
 /// system with the other settings.
 pub(super) fn system(
@@ -32,9 +37,9 @@ pub(super) fn system(
     manifest: &Manifest,
     scale: &GpuScale,
     fits: &dyn Fn(&str) -> bool,
-) -> Result<(String, String), String> {
+) -> Result<(String, String), NoSystem> {
     let Some(systems) = systems(project, name, manifest) else {
-        return Err(format!("the manifest `{name}` has no systems to choose from"));
+        return Err(NoSystem(format!("the manifest `{name}` has no systems to choose from")));
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
@@ -43,19 +48,19 @@ pub(super) fn system(
         if systems.contains(&system) {
             return Ok((system, format!("the GPU type is from {origin}")));
         }
-        return Err(format!(
+        return Err(NoSystem(format!(
             "{origin} has {gpu_type}, and the manifest `{name}` has no system `{system}`; it has {listed}"
-        ));
+        )));
     }
     let mut fitting = real.into_iter().filter(|system| system.ends_with(&format!("-x{}", scale.gpus)) && fits(system));
     match (fitting.next(), fitting.next()) {
         (Some(only), None) => {
             Ok((only.clone(), format!("no other system of the manifest has {} GPUs and these settings", scale.gpus)))
         }
-        _ => Err(format!(
+        _ => Err(NoSystem(format!(
             "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the default runs, `{}`",
             manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
-        )),
+        ))),
     }
 }
 

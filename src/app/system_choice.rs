@@ -23,10 +23,10 @@ pub(super) fn choose_system(
         return None;
     }
     let default = manifest.params.get("system")?.value.as_str()?.to_owned();
-    choose(&doctor::gpu_names(), &default, need, exists)
+    Some(choose(&doctor::gpu_names(), &default, need, exists))
 }
 
-fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str) -> bool) -> Option<SystemChoice> {
+fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str) -> bool) -> SystemChoice {
     let machine = match gpus {
         [] => "no GPU was found here (nvidia-smi)".to_owned(),
         [one, ..] => format!("this machine has {} × {one}", gpus.len()),
@@ -37,28 +37,28 @@ fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str
         if let Some((count, system)) = found {
             let fewer =
                 if count < gpus.len() { format!("; no system of {} is on file", gpus.len()) } else { String::new() };
-            return Some(SystemChoice { note: format!("system={system}: {machine}{fewer}"), system });
+            return SystemChoice { note: format!("system={system}: {machine}{fewer}"), system };
         }
     }
     let real = default.strip_prefix(SIMULATED).filter(|real| exists(real));
     let lacks = if gpus.is_empty() { "" } else { ", for which there is no system's file" };
     match (need, real) {
-        (SystemNeed::Real, Some(real)) => Some(SystemChoice {
+        (SystemNeed::Real, Some(real)) => SystemChoice {
             note: format!("system={real}: {machine}{lacks}; of this system are the round, the software and the tuning"),
             system: real.to_owned(),
-        }),
-        (_, Some(real)) => Some(SystemChoice {
+        },
+        (_, Some(real)) => SystemChoice {
             note: format!(
                 "system={default} is simulated: {machine}{lacks}, and no argument names a system; write system={real} for the real one"
             ),
             system: default.to_owned(),
-        }),
-        _ => Some(SystemChoice {
+        },
+        _ => SystemChoice {
             note: format!(
                 "system={default} is the manifest's default: {machine}{lacks}, and no argument names a system"
             ),
             system: default.to_owned(),
-        }),
+        },
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     fn chosen(gpus: &[&str], need: SystemNeed) -> String {
         let gpus: Vec<String> = gpus.iter().map(|&name| name.to_owned()).collect();
         let exists = |name: &str| ["h200-x8", "h200-x2", "h100-nvl-x2"].contains(&name);
-        let choice = choose(&gpus, "sim-h200-x8", need, &exists).unwrap();
+        let choice = choose(&gpus, "sim-h200-x8", need, &exists);
         format!("{} | {}", choice.system, choice.note)
     }
 

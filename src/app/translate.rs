@@ -193,7 +193,7 @@ fn line_of(translation: &Translation, words: &[String]) -> String {
 }
 
 fn commented(text: &str) -> String {
-    text.lines().map(|line| format!("#   {line}\n")).collect()
+    text.lines().flat_map(|line| ["#   ", line, "\n"]).collect()
 }
 
 fn bench_words(line: &TranslatedBench) -> Vec<String> {

@@ -75,7 +75,7 @@ fn generate(
             // As the backend's own defaults.
             "bad_words" | "stop_words" if value == Value::String(String::new()) => {}
             "parameters" => {
-                sheet.push_untranslated(format!("parameters: {text}"), "write its fields beside the others")
+                sheet.push_untranslated(format!("parameters: {text}"), "write its fields beside the others");
             }
             _ => command.extend(["--input".to_owned(), format!("{name}={value}")]),
         }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
 use crate::interop::command_line::program::base;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -27,7 +27,7 @@ const ENTRY_POINTS: [(&str, &[&str]); 5] = [
 pub(in crate::interop) fn translate(
     engine: &str,
     words: &[String],
-    inner: &dyn Fn(&[String]) -> Result<Translation, Vec<String>>,
+    inner: TranslateInner<'_>,
 ) -> Result<Translation, Vec<String>> {
     const TOOL: &str = "docker run";
     let mut sheet = TranslationBuilder::default();

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -28,10 +28,7 @@ const KEYS: [(&str, &str); 9] = [
 ];
 
 /// What starts a command's tasks is what a stage's servers do themselves.
-pub(in crate::interop) fn srun(
-    words: &[String],
-    inner: &dyn Fn(&[String]) -> Result<Translation, Vec<String>>,
-) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn srun(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, Vec<String>> {
     let mut sheet = TranslationBuilder::default();
     let line = read_front("srun", TABLE, words, &mut sheet);
     if line.behind.is_empty() {

@@ -48,9 +48,8 @@ fn value_of_key<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     for (at, c) in rest.char_indices() {
         match c {
             '(' | '[' | '{' => open += 1,
-            ')' | ']' | '}' if open == 0 => return Some(&rest[..at]),
+            ')' | ']' | '}' | ',' if open == 0 => return Some(&rest[..at]),
             ')' | ']' | '}' => open -= 1,
-            ',' if open == 0 => return Some(&rest[..at]),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@
 //! The lines are `tests/golden/pasted/*.sh`; the table is `tests/golden/pasted/table.md`. After a change
 //! `UPDATE=1 cargo test --test it pasted` writes it anew; read the difference.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -135,7 +136,7 @@ fn plan(world: &World, printed: &str) -> String {
         let begin = words.iter().position(|word| word == "regatta").expect("a command of Regatta");
         let mut command: Vec<String> = words[begin + 1..].iter().take_while(|word| *word != "--").cloned().collect();
         match command[0].as_str() {
-            "run" | "serve" => command[0] = "plan".to_owned(),
+            "run" | "serve" => "plan".clone_into(&mut command[0]),
             "bench" => command.push("--dry-run".to_owned()),
             // Each looks at something that must be there.
             _ => continue,
@@ -240,12 +241,14 @@ fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
     );
     let mut faults = Vec::new();
     for file in ["harness-v4.1.sh", "harness-v5.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "today.sh"] {
-        table.push_str(&format!("\n## {file}\n\n| line | printed | planned | run |\n| --- | --- | --- | --- |\n"));
+        table += "\n## ";
+        table += file;
+        table += "\n\n| line | printed | planned | run |\n| --- | --- | --- | --- |\n";
         let rows: Vec<Row> = std::thread::scope(|scope| {
             let lines = lines(file);
             let handles: Vec<_> = lines
                 .chunks(lines.len().div_ceil(4).max(1))
-                .map(|part| part.to_vec())
+                .map(<[String]>::to_vec)
                 .map(|part| scope.spawn(move || part.iter().map(|line| row(line)).collect::<Vec<_>>()))
                 .collect();
             handles.into_iter().flat_map(|handle| handle.join().expect("a thread")).collect()
@@ -256,7 +259,7 @@ fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
                 faults.push(format!("{}\n  {}\n  planned: {}\n  run: {}", row.line, row.printed, row.planned, row.ran));
             }
             let cells = [&row.line, &row.printed, &row.planned, &row.ran].map(|text| cell(text));
-            table.push_str(&format!("| `{}` | {} | {} | {} |\n", cells[0], cells[1], cells[2], cells[3]));
+            writeln!(table, "| `{}` | {} | {} | {} |", cells[0], cells[1], cells[2], cells[3]).expect("a text");
         }
     }
     if std::env::var_os("UPDATE").is_some() {

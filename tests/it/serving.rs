@@ -17,9 +17,7 @@ fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     loop {
         let mut line = String::new();
-        if out.read_line(&mut line).unwrap() == 0 {
-            panic!("it ended before it served: {lines:?} {:?}", Ended::of(child));
-        }
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended before it served: {lines:?}");
         if let Some(target) = line.strip_prefix("regatta bench ") {
             let address = target.split(' ').next().unwrap().trim().to_owned();
             child.stdout = Some(out.into_inner());

@@ -32,6 +32,7 @@ pub struct SearchReport<J = ProbeJudgement> {
 /// What a rate had to meet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a report has one of them")]
 pub enum SearchRules {
     /// LoadGen's; the limits are those of the round.
     Loadgen {

@@ -108,9 +108,7 @@ const LEFT: &[(&[&str], &str)] = &[
 /// Why an option has no place.
 fn left(name: &str) -> &'static str {
     let begins = |one: &&str| *one == name || one.ends_with('-') && name.starts_with(*one);
-    LEFT.iter()
-        .find(|(names, _)| names.iter().any(begins))
-        .map_or("there is nothing like it here", |it| it.1)
+    LEFT.iter().find(|(names, _)| names.iter().any(begins)).map_or("there is nothing like it here", |it| it.1)
 }
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {

@@ -35,7 +35,7 @@ pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, V
         return Err(vec![format!("there are {} commands in it; at most {MOST_COMMANDS} are read", commands.len())]);
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
-    script.sheet.notes.extend(name.into_iter().flat_map(|_| directives(text)));
+    script.sheet.notes.extend(name.into_iter().filter_map(|_| directives(text)));
     for command in &commands {
         script.command(command);
     }
@@ -440,7 +440,7 @@ fn replace(value: &mut Value, path: &str, expression: &str) {
         Value::String(text) => {
             let plain = text.trim_start_matches("./").trim_end_matches('/');
             if plain == path {
-                *text = expression.to_owned();
+                expression.clone_into(text);
             } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
                 *text = format!("{expression}{rest}");
             }

@@ -159,6 +159,32 @@ impl RunSetting {
     }
 }
 
+/// The sentence on a line that has no meaning here: why, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::interop) struct NoMeaning(String);
+
+impl From<String> for NoMeaning {
+    fn from(sentence: String) -> Self {
+        Self(sentence)
+    }
+}
+
+impl From<&str> for NoMeaning {
+    fn from(sentence: &str) -> Self {
+        Self(sentence.to_owned())
+    }
+}
+
+impl From<NoMeaning> for String {
+    fn from(NoMeaning(sentence): NoMeaning) -> Self {
+        sentence
+    }
+}
+
+/// What a command in another command means: `docker run IMAGE COMMAND`.
+pub(in crate::interop) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, Vec<String>>;
+
 /// Collects while arguments are read.
 #[derive(Debug, Default)]
 pub(in crate::interop) struct TranslationBuilder {

@@ -1,9 +1,11 @@
 //! `--data`: made-up prompts, or a file.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::load::TranslatedLoad;
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
 
 /// What GuideLLM sends.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl GuideLlmData {
         if all.contains_key("prompt_tokens") {
             return Self::Synthetic(all);
         }
-        if all.is_empty() && text.ends_with(".jsonl") {
+        if all.is_empty() && is_json_lines(text) {
             Self::JsonLines(text.to_owned())
         } else {
             Self::Other(text.to_owned())
@@ -60,7 +62,7 @@ impl GuideLlmData {
         let field = |name: &str| all.get(name).and_then(Value::as_str);
         match (field("kind"), field("path").or(field("source"))) {
             (Some("synthetic_text"), _) => Self::Synthetic(all),
-            (Some("json_file"), Some(path)) if path.ends_with(".jsonl") => Self::JsonLines(path.to_owned()),
+            (Some("json_file"), Some(path)) if is_json_lines(path) => Self::JsonLines(path.to_owned()),
             (Some("trace_mooncake" | "mooncake"), Some(path)) => Self::Mooncake(path.to_owned()),
             (None, _) => Self::read(text),
             _ => Self::Other(text.to_owned()),
@@ -69,7 +71,7 @@ impl GuideLlmData {
 
     /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on data that
     /// are not read.
-    pub fn put(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<Option<u64>, String> {
+    pub fn put(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<Option<u64>, NoMeaning> {
         match self {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
@@ -91,7 +93,7 @@ impl GuideLlmData {
             }
             Self::Other(text) => Err(format!(
                 "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
-            )),
+            ).into()),
         }
     }
 }
@@ -150,12 +152,17 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, sheet: &mut Transl
                 load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}}));
             }
             "source" => {
-                sheet.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text")
+                sheet.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
             _ => sheet.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
         }
     }
     number("samples")
+}
+
+/// By the name of the file.
+fn is_json_lines(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("jsonl"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::data::GuideLlmData;
 use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra, number};
 use crate::interop::command_line::translation::{
-    ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+    NoMeaning, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 
 const TOOL: &str = "guidellm";
@@ -45,15 +45,14 @@ impl GuideLlmRun {
         if let Err(why) = self.server(&mut load, &mut sheet) {
             return TranslationBuilder::nothing(TOOL, why);
         }
-        let samples = match &self.data {
-            Some(data) => match data.put(&mut load, &mut sheet) {
+        let samples = if let Some(data) = &self.data {
+            match data.put(&mut load, &mut sheet) {
                 Ok(samples) => samples,
                 Err(why) => return TranslationBuilder::nothing(TOOL, why),
-            },
-            None => {
-                sheet.push_error("`guidellm` needs --data");
-                None
             }
+        } else {
+            sheet.push_error("`guidellm` needs --data");
+            None
         };
         self.end(samples, &mut load, &mut sheet);
         self.warm_up(&mut load, &mut sheet);
@@ -63,7 +62,7 @@ impl GuideLlmRun {
     }
 
     /// The sentence on an interface that is not measured.
-    fn server(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), String> {
+    fn server(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
         let format = self.request_format.as_deref().unwrap_or("chat_completions");
         let (protocol, usual) = match format.trim_start_matches("/v1/").trim_start_matches('/') {
             "chat_completions" | "chat/completions" => ("openai-chat", "/v1/chat/completions"),
@@ -71,7 +70,7 @@ impl GuideLlmRun {
             _ => {
                 return Err(format!(
                     "the line has no meaning here: requests of the format `{format}` are not measured; measured are chat_completions and text_completions"
-                ));
+                ).into());
             }
         };
         load.put("--protocol", protocol);

@@ -23,8 +23,23 @@ pub(super) struct TuningField {
     value: String,
     /// The argument that it is from.
     argument: String,
-    /// Of a flag that config.pbtxt has no place for: the nearest that it has.
-    unknown: Option<Option<&'static str>>,
+    /// Of a flag that config.pbtxt has no place for.
+    unknown: Option<UnknownFlag>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnknownFlag {
+    /// The nearest that config.pbtxt has a place for.
+    nearest: Option<&'static str>,
+}
+
+/// Why the value of a field is none.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TuningFieldError {
+    #[error("`{0}` is no whole number")]
+    Number(String),
+    #[error("`{0}` is not KEY:VALUE; commas separate the pairs")]
+    Pair(String),
 }
 
 /// All names of such fields.
@@ -33,7 +48,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// What a field sets, or why its value is none. `None`: it is no such field.
-pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, String>> {
+pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, TuningFieldError>> {
     let one = |place: String, value: &str| TuningField {
         place,
         value: yaml(value),
@@ -44,7 +59,7 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {
-            return Some(Err(format!("`{number}` is no whole number")));
+            return Some(Err(TuningFieldError::Number(number.to_owned())));
         }
         return Some(Ok(vec![one(name.to_owned(), number)]));
     }
@@ -55,18 +70,19 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
     let mut fields = Vec::new();
     for pair in value.split(',').filter(|pair| !pair.is_empty()) {
         let Some((flag, value)) = pair.split_once(':') else {
-            return Some(Err(format!("`{pair}` is not KEY:VALUE; commas separate the pairs")));
+            return Some(Err(TuningFieldError::Pair(pair.to_owned())));
         };
         let place = match (kind, flag) {
             ("build_flags", "max_batch_size") => "gpu_batch_size".to_owned(),
-            ("build_flags", "tensor_parallelism" | "pipeline_parallelism") => flag.to_owned(),
-            ("checkpoint_flags", "kv_cache_dtype") => flag.to_owned(),
+            ("build_flags", "tensor_parallelism" | "pipeline_parallelism") | ("checkpoint_flags", "kv_cache_dtype") => {
+                flag.to_owned()
+            }
             ("checkpoint_flags", _) => format!(".workload.checkpoint_flags.{flag}"),
             _ => format!("{kind}.{flag}"),
         };
         let mut field = one(place, value);
         if kind == "runtime_flags" && !RUNTIME_FLAGS.contains(&flag) {
-            field.unknown = Some(nearest(flag, RUNTIME_FLAGS.iter().copied()));
+            field.unknown = Some(UnknownFlag { nearest: nearest(flag, RUNTIME_FLAGS.iter().copied()) });
         }
         fields.push(field);
     }
@@ -86,7 +102,7 @@ fn yaml(value: &str) -> String {
 impl TuningField {
     /// The values to set, one for each scenario where it has one for each.
     pub fn settings(&self, scenarios: &[String], sheet: &mut TranslationBuilder) -> Vec<RunSetting> {
-        if let Some(near) = self.unknown {
+        if let Some(UnknownFlag { nearest: near }) = self.unknown {
             let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             let flag = self.place.rsplit('.').next().unwrap_or_default();
             sheet.push_untranslated(
@@ -109,7 +125,7 @@ impl TuningField {
 mod tests {
     use super::*;
 
-    fn places(name: &str, value: &str) -> Result<Vec<String>, String> {
+    fn places(name: &str, value: &str) -> Result<Vec<String>, TuningFieldError> {
         let fields = read(name, value, "x").expect("a tuning field")?;
         let mut sheet = TranslationBuilder::default();
         let scenarios = ["server".to_owned()];

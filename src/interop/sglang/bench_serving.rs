@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::interop::command_line::load::{TranslatedLoad, address, extra, header, rate_and_limit, tokenizer};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
 
 const TOOL: &str = "sglang.bench_serving";
 
@@ -91,7 +91,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), String> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
     const COMPLETIONS: &str = "/v1/completions";
     const CHAT: &str = "/v1/chat/completions";
     let backend = line.value("--backend").unwrap_or("sglang");
@@ -108,7 +108,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         other => {
             return Err(format!(
                 "the line has no meaning here: requests of --backend {other} are not measured; measured are OpenAI's completions and chat, and Triton's `trt`"
-            ));
+            ).into());
         }
     };
     if matches!(backend, "sglang" | "sglang-native") {
@@ -134,7 +134,7 @@ fn dataset(
     line: &ParsedLine,
     load: &mut TranslatedLoad,
     sheet: &mut TranslationBuilder,
-) -> Result<&'static str, String> {
+) -> Result<&'static str, NoMeaning> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
         if given.value().parse::<u32>().is_err() {
             sheet.push_error(format!("`{}` is no whole number", given.as_written()));
@@ -197,11 +197,10 @@ fn dataset(
             Ok("mooncake")
         }
         "image" | "mmmu" => Err(
-            "the line has no meaning here: images are not sent; the same lengths of text are measured with --dataset-name random".to_owned(),
-        ),
+            "the line has no meaning here: images are not sent; the same lengths of text are measured with --dataset-name random".to_owned().into()),
         other => Err(format!(
             "the line has no meaning here: the data set `{other}` is not read; ShareGPT's file, a Mooncake trace, and made-up prompts are"
-        )),
+        ).into()),
     }
 }
 

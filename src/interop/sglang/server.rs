@@ -29,6 +29,8 @@ const SERVER_WITH_DP_ATTENTION: ServerProgram = ServerProgram {
 static KIND: &[Opt] =
     &[one(&["--nnodes"]), one(&["--node-rank"]), one(&["--disaggregation-mode"]), flag(&["--enable-dp-attention"])];
 
+static SERVERS: [ServerProgram; 2] = [SERVER, SERVER_WITH_DP_ATTENTION];
+
 /// `start` is the program and what stands in front of its arguments.
 pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
     let (kind, _) = read_known(SERVER.tool, KIND, words, &mut TranslationBuilder::default());
@@ -40,7 +42,6 @@ pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Trans
             "the line has no meaning here: it starts one part of a server of several; start them there, and `regatta bench http://HOST:PORT` measures them",
         );
     }
-    static SERVERS: [ServerProgram; 2] = [SERVER, SERVER_WITH_DP_ATTENTION];
     let program = &SERVERS[usize::from(kind.has("--enable-dp-attention"))];
     program.translate(start, env, words)
 }

@@ -67,16 +67,13 @@ impl ProgramLine<'_> {
                 continue;
             };
             words.push(option.to_owned());
-            match read {
-                Some((_, input)) => {
-                    inputs.insert((*input).to_owned(), json!(path(&value)));
-                    words.push(format!("{{{{ inputs.{input} }}}}"));
-                }
-                None => {
-                    written = Some(path(&value));
-                    // A stage runs in its output folder.
-                    words.push(".".to_owned());
-                }
+            if let Some((_, input)) = read {
+                inputs.insert((*input).to_owned(), json!(path(&value)));
+                words.push(format!("{{{{ inputs.{input} }}}}"));
+            } else {
+                written = Some(path(&value));
+                // A stage runs in its output folder.
+                words.push(".".to_owned());
             }
         }
         match written {

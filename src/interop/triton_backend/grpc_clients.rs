@@ -42,14 +42,15 @@ pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Resul
     let line = read(TOOL, INFLIGHT, words, &mut sheet);
     let model = line.value("--tensorrt-llm-model-name").or(line.value("--model-name")).unwrap_or("tensorrt_llm");
     let mut command = request(line.value("--url"), model);
-    match line.value("--input-tokens-csv") {
-        Some(ids) => command.extend(["--input-ids".to_owned(), ids.to_owned()]),
-        None => {
-            // Its tokenizer is Python's; the model of the five that takes text has it on the server.
-            command[4] = "ensemble".to_owned();
-            command.extend(["--text".to_owned(), line.value("--text").unwrap_or(PROMPT).to_owned()]);
-            sheet.note("the text goes to `ensemble`, whose preprocessing has the tokenizer; `--input-ids` goes to `tensorrt_llm`");
-        }
+    if let Some(ids) = line.value("--input-tokens-csv") {
+        command.extend(["--input-ids".to_owned(), ids.to_owned()]);
+    } else {
+        // Its tokenizer is Python's; the model of the five that takes text has it on the server.
+        "ensemble".clone_into(&mut command[4]);
+        command.extend(["--text".to_owned(), line.value("--text").unwrap_or(PROMPT).to_owned()]);
+        sheet.note(
+            "the text goes to `ensemble`, whose preprocessing has the tokenizer; `--input-ids` goes to `tensorrt_llm`",
+        );
     }
     command.extend(["--max-tokens".to_owned(), line.value("--request-output-len").unwrap_or("16").to_owned()]);
     if line.has("--streaming") {

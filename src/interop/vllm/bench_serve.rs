@@ -8,7 +8,7 @@ use crate::interop::command_line::load::{
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
 
 /// A program of this family.
 pub(super) struct ServingBenchmark {
@@ -118,7 +118,7 @@ pub(super) fn translate(program: &ServingBenchmark, env: &Env, words: &[String])
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), String> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
         "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => ("openai-completions", "/v1/completions"),
@@ -127,7 +127,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), String>
         other => {
             return Err(format!(
                 "the line has no meaning here: requests of --backend {other} are not measured; the text interfaces are `openai` and `openai-chat`, which most servers have beside their own"
-            ));
+            ).into());
         }
     };
     load.put("--protocol", protocol);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::options::{GivenOption, ParsedLine};
-use crate::interop::command_line::translation::TranslationBuilder;
+use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
 
 /// Options of each data set; the first are those of all.
 #[rustfmt::skip]
@@ -38,7 +38,11 @@ pub(super) fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut Translati
 }
 
 /// Prompts and answers of a line. An error is the sentence on a data set that is not read.
-pub(super) fn put(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), String> {
+pub(super) fn put(
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) -> Result<(), NoMeaning> {
     for given in line.given.iter().filter(|given| is_option(given.name) && given.name.ends_with("-len")) {
         if given.value().parse::<i64>().is_err() {
             sheet.push_error(format!("`{}` is no whole number", given.as_written()));
@@ -107,12 +111,12 @@ pub(super) fn put(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Tran
             let whose = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
                 "the line has no meaning here: the data set `{whose}` is not read, and nothing is downloaded; save its prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom --dataset-path FILE"
-            ));
+            ).into());
         }
         other => {
             return Err(format!(
                 "the line has no meaning here: the data set `{other}` is none of text to generate from, and images, sound and ranking are not measured"
-            ));
+            ).into());
         }
     }
     Ok(())

@@ -150,8 +150,8 @@ impl Default for Slurm {
             program: None,
             queue_timeout: None,
             at_once: None,
-            silence: Duration::from_secs(60).into(),
-            warn: Duration::from_secs(60).into(),
+            silence: Duration::from_mins(1).into(),
+            warn: Duration::from_mins(1).into(),
             poll: Duration::from_secs(10).into(),
             resubmit: 2,
         }

@@ -29,20 +29,19 @@ impl ServerRow {
     /// `None`: the run was not at a rate.
     pub fn of(row: &str, column: &str, run: &MeasuredRun) -> Option<Self> {
         let imported = run.result.imported();
-        let target_qps = match run.result.own() {
-            Some(own) => match &own.requested.scenario {
+        let target_qps = if let Some(own) = run.result.own() {
+            match &own.requested.scenario {
                 LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
                 // A rate that changes is no target.
                 LoadPattern::Server { rate: LoadLevel::Ramp(_) } => None,
                 // LoadGen has the target, in its own log.
                 _ if own.loadgen.as_ref().is_some_and(|loadgen| loadgen.scenario != "Offline") => None,
                 _ => return None,
-            },
-            None => {
-                let requested = imported.map(|result| &result.requested)?;
-                requested.get("scenario").and_then(Value::as_str).filter(|name| *name == "Server")?;
-                requested.get("target_qps").and_then(Value::as_f64)
             }
+        } else {
+            let requested = imported.map(|result| &result.requested)?;
+            requested.get("scenario").and_then(Value::as_str).filter(|name| *name == "Server")?;
+            requested.get("target_qps").and_then(Value::as_f64)
         };
         let metrics = run.result.metrics();
         let p99 = |key: &str| {

@@ -28,7 +28,9 @@ pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchCo
     let container = server.container.as_ref().map(|one| container::of_model(one, &place.container_name));
     if let Some(container) = &container {
         let named = named_in_options(server);
-        servers.iter_mut().for_each(|one| one.reads = reads(one, &named, container));
+        for one in &mut servers {
+            one.reads = reads(one, &named, container);
+        }
     }
     LaunchSpec {
         servers,

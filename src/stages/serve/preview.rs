@@ -371,7 +371,7 @@ impl PreviewContext<'_> {
         let words = server.words.iter().map(fill).collect();
         let gpus = self.gpus();
         let env = visible(&gpus);
-        let bare = LaunchedServer { env, gpus, ..single("the server".to_owned(), words, ports) };
+        let bare = LaunchedServer { gpus, env, ..single("the server".to_owned(), words, ports) };
         let server = self.container(Vec::new())?.around(bare, 0)?;
         Ok(LaunchPlan { servers: vec![server], notes: Vec::new() })
     }

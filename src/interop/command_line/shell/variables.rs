@@ -58,7 +58,7 @@ impl Variables {
                     at += length;
                     continue;
                 }
-                (Some('\''), '\'') => quote = None,
+                (Some(open), c) if open == c => quote = None,
                 (Some('\''), _) => {}
                 (_, '\\') => {
                     out.push(c);
@@ -70,7 +70,6 @@ impl Variables {
                     continue;
                 }
                 (None, '\'' | '"') => quote = Some(c),
-                (Some('"'), '"') => quote = None,
                 (_, '$') => {
                     if let Some((reference, length)) = Reference::read(&chars[at..]) {
                         let value = self.value(reference);
