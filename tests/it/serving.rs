@@ -11,6 +11,7 @@ use crate::services::{USER, server, world};
 use crate::world::{Ended, World, alive_with, signal, until};
 
 /// Starts `regatta serve` and reads its standard output up to the command that it offers: the lines before it, and its address.
+#[expect(clippy::zombie_processes, reason = "the caller waits for it, and a panic ends it with its world")]
 fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
     let mut child = world.start(&[&["serve"], words].concat());
     let mut lines = Vec::new();
