@@ -5,14 +5,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let lower = word.to_lowercase();
     let length = word.chars().count();
     let allowed = (length / 3).max(1);
-    let mut best: Option<(usize, &str)> = None;
+    let mut best: Option<((usize, usize), &str)> = None;
     for name in known {
-        let distance = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
+        let edits = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
         // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing error.
         let short = length >= 4 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
-        let distance = if short { distance.min(allowed) } else { distance };
-        if distance <= allowed && distance < length && best.is_none_or(|(least, _)| distance < least) {
-            best = Some((distance, name));
+        let distance = if short { edits.min(allowed) } else { edits };
+        if distance <= allowed && distance < length && best.is_none_or(|(least, _)| (distance, edits) < least) {
+            best = Some(((distance, edits), name));
         }
     }
     best.map(|(_, name)| name)

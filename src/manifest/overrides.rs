@@ -262,7 +262,7 @@ mod tests {
         \x20 triton: { serve: { triton: { options: {} } } }\n\
         \x20 three: { shell: a }\n\
         \x20 four: { shell: a }\n\
-        \x20 five: { engine: { build_flags: '{{ dict(tuning[s].flags, size=tuning[s].kv) }}' } }\n";
+        \x20 five: { engine: { build_flags: '{{ dict(tuning[s].build_flags, size=tuning[s].kv) }}' } }\n";
 
     fn given(words: &[&str]) -> (Node, Vec<Override>, Vec<Diagnostic>) {
         let mut root = read::read(&SourceText::new("m.yaml", TEXT)).unwrap();
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(
             hints,
             [
-                "it is computed from other values; set tuning.deep.flags.max_num_tokens=4",
+                "it is computed from other values; set tuning.deep.build_flags.max_num_tokens=4",
                 "it is computed from other values; set tuning.deep.kv=2",
             ]
         );

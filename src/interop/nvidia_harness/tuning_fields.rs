@@ -154,8 +154,8 @@ mod tests {
             "tuning.server.runtime_flags.enable_chunked_context=true"
         );
         assert_eq!(of("precision", "fp4"), "vars.precision=fp4");
-        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().contains("KEY:VALUE"));
-        assert!(places("triton_num_servers", "all").unwrap_err().contains("no whole number"));
+        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().to_string().contains("KEY:VALUE"));
+        assert!(places("triton_num_servers", "all").unwrap_err().to_string().contains("no whole number"));
         assert!(read("log_dir", "x", "x").is_none());
     }
 }

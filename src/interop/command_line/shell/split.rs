@@ -240,7 +240,7 @@ mod tests {
             texts(
                 "a 2>&1 >log.txt b < in\ncat <<'EOF' > file\n c && d\nEOF\ne --dataset <dataset path> --dir <> -v </path/to/x>:/y &> all\n"
             ),
-            [one(1, "a  b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
+            [one(1, "a   b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
         );
     }
 
