@@ -160,7 +160,7 @@ stages:
 ",
     );
     insta::assert_snapshot!(told(&plan), @r##"
-    s <- [] {"serve":{"command":{"ready":{"by":"kserve","timeout":"30m"},"words":["x"]}}}
+    s <- [] {"serve":{"command":{"ready":{"by":"kserve"},"words":["x"]}}}
     b <- [s] {"shell":"ask ⟦service:s⟧"}
     "##);
 }

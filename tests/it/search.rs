@@ -131,7 +131,8 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
     let disturbed = || {
         let folders = fs::read_dir(&outputs).ok()?.flatten();
         let result = folders.map(|folder| folder.path().join("probes/01-20/result.json")).find(|path| path.exists())?;
-        Some(fs::read_to_string(result).ok()?.contains("\"verdict\": \"invalid_client\""))
+        let result: Value = serde_json::from_str(&fs::read_to_string(result).ok()?).ok()?;
+        Some((result["verdict"] == "invalid_client", format!("{}: {}", result["verdict"], result["reasons"])))
     };
     // The program is stopped and goes on, again and again, until it has seen that its first probe was late because of that.
     until("the first probe", || {
@@ -140,7 +141,8 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
         signal(&run, "CONT");
         disturbed().is_some()
     });
-    assert_eq!(disturbed(), Some(true));
+    let (is_clients, why) = disturbed().expect("it is there");
+    assert!(is_clients, "{why}");
     let ended = Ended::of(run);
     ended.says("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
     if found_or_client(&ended) {
