@@ -35,7 +35,9 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec
             generate(server, model, path, line.value("--data"), &mut sheet)
         }
         ["v2", "repository", "index"] | ["v2", "models", ..] => asks("models", format!("http://{server}")),
-        ["v1", "chat", "completions"] | ["v1", "completions"] => Ok(completions(server, path, line.value("--data"))),
+        ["v1", "chat", "completions"] | ["v1", "completions"] => {
+            Ok(completions(server, path, line.value("--data"), &mut sheet))
+        }
         _ => Ok(TranslationKind::Nothing(format!(
             "`curl {url}` has no meaning here: it is no interface of an inference server that is known here; a `shell` stage runs it"
         ))),
@@ -71,6 +73,7 @@ fn generate(
         match name.as_str() {
             "text_input" => command.extend(["--text".to_owned(), text]),
             "max_tokens" => command.extend(["--max-tokens".to_owned(), text]),
+            "stream" if value == Value::Bool(true) && command.iter().any(|word| word == "--stream") => {}
             "stream" if value == Value::Bool(true) => command.push("--stream".to_owned()),
             // As the backend's own defaults.
             "bad_words" | "stop_words" if value == Value::String(String::new()) => {}
@@ -84,7 +87,7 @@ fn generate(
 }
 
 /// One request of OpenAI's interface is one request of a benchmark.
-fn completions(server: &str, path: &str, data: Option<&str>) -> TranslationKind {
+fn completions(server: &str, path: &str, data: Option<&str>, sheet: &mut TranslationBuilder) -> TranslationKind {
     let fields = data.and_then(|data| serde_json::from_str::<Value>(data).ok()).unwrap_or_default();
     let mut command: Vec<String> = ["regatta", "bench"].map(str::to_owned).to_vec();
     let protocol = if path.contains("chat") { "openai-chat" } else { "openai-completions" };
@@ -95,6 +98,10 @@ fn completions(server: &str, path: &str, data: Option<&str>) -> TranslationKind 
     if let Some(tokens) = fields["max_tokens"].as_u64().or_else(|| fields["max_completion_tokens"].as_u64()) {
         command.extend(["--output-tokens".to_owned(), tokens.to_string()]);
     }
+    if let Some(Value::Number(temperature)) = fields.get("temperature") {
+        command.extend(["--temperature".to_owned(), temperature.to_string()]);
+    }
+    sheet.note("a benchmark makes its prompt up, of the model's usual length: `--data FILE` has prompts of your own");
     command.extend(["--concurrency", "1", "--requests", "1"].map(str::to_owned));
     TranslationKind::Commands(vec![command])
 }

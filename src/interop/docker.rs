@@ -56,11 +56,17 @@ pub(in crate::interop) fn translate(
         sheet.push_error(format!("`{engine} run` needs an image"));
         return sheet.finish(TOOL, TranslationKind::Nothing(String::new()));
     };
-    let container = container(&line, image, &mut sheet);
+    let mut container = container(&line, image, &mut sheet);
     let entry =
         ENTRY_POINTS.iter().find(|(name, _)| image.split([':', '@']).next() == Some(name)).map(|(_, words)| *words);
     let mut started: Vec<String> = entry.into_iter().flatten().map(|word| (*word).to_owned()).collect();
     started.extend(command.iter().cloned());
+    if entry.is_some() && !line.has("--entrypoint") {
+        // The whole line is the stage's, so the image's own beginning of it must not come again.
+        if let Value::Array(args) = container.entry("args").or_insert_with(|| json!([])) {
+            args.push(json!("--entrypoint="));
+        }
+    }
     let is_shell = started.first().is_none_or(|word| matches!(base(word), "bash" | "sh" | "zsh"));
     if is_shell && started.len() <= 1 {
         // A container of the client tools.
@@ -71,10 +77,6 @@ pub(in crate::interop) fn translate(
             return nothing(text);
         }
         return sheet.finish(TOOL, TranslationKind::Container(container));
-    }
-    // `bash -c "line"`
-    if is_shell && started.get(1).is_some_and(|word| word.starts_with('-') && word.ends_with('c')) {
-        started = started.get(2).and_then(|text| shlex::split(text)).unwrap_or_default();
     }
     let mut translation = inner(&started).map_err(|faults| {
         let mut all = vec![format!("in the container of `{image}`:")];

@@ -100,6 +100,25 @@ fn words_of_a_shell_and_one_quoted_line_are_the_same() {
 }
 
 #[test]
+fn a_loop_is_a_measurement_for_each_of_its_values_and_a_quoted_script_is_read() {
+    let world = World::new();
+    let line = "for c in 1 2 4; do genai-perf profile -m gpt2 --concurrency $c; done";
+    let printed = world.good(&["import", "--", line]).stdout;
+    let concurrency: Vec<&str> = printed.lines().filter(|line| line.trim().starts_with("concurrency: ")).collect();
+    assert_eq!(concurrency, ["      concurrency: 1", "      concurrency: 2", "      concurrency: 4"], "{printed}");
+    world.file("manifests/loop.yaml", &printed);
+    world.good(&["plan", "loop"]);
+    let counted = "for c in $(seq 2 2 6); do genai-perf profile -m gpt2 --concurrency $c; done";
+    assert!(world.good(&["import", "--", counted]).stdout.contains("concurrency: 6"));
+    let quoted = "bash -lc 'cd /models && vllm serve gpt2 --port 8080'";
+    let printed = world.good(&["import", "--", quoted]).stdout;
+    assert!(printed.contains("serve:") && printed.contains("8080"), "{printed}");
+    let served = "docker run --gpus all vllm/vllm-openai:v0.9.1 --model gpt2";
+    let printed = world.good(&["import", "--", served]).stdout;
+    assert!(printed.contains("--entrypoint="), "{printed}");
+}
+
+#[test]
 fn both_forms_of_configs_become_a_manifest_that_is_good() {
     let world = World::new();
     world.copy("tests/golden/translate/configs");

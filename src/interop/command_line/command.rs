@@ -2,6 +2,7 @@
 
 use super::no_meaning::no_meaning;
 use super::program::{Env, LAUNCHER, Program, program};
+use super::script::read_text;
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::diag::did_you_mean;
 use crate::interop::nvidia_harness::run_args;
@@ -85,6 +86,12 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     let Program { env, path, name, arguments, has_launcher, around } = &program;
     let arguments = *arguments;
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
+        // `bash -lc "…"` is a text of its own.
+        ("bash" | "sh" | "zsh", Some(flags))
+            if flags.starts_with('-') && flags.ends_with('c') && arguments.len() > 1 =>
+        {
+            read_text(None, &arguments[1])?
+        }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
         ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments)?,

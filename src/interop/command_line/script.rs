@@ -36,9 +36,7 @@ pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, V
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
     script.sheet.notes.extend(name.into_iter().filter_map(|_| directives(text)));
-    for command in &commands {
-        script.command(command);
-    }
+    script.all(&commands, 0);
     script.into_translation()
 }
 
@@ -67,11 +65,43 @@ struct Script {
     count: usize,
     /// All commands of the text.
     total: usize,
+    /// Commands that were read, those of a loop once for each of its values.
+    read: usize,
     tools: BTreeSet<&'static str>,
     sheet: TranslationBuilder,
 }
 
 impl Script {
+    /// Reads commands in their order; those of a loop over values that the text has, once for each value.
+    fn all(&mut self, commands: &[WrittenCommand], depth: usize) {
+        /// Loops in loops of more than these are not followed.
+        const DEEPEST: usize = 4;
+        let mut at = 0;
+        while let Some(command) = commands.get(at) {
+            self.read += 1;
+            if self.read > MOST_COMMANDS {
+                return self.sheet.push_error(format!("its loops make more than {MOST_COMMANDS} commands"));
+            }
+            let text = self.variables.expand(&command.text);
+            let followed = for_loop(&text).zip(end_of_loop(&commands[at..])).filter(|_| depth < DEEPEST);
+            if let Some(((name, values), length)) = followed {
+                let note = format!(
+                    "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does that in one",
+                    values.len()
+                );
+                self.sheet.note(note);
+                for value in values {
+                    self.variables.set(&name, &value);
+                    self.all(&commands[at + 1..at + length], depth + 1);
+                }
+                at += length + 1;
+                continue;
+            }
+            self.command(command);
+            at += 1;
+        }
+    }
+
     fn place(&self, command: &WrittenCommand) -> String {
         match &self.name {
             Some(name) => format!("{name}:{}", command.line),
@@ -407,6 +437,53 @@ impl Script {
         connect(&mut translation);
         Ok(translation)
     }
+}
+
+/// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
+fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
+    /// A loop over more values is not written out.
+    const MOST_VALUES: usize = 64;
+    let words = shlex::split(text)?;
+    let [first, name, between, values @ ..] = words.as_slice() else { return None };
+    if first != "for" || between != "in" || values.is_empty() {
+        return None;
+    }
+    let joined = values.join(" ");
+    let values = match joined.strip_prefix("$(seq ").and_then(|rest| rest.strip_suffix(')')) {
+        Some(numbers) => sequence(numbers)?,
+        None if joined.contains(['$', '`', '*', '{']) => return None,
+        None => values.to_vec(),
+    };
+    (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
+}
+
+/// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
+fn sequence(text: &str) -> Option<Vec<String>> {
+    let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let (first, step, last) = match numbers.as_slice() {
+        [last] => (1, 1, *last),
+        [first, last] => (*first, 1, *last),
+        [first, step, last] if *step > 0 => (*first, *step, *last),
+        _ => return None,
+    };
+    Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
+}
+
+/// How many commands behind the first one its `done` is.
+fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
+    let mut open = 0_usize;
+    for (at, command) in commands.iter().enumerate() {
+        let words = command.text.split_whitespace().find(|word| !["do", "then", "else"].contains(word));
+        match words {
+            Some("for" | "while" | "until" | "select") => open += 1,
+            Some("done") => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
 }
 
 /// Their variables select what they do, so exported ones are theirs.

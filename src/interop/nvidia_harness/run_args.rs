@@ -15,11 +15,12 @@ use crate::interop::command_line::translation::{
 pub(super) const TOOL: &str = "RUN_ARGS";
 
 /// Fields that are read here; those of the engine, the servers and the clients are in `tuning_fields`.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 23] = [
     "benchmarks",
     "models",
     "scenarios",
     "accuracy_target",
+    "config_ver",
     "system_name",
     "harness_type",
     "core_type",
@@ -113,6 +114,12 @@ impl HarnessFields {
         match name {
             "benchmarks" | "models" => self.benchmarks(value, sheet),
             "scenarios" => self.read_scenarios(value, sheet),
+            // Up to v5.0 it names the settings, whose accuracy is in their name.
+            "config_ver" => match value {
+                "default" => set("accuracy", "99".to_owned()),
+                _ if value.starts_with("high_accuracy") => set("accuracy", "99.9".to_owned()),
+                _ => sheet.push_untranslated(word, "the settings of a system are in its file; `accuracy=99.9` is the other target"),
+            },
             "accuracy_target" => match value {
                 ".99" | "0.99" => set("accuracy", "99".to_owned()),
                 ".999" | "0.999" => set("accuracy", "99.9".to_owned()),

@@ -11,9 +11,8 @@ vllm serve Qwen/Qwen2.5-VL-3B-Instruct \
 vllm serve gpt2 \
     --tensor-parallel-size 4 \
     --pipeline-parallel-size 2
-# https://docs.vllm.ai/en/latest/deployment/docker/
+# https://docs.vllm.ai/en/latest/deployment/docker/ (without the mount of its cache)
 docker run --runtime nvidia --gpus all \
-    -v ~/.cache/huggingface:/root/.cache/huggingface \
     --env "HF_TOKEN=$HF_TOKEN" \
     -p 8000:8000 \
     --ipc=host \
