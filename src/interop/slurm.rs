@@ -130,7 +130,10 @@ fn left(line: &ParsedLine, sheet: &mut TranslationBuilder) {
 pub(in crate::interop) fn directives(text: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("#SBATCH "));
     let words: Vec<String> = lines
-        .flat_map(|line| shlex::split(line).unwrap_or_else(|| line.split_whitespace().map(str::to_owned).collect()))
+        .flat_map(|line| {
+            let line = without_placeholder(line);
+            shlex::split(&line).unwrap_or_else(|| line.split_whitespace().map(str::to_owned).collect())
+        })
         .collect();
     if words.is_empty() {
         return None;
@@ -140,4 +143,12 @@ pub(in crate::interop) fn directives(text: &str) -> Option<String> {
     let settings = settings(&line);
     let settings = if settings.is_empty() { String::new() } else { format!(" {settings}") };
     Some(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"))
+}
+
+/// `-A <your account>` with `…` for the page's placeholder.
+fn without_placeholder(line: &str) -> String {
+    match (line.find('<'), line.rfind('>')) {
+        (Some(from), Some(to)) if from < to => format!("{}…{}", &line[..from], &line[to + 1..]),
+        _ => line.to_owned(),
+    }
 }

@@ -283,6 +283,9 @@ fn a_page_is_one_script_and_none_of_its_lines_is_lost() {
         let world = World::new();
         let ended = world.regatta(&["import", &golden(file).display().to_string()]);
         assert_eq!(ended.code, 0, "{file}: {}\n{}", ended.stdout, ended.stderr);
-        assert_eq!(plan(&world, &ended.stdout), "yes", "{file}: {}", ended.stdout);
+        let planned = plan(&world, &ended.stdout);
+        // The job's script only calls another one.
+        let expected = if file.ends_with(".sub") { "one command" } else { "yes" };
+        assert_eq!(planned, expected, "{file}: {}", ended.stdout);
     }
 }
