@@ -59,7 +59,7 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
-    /// JSON of the [`Endpoint`]s that it uses and that the run does not start. With `cache`, what they are is part of the key.
+    /// JSON of the endpoints that it uses and that the run does not start. With `cache`, what they are is part of the key.
     pub external: Option<String>,
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,

@@ -35,7 +35,7 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the watchdog end everything.
+/// The runner's end of the pipe. Dropping it without [`WatchdogHandle::finish`] lets the watchdog end everything.
 #[derive(Debug)]
 pub struct WatchdogHandle {
     pipe: File,

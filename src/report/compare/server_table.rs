@@ -60,7 +60,7 @@ impl ServerRow {
         })
     }
 
-    /// The numbers, in the order of [`HEADS`]; those that were published as they were.
+    /// The numbers, in the order of `HEADS`; those that were published as they were.
     pub fn numbers(&self) -> [String; 5] {
         let all = [self.target_qps, self.completed_qps, self.output_tokens, self.ttft_ms, self.tpot_ms];
         all.map(|value| super::ratio::number(value, self.source.is_some()))
