@@ -3,19 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::project::Project;
-use crate::exec::process::probe;
-use crate::interop::GpuScale;
+use crate::app::doctor;
+use crate::interop::{GpuScale, gpu_name};
 use crate::manifest::Manifest;
 
 /// llmb-run's description of its cluster.
 const FILE: &str = "cluster_config.yaml";
-/// How long `nvidia-smi` may take.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// The GPU type of this folder's `cluster_config.yaml`: `gb200`.
 pub(super) fn gpu_type_of_file(folder: &Path) -> Option<String> {
@@ -78,16 +75,7 @@ fn gpu_type(scale: &GpuScale) -> Option<(String, String)> {
         .into_iter()
         .flatten()
         .find_map(|folder| Some((gpu_type_of_file(&folder)?, folder.join(FILE).display().to_string())));
-    of_file.or_else(|| Some((gpu_type_of_machine()?, "this machine".to_owned())))
-}
-
-/// The GPU type as `nvidia-smi` names it: `NVIDIA H100 80GB HBM3` is `h100`.
-fn gpu_type_of_machine() -> Option<String> {
-    let argv = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"];
-    let name = probe(argv, LIMIT).successful_output()?;
-    let name = name.lines().next()?.to_lowercase();
-    let model = name.split_whitespace().find(|word| *word != "nvidia")?.to_owned();
-    Some(if name.contains(" nvl") { format!("{model}-nvl") } else { model })
+    of_file.or_else(|| Some((gpu_name(doctor::gpu_names().first()?)?, "this machine".to_owned())))
 }
 
 /// The names in the catalog of the manifest's parameter `system`.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
-use crate::interop::command_line::program::base;
+use crate::interop::command_line::program::{base, is_secret};
 use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
 
 #[rustfmt::skip]
@@ -166,8 +166,4 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
         }
     }
     keys
-}
-
-fn is_secret(name: &str) -> bool {
-    ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
 }

@@ -27,9 +27,7 @@ impl Env {
     /// All others, as a stage has them: secrets only by name.
     pub fn put_into(&self, stage: &mut Map<String, Value>) {
         let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
-        let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| {
-            ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
-        });
+        let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| is_secret(name));
         if !plain.is_empty() {
             let env: Map<String, Value> = plain.into_iter().map(|(name, value)| (name.clone(), json!(value))).collect();
             stage.insert("env".to_owned(), Value::Object(env));
@@ -134,6 +132,11 @@ fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) ->
     let mut sheet = TranslationBuilder::default();
     let line = read_front(name, table, words, &mut sheet);
     &words[words.len() - line.behind.len()..]
+}
+
+/// Whether a variable's name says that its value is not to be written down.
+pub(in crate::interop) fn is_secret(name: &str) -> bool {
+    ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
 }
 
 /// `NAME=VALUE`

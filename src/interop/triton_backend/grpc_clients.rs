@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::interop::command_line::options::{Opt, flag, many, one, read};
+use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 
 #[rustfmt::skip]
@@ -33,6 +33,14 @@ const TENSORS: [(&str, &str); 12] = [
     ("--num-return-sequences", "num_return_sequences"),
 ];
 
+/// Further outputs, and the tensor that asks for each.
+const OUTPUTS: [(&str, &str); 4] = [
+    ("--return-log-probs", "return_log_probs"),
+    ("--return-context-logits", "return_context_logits"),
+    ("--return-generation-logits", "return_generation_logits"),
+    ("--return-perf-metrics", "return_perf_metrics"),
+];
+
 /// Its prompt, where none is given.
 const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 
@@ -56,21 +64,7 @@ pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Resul
     if line.has("--streaming") {
         command.push("--stream".to_owned());
     }
-    for (option, tensor) in TENSORS {
-        if let Some(value) = line.value(option) {
-            command.extend(["--input".to_owned(), format!("{tensor}={value}")]);
-        }
-    }
-    for (option, tensor) in [
-        ("--return-log-probs", "return_log_probs"),
-        ("--return-context-logits", "return_context_logits"),
-        ("--return-generation-logits", "return_generation_logits"),
-        ("--return-perf-metrics", "return_perf_metrics"),
-    ] {
-        if line.has(option) {
-            command.extend(["--input".to_owned(), format!("{tensor}=true")]);
-        }
-    }
+    tensors(&line, &mut command);
     if let Some(ms) = line.value("--stop-after-ms") {
         match ms.parse::<f64>() {
             Ok(ms) => command.extend(["--deadline".to_owned(), format!("{}", ms / 1000.0)]),
@@ -143,21 +137,7 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
         if line.has("--streaming") {
             command.push("--stream".to_owned());
         }
-        for (option, tensor) in TENSORS {
-            if let Some(value) = line.value(option) {
-                // `ensemble` has them by their own names.
-                command.extend(["--input".to_owned(), format!("{}={value}", tensor.trim_start_matches("runtime_"))]);
-            }
-        }
-        for (option, tensor) in [
-            ("--return-log-probs", "return_log_probs"),
-            ("--return-context-logits", "return_context_logits"),
-            ("--return-generation-logits", "return_generation_logits"),
-        ] {
-            if line.has(option) {
-                command.extend(["--input".to_owned(), format!("{tensor}=true")]);
-            }
-        }
+        tensors(&line, &mut command);
         commands.push(command);
     }
     for given in &line.given {
@@ -181,4 +161,18 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
 
 fn request(url: Option<&str>, model: &str) -> Vec<String> {
     ["regatta", "triton", "infer", url.unwrap_or("localhost:8001"), model].map(str::to_owned).to_vec()
+}
+
+/// The options of a line that are tensors of the request. Models of text have them without `runtime_`.
+fn tensors(line: &ParsedLine, command: &mut Vec<String>) {
+    let takes_ids = command.iter().any(|word| word == "--input-ids");
+    for (option, tensor) in TENSORS {
+        if let Some(value) = line.value(option) {
+            let name = if takes_ids { tensor } else { tensor.trim_start_matches("runtime_") };
+            command.extend(["--input".to_owned(), format!("{name}={value}")]);
+        }
+    }
+    for (_, tensor) in OUTPUTS.iter().filter(|(option, _)| line.has(option)) {
+        command.extend(["--input".to_owned(), format!("{tensor}=true")]);
+    }
 }
