@@ -15,14 +15,14 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::interop::{
-    ScriptBench, TranslatedBench, TranslatedScript, Translation, TranslationKind, origin, read_config, read_line,
-    read_script,
+    ScriptBench, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
+    read_config, read_line, read_script,
 };
 use crate::manifest::shipped;
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, CommandError> {
-    let translation = read_line(words).map_err(|faults| usage_error(&faults))?;
+    let translation = read_line(words).map_err(|error| usage_error(&error))?;
     print_translation(global, translation)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandErr
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
-    let translation = read_script(&name, &text).map_err(|faults| usage_error(&faults))?;
+    let translation = read_script(&name, &text).map_err(|error| usage_error(&error))?;
     print_translation(global, translation)
 }
 
@@ -50,14 +50,14 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
         let found: Value = serde_yaml::from_slice(bytes).ok()?;
         found.pointer("/vars/model").cloned()
     };
-    let translation = read_config(&files, pick, &shape).map_err(|faults| usage_error(&faults))?;
+    let translation = read_config(&files, pick, &shape).map_err(|error| usage_error(&error))?;
     let TranslationKind::Manifest(manifest) = &translation.kind else { return Ok(CliExit::Done) };
     print_command(&translation, &[], &yaml(manifest)?);
     Ok(CliExit::Done)
 }
 
-fn usage_error(faults: &[String]) -> CommandError {
-    CommandError::Usage(faults.join("\n  "))
+fn usage_error(error: &TranslationError) -> CommandError {
+    CommandError::Usage(error.to_string().replace('\n', "\n  "))
 }
 
 fn print_translation(global: &Global, mut translation: Translation) -> Result<CliExit, CommandError> {

@@ -14,8 +14,8 @@ pub enum HarnessError {
     Connect { endpoint: String, why: String },
     #[error("{endpoint} does not offer model `{model}`: {why}")]
     Model { endpoint: String, model: String, why: String },
-    #[error("model `{model}` at {endpoint} cannot serve these requests: {}", faults.join("; "))]
-    Request { endpoint: String, model: String, faults: Vec<String> },
+    #[error("model `{model}` at {endpoint} cannot serve these requests: {source}")]
+    Request { endpoint: String, model: String, source: UnsupportedRequest },
     #[error("warm-up request {number} failed: {why}")]
     Warmup { number: u32, why: String },
     #[error("stopped before the first measured request")]
@@ -26,6 +26,13 @@ pub enum HarnessError {
     System { what: String, source: std::io::Error },
     #[error("{path} is not a result of this version: {why}")]
     Format { path: String, why: String },
+}
+
+/// Everything of the request block that a model or an interface does not take; `faults` are sentences, at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", faults.join("; "))]
+pub struct UnsupportedRequest {
+    pub faults: Vec<String>,
 }
 
 /// Why requests cannot be drawn from a spec that is valid by itself.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::command_line::options::{Opt, ParsedLine, one, read_known};
 use super::command_line::program::Env;
 use super::command_line::translation::{Translation, TranslationBuilder, manifest};
+use super::command_line::translation_error::TranslationError;
 use super::trtllm_serve::visible;
 
 /// A program that serves a model.
@@ -31,7 +32,7 @@ pub(in crate::interop) struct CommandStage {
 
 impl ServerProgram {
     /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
-    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, Vec<String>> {
+    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
         let mut sheet = TranslationBuilder::default();
         let server = self.command(start, arguments, &mut sheet);
         visible(env, &mut sheet);
@@ -143,7 +144,7 @@ pub(in crate::interop) fn llama_server(
     path: &str,
     env: &Env,
     arguments: &[String],
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     LLAMA_SERVER.translate(&[path], env, arguments)
 }
 
@@ -151,6 +152,6 @@ pub(in crate::interop) fn llama_server(
 pub(in crate::interop) fn text_generation_launcher(
     env: &Env,
     arguments: &[String],
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     TEXT_GENERATION_LAUNCHER.translate(&["text-generation-launcher"], env, arguments)
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::interop::command_line::options::{Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "curl";
 
@@ -14,7 +15,7 @@ static TABLE: &[Opt] = &[
     one(&["--write-out", "-w"]), one(&["--max-time", "-m"]), flag(&["-sS"]), flag(&["-sf"]), flag(&["-fsS"]), many(&["--url"]),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let Some(url) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
@@ -52,8 +53,8 @@ fn generate(
     path: &str,
     data: Option<&str>,
     sheet: &mut TranslationBuilder,
-) -> Result<TranslationKind, Vec<String>> {
-    let data = data.ok_or_else(|| vec!["a request to `generate` has its fields behind `-d`".to_owned()])?;
+) -> Result<TranslationKind, TranslationError> {
+    let data = data.ok_or_else(|| TranslationError::new("a request to `generate` has its fields behind `-d`"))?;
     let fields = match serde_json::from_str::<Value>(data) {
         Ok(Value::Object(fields)) => fields,
         _ if data.contains("...") || data.contains("{PARAM") => {
@@ -61,7 +62,7 @@ fn generate(
                 "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`".to_owned(),
             ));
         }
-        _ => return Err(vec![format!("the request behind `-d` is no JSON object: {data}")]),
+        _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
     };
     let mut command: Vec<String> =
         ["regatta", "triton", "infer", &format!("http://{server}"), model].map(str::to_owned).to_vec();

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
 use crate::interop::command_line::program::{base, is_secret};
 use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -28,7 +29,7 @@ pub(in crate::interop) fn translate(
     engine: &str,
     words: &[String],
     inner: TranslateInner<'_>,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     const TOOL: &str = "docker run";
     let mut sheet = TranslationBuilder::default();
     let nothing = |text: String| TranslationBuilder::default().finish("docker", TranslationKind::Nothing(text));
@@ -78,11 +79,7 @@ pub(in crate::interop) fn translate(
         }
         return sheet.finish(TOOL, TranslationKind::Container(container));
     }
-    let mut translation = inner(&started).map_err(|faults| {
-        let mut all = vec![format!("in the container of `{image}`:")];
-        all.extend(faults);
-        vec![all.join(" ")]
-    })?;
+    let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
     if let TranslationKind::Manifest(manifest) = &mut translation.kind
         && let Some(Value::Object(stages)) = manifest.get_mut("stages")
     {

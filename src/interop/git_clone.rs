@@ -4,6 +4,7 @@ use serde_json::{Map, json};
 
 use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "git clone";
 
@@ -16,7 +17,7 @@ static TABLE: &[Opt] = &[
 pub(in crate::interop) fn translate(
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
         let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies patches by `cherry_picks`";
@@ -24,7 +25,7 @@ pub(in crate::interop) fn translate(
     };
     let line = read(TOOL, TABLE, rest, &mut sheet);
     let Some(url) = line.plain.first() else {
-        return Err(vec!["`git clone` needs a URL".to_owned()]);
+        return Err(TranslationError::new("`git clone` needs a URL"));
     };
     let name = url.trim_end_matches('/').trim_end_matches(".git").rsplit('/').next().unwrap_or("source");
     let stage: String =

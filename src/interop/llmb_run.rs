@@ -5,6 +5,7 @@ use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{
     GpuScale, RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "llmb-run";
 
@@ -27,7 +28,7 @@ const LEFT: &[(&[&str], &str)] = &[
 ];
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its settings.
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let (command, plain) = match line.plain.split_first() {

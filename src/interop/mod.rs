@@ -30,8 +30,9 @@ mod trtllm_serve;
 mod vllm;
 
 pub use command_line::{
-    GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS, TranslatedBench,
-    TranslatedScript, Translation, TranslationKind, UnknownValue, UntranslatedOption, origin, read_line, read_script,
+    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS,
+    TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, TranslationProblem,
+    UnknownValue, UntranslatedOption, origin, read_line, read_script,
 };
 pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{

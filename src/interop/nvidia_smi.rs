@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
 pub(in crate::interop) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
@@ -17,7 +18,7 @@ pub(in crate::interop) fn gpu_clocks(arguments: &[String], is_root: bool) -> Opt
 }
 
 /// Alone it changes the machine, which a stage does for its own time only.
-pub(in crate::interop) fn translate(arguments: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
     let text = match gpu_clocks(arguments, false) {
         Some(clocks) => format!(
             "`nvidia-smi -lgc` has no meaning here alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while it runs, and unlocks them at its end",

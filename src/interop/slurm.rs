@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
 use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -28,7 +29,7 @@ const KEYS: [(&str, &str); 9] = [
 ];
 
 /// What starts a command's tasks is what a stage's servers do themselves.
-pub(in crate::interop) fn srun(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn srun(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read_front("srun", TABLE, words, &mut sheet);
     if line.behind.is_empty() {
@@ -75,7 +76,7 @@ fn under_slurm(stage: &mut Map<String, Value>, line: &ParsedLine) {
 }
 
 /// `sbatch X.sub`
-pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
     let tool = "sbatch";
     let mut sheet = TranslationBuilder::default();
     let line = read_front(tool, TABLE, words, &mut sheet);

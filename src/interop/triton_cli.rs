@@ -4,6 +4,7 @@ use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::genai_perf::command_line as genai_perf;
 
 const TOOL: &str = "triton";
@@ -15,9 +16,9 @@ static TABLE: &[Opt] = &[
     flag(&["--verbose", "-v"]),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let Some((command, rest)) = words.split_first() else {
-        return Err(vec!["`triton` alone does nothing".to_owned()]);
+        return Err(TranslationError::new("`triton` alone does nothing"));
     };
     if command == "profile" {
         return genai_perf::translate("triton profile", false, rest);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const SERVE: &str = "trtllm-serve";
 #[rustfmt::skip]
@@ -20,7 +21,7 @@ static SERVES: &[Opt] = &[
 ];
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = read(SERVE, SERVES, words, &mut sheet);

@@ -348,5 +348,7 @@ fn a_model_without_a_batch_dimension_is_not_asked_for_two_at_once() {
     let server = Scripted::start(true, None, script(|_| AT_ONCE));
     let request = Request { batch: Some(2), ..Request::default() };
     let refused = wait_for(run(&BenchSpec { request, ..spec(&server, 4) }, &Stop::new(), |_| {}));
-    assert!(matches!(refused, Err(HarnessError::Request { faults, .. }) if faults[0].contains("max_batch_size is 0")));
+    assert!(
+        matches!(refused, Err(HarnessError::Request { source, .. }) if source.faults[0].contains("max_batch_size is 0"))
+    );
 }

@@ -62,7 +62,7 @@ fn measured(spec: &BenchSpec) -> Measured {
 
 fn refused(spec: &BenchSpec) -> Vec<String> {
     match wait_for(run(spec, &Stop::new(), |_| {})) {
-        Err(HarnessError::Request { faults, .. }) => faults,
+        Err(HarnessError::Request { source, .. }) => source.faults,
         other => panic!("{other:?}"),
     }
 }

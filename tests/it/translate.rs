@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use regatta::interop::{TranslationKind, read_config, read_line, read_script};
+use regatta::interop::{ProblemKind, TranslationKind, read_config, read_line, read_script};
 
 use crate::world::{Ended, World};
 
@@ -194,6 +194,18 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
         assert_eq!(ended.code, 2, "{line}: {ended:?}");
         ended.says(what);
     }
+}
+
+#[test]
+fn a_problem_has_its_place_in_the_script() {
+    let text = "export A=b\ngenai-perf profile -m m --concurency 8\nsome_program --x\ndocker run image genai-perf profile --colour\n";
+    let problems = read_script("run.sh", text).expect_err("an unknown option").problems;
+    let places: Vec<&str> = problems.iter().filter_map(|problem| problem.place.as_deref()).collect();
+    assert_eq!(places, ["run.sh:2", "run.sh:4: in the container of `image`"], "{problems:?}");
+    // A program that is not known here is no problem of a script.
+    assert!(problems.iter().all(|problem| matches!(problem.kind, ProblemKind::Arguments(_))), "{problems:?}");
+    let error = read_line(&words("some_program --x")).expect_err("an unknown program");
+    assert!(matches!(&error.problems[0].kind, ProblemKind::UnknownProgram { name, .. } if name == "some_program"));
 }
 
 #[test]

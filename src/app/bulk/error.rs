@@ -22,6 +22,23 @@ pub enum BulkFileError {
     Line { line: usize, error: TupleLineError },
 }
 
+/// Everything in llmb-run's list that has no meaning here; its `Display` has a line for each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct LlmbJobsError {
+    pub problems: Vec<LlmbJobProblem>,
+}
+
+/// What one or several entries of llmb-run's list lack here.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum LlmbJobProblem {
+    #[error("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs")]
+    NoGpuType,
+    /// `hint` is the nearest manifest.
+    #[error("there is no manifest `{manifest}` for {workload}{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
+    NoManifest { manifest: String, workload: String, hint: Option<String> },
+}
+
 /// What is wrong with one run of Regatta's own list.
 #[derive(Debug, thiserror::Error)]
 pub enum RunEntryError {

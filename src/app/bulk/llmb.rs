@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::BulkFileError;
+use super::error::{BulkFileError, LlmbJobProblem, LlmbJobsError};
 use super::item::{BulkFile, BulkItem};
 use super::regatta_list::command_line_value;
 use crate::cli::GivenSetting;
@@ -174,7 +174,7 @@ pub struct LlmbCluster {
 
 impl LlmbCluster {
     /// The runs, or everything that has no meaning here.
-    pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, Vec<String>> {
+    pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, LlmbJobsError> {
         let (mut items, mut wrong, mut notes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for job in jobs {
             let Some(manifest) = self.manifest(&job, &mut wrong) else { continue };
@@ -185,7 +185,7 @@ impl LlmbCluster {
                 let value = format!("{}-x{}", gpu_type.to_lowercase(), job.scale);
                 settings.push(GivenSetting { key: "system".to_owned(), value });
             } else {
-                wrong.insert("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs".to_owned());
+                wrong.insert(LlmbJobProblem::NoGpuType);
             }
             settings.push(GivenSetting { key: "dtype".to_owned(), value: job.dtype });
             for extra in job.extras {
@@ -200,20 +200,21 @@ impl LlmbCluster {
         if wrong.is_empty() {
             Ok(BulkFile { items, notes: notes.into_iter().collect() })
         } else {
-            Err(wrong.into_iter().collect())
+            Err(LlmbJobsError { problems: wrong.into_iter().collect() })
         }
     }
 
     /// `inference_llama3.3` of `70b` is `llama3.3-70b`.
-    fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<String>) -> Option<String> {
+    fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<LlmbJobProblem>) -> Option<String> {
         let bare = job.workload.split_once('_').map_or(job.workload.as_str(), |(_, rest)| rest);
         let names = [format!("{bare}-{}", job.size), format!("{}-{}", job.workload, job.size)];
         if let Some(name) = names.iter().find(|name| self.manifests.contains(*name)) {
             return Some(name.clone());
         }
         let hint = did_you_mean(&names[0], self.manifests.iter().map(String::as_str));
-        let hint = hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-        wrong.insert(format!("there is no manifest `{}` for {}_{}{hint}", names[0], job.workload, job.size));
+        let [manifest, _] = names;
+        let workload = format!("{}_{}", job.workload, job.size);
+        wrong.insert(LlmbJobProblem::NoManifest { manifest, workload, hint });
         None
     }
 }
@@ -257,8 +258,9 @@ inference_llama3.3_70b:
     fn unsupported_keys_are_reported_at_once() {
         let text = format!("{FILE}\npretrain_grok1_314b:\n  tasks: [{{ dtypes: fp8, scales: 8 }}]\n");
         let Err(wrong) = cluster(None).items(read(&text).unwrap()) else { panic!("accepted") };
-        assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("--gpu-type") && wrong[1].contains("grok1-314b"), "{wrong:?}");
+        let lines: Vec<String> = wrong.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("--gpu-type") && lines[1].contains("grok1-314b"), "{lines:?}");
     }
 
     #[test]

@@ -10,9 +10,9 @@ mod llmb_tuples;
 mod regatta_list;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use std::{fmt, fs};
 
 use self::error::BulkFileError;
 use self::item::{BulkFile, BulkItem};
@@ -67,10 +67,11 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     let path = &request.file;
     let text = fs::read_to_string(path)
         .map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
-    let wrong = |found: Vec<String>| {
-        CommandError::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
+    let wrong = |found: &dyn fmt::Display| {
+        let lines = found.to_string().replace('\n', "\n  ");
+        CommandError::Usage(format!("{} is no list of runs:\n  {lines}", path.display()))
     };
-    let unreadable = |error: BulkFileError| wrong(vec![error.to_string()]);
+    let unreadable = |error: BulkFileError| wrong(&error);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     let read = if regatta_list::is_regatta_list(&text) {
@@ -82,10 +83,10 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        cluster.items(jobs.map_err(unreadable)?).map_err(wrong)?
+        cluster.items(jobs.map_err(unreadable)?).map_err(|error| wrong(&error))?
     };
     if read.items.is_empty() {
-        return Err(wrong(vec!["it has none".to_owned()]));
+        return Err(wrong(&"it has none"));
     }
     let items = read.items.into_iter().map(|item| item.with(&request.settings)).collect();
     Ok(BulkFile { items, ..read })

@@ -7,6 +7,7 @@ use crate::interop::command_line::load::{
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "aiperf profile";
 
@@ -111,7 +112,7 @@ fn left(name: &str) -> &'static str {
     LEFT.iter().find(|(names, _)| names.iter().any(begins)).map_or("there is nothing like it here", |it| it.1)
 }
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {

@@ -4,6 +4,7 @@ use super::no_meaning::no_meaning;
 use super::program::{Env, LAUNCHER, Program, program};
 use super::script::read_text;
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
+use super::translation_error::{ProblemKind, TranslationError};
 use crate::diag::did_you_mean;
 use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
@@ -75,11 +76,11 @@ impl Surroundings {
 }
 
 /// What a command means here; on error everything that is wrong with it.
-pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, Vec<String>> {
+pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
     /// A command in a command in a command … of more than these is no page's.
     const DEEPEST: usize = 8;
     if surroundings.depth > DEEPEST {
-        return Err(vec![format!("commands stand in each other more than {DEEPEST} deep")]);
+        return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
     }
     let inner = |words: &[String]| translate(words, &surroundings.inside());
     let program = program(words)?;
@@ -134,7 +135,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
 }
 
 /// Programs whose variables change nothing here, except for a key.
-fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, Vec<String>> {
+fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
     if path.starts_with("--") {
         let mut words = vec![path.to_owned()];
         words.extend_from_slice(arguments);
@@ -153,7 +154,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
-        ) => Err(vec![format!("`genai-perf {other}` does not measure; a `profile` line does")]),
+        ) => Err(TranslationError::new(format!("`genai-perf {other}` does not measure; a `profile` line does"))),
         ("genai-perf" | "genai_perf", _) => {
             genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
         }
@@ -174,7 +175,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),
         _ => no_meaning(name).unwrap_or_else(|| {
             let hint = did_you_mean(name, TOOLS).unwrap_or_default();
-            Err(vec![format!("command lines of `{name}` cannot be imported; {hint}")])
+            Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))
         }),
     }
 }

@@ -3,9 +3,10 @@
 use super::command::{Surroundings, translate};
 use super::script::read_text;
 use super::translation::Translation;
+use super::translation_error::TranslationError;
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
-pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
+pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
     match words {
         // One argument is a line that was quoted.
         [line] => read_text(None, line),

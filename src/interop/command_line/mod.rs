@@ -13,6 +13,7 @@ pub(super) mod python;
 mod script;
 mod shell;
 pub(super) mod translation;
+pub(super) mod translation_error;
 
 pub use command::TOOLS;
 pub use line::read_line;
@@ -22,3 +23,4 @@ pub use translation::{
     GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript, Translation,
     TranslationKind, UntranslatedOption, origin,
 };
+pub use translation_error::{ProblemKind, TranslationError, TranslationProblem};

@@ -1,6 +1,7 @@
 //! Programs around a benchmark that do nothing here: why, and what to do instead.
 
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
+use super::translation_error::TranslationError;
 
 /// Programs, and the sentence on them.
 #[rustfmt::skip]
@@ -23,7 +24,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
 ];
 
 /// The sentence on a program; none where it is not known.
-pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, Vec<String>>> {
+pub(super) fn no_meaning(name: &str) -> Option<Result<Translation, TranslationError>> {
     let (_, tool, why) = PROGRAMS.iter().find(|(names, _, _)| names.contains(&name))?;
     Some(
         TranslationBuilder::default()

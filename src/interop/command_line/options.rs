@@ -85,7 +85,7 @@ impl ParsedLine {
     }
 }
 
-/// Reads the arguments behind a tool's name. What cannot be read goes to the sheet's faults.
+/// Reads the arguments behind a tool's name. What cannot be read goes to the sheet's problems.
 pub(in crate::interop) fn read(
     tool: &str,
     table: &'static [Opt],
@@ -259,7 +259,7 @@ mod tests {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         let mut sheet = TranslationBuilder::default();
         let line = read("tool", TABLE, &words, &mut sheet);
-        (line, sheet.faults)
+        (line, sheet.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let (line, others) = read_known("tool", TABLE, &words, &mut sheet);
         assert_eq!((line.value("--model"), line.value("--goodput")), (Some("x"), Some("a:1")));
         assert_eq!(others, ["m", "--model-impl", "a", "--max_len", "3", "--y"]);
-        assert_eq!(sheet.faults, Vec::<String>::new());
+        assert!(sheet.problems.is_empty(), "{sheet:?}");
     }
 
     proptest::proptest! {
@@ -309,7 +309,7 @@ mod tests {
                 + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));
             // A value joined to its option is one argument with it.
             let hanging = words.iter().filter(|word| word.contains("l=")).count();
-            proptest::prop_assert!(kept + hanging >= words.len() || !sheet.faults.is_empty());
+            proptest::prop_assert!(kept + hanging >= words.len() || !sheet.problems.is_empty());
         }
     }
 }

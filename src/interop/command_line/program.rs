@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Opt, flag, many, one, read_front};
 use super::translation::TranslationBuilder;
+use super::translation_error::{ProblemKind, TranslationError};
 
 /// Variables that were set in front of the command.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +84,7 @@ pub(super) struct Program<'a> {
 }
 
 /// Variables in front, launchers, and the tool with its arguments.
-pub(super) fn program(words: &[String]) -> Result<Program<'_>, Vec<String>> {
+pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
     let mut env = Env::default();
     let (mut around, mut has_launcher) = (Vec::new(), false);
     let mut rest = words;
@@ -108,7 +109,7 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, Vec<String>> {
         }
     }
     let Some((path, rest)) = rest.split_first() else {
-        return Err(vec!["there is no command in the line".to_owned()]);
+        return Err(TranslationError::new(ProblemKind::NoCommand));
     };
     let name = base(path);
     let (path, name, arguments) = if is_python(name) { script(rest)? } else { (path.as_str(), name, rest) };
@@ -156,7 +157,7 @@ fn is_python(name: &str) -> bool {
 }
 
 /// The script or module that Python runs as it was written, its name, and its arguments.
-fn script(words: &[String]) -> Result<(&str, &str, &[String]), Vec<String>> {
+fn script(words: &[String]) -> Result<(&str, &str, &[String]), TranslationError> {
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
@@ -169,5 +170,5 @@ fn script(words: &[String]) -> Result<(&str, &str, &[String]), Vec<String>> {
             word => return Ok((word, base(word), &words[at..])),
         }
     }
-    Err(vec!["there is no script behind python".to_owned()])
+    Err(TranslationError::new(ProblemKind::NoScript))
 }

@@ -12,6 +12,7 @@ use super::shell::{Variables, WrittenCommand, split};
 use super::translation::{
     RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
 };
+use super::translation_error::{ProblemKind, TranslationError};
 use crate::interop::nvidia_smi;
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
@@ -21,18 +22,24 @@ const TOOL: &str = "a script";
 const MOST_COMMANDS: usize = 10_000;
 
 /// What a script means here; on error everything that is wrong with it.
-pub fn read_script(name: &str, text: &str) -> Result<Translation, Vec<String>> {
+pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationError> {
     read_text(Some(name), text)
 }
 
 /// `name` is that of its file; a pasted line has none.
-pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, Vec<String>> {
-    let commands = split(text).map_err(|line| match name {
-        Some(name) => vec![format!("{name}:{line}: a quote in the line is not closed")],
-        None => vec!["a quote in the line is not closed".to_owned()],
+pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
+    let commands = split(text).map_err(|line| {
+        let error = TranslationError::new(ProblemKind::OpenQuote);
+        match name {
+            Some(name) => error.within(&format!("{name}:{line}")),
+            None => error,
+        }
     })?;
     if commands.len() > MOST_COMMANDS {
-        return Err(vec![format!("there are {} commands in it; at most {MOST_COMMANDS} are read", commands.len())]);
+        return Err(TranslationError::new(ProblemKind::TooManyCommands {
+            commands: commands.len(),
+            most: MOST_COMMANDS,
+        }));
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
     script.sheet.notes.extend(name.into_iter().filter_map(|_| directives(text)));
@@ -80,7 +87,7 @@ impl Script {
         while let Some(command) = commands.get(at) {
             self.read += 1;
             if self.read > MOST_COMMANDS {
-                return self.sheet.push_error(format!("its loops make more than {MOST_COMMANDS} commands"));
+                return self.sheet.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
             }
             let text = self.variables.expand(&command.text);
             let followed = for_loop(&text).zip(end_of_loop(&commands[at..])).filter(|_| depth < DEEPEST);
@@ -113,7 +120,7 @@ impl Script {
         let place = self.place(command);
         let text = self.variables.expand(&command.text);
         let Some(mut words) = shlex::split(&text) else {
-            return self.sheet.push_error(format!("{place}: a quote in it is not closed"));
+            return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
         self.keywords(&place, &mut words);
         let is_setting =
@@ -180,7 +187,7 @@ impl Script {
         let known = program(&words).map(|found| (found.name.to_owned(), found.arguments.to_vec()));
         let (name, arguments) = match known {
             Ok(known) => known,
-            Err(faults) => return self.faults(place, &faults),
+            Err(error) => return self.problems(place, error),
         };
         match name.as_str() {
             // It is for the stages behind it.
@@ -213,12 +220,12 @@ impl Script {
         }
         match translate(&all, &self.surroundings) {
             Ok(translation) => self.take(place, translation),
-            Err(faults) if self.name.is_none() => self.sheet.faults.extend(faults),
-            Err(faults) if faults.iter().any(|fault| fault.contains("cannot be imported")) => {
+            Err(error) if self.name.is_none() => self.sheet.problems.extend(error.problems),
+            Err(error) if error.has_unknown_program() => {
                 let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
                 self.sheet.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
             }
-            Err(faults) => self.faults(place, &faults),
+            Err(error) => self.problems(place, error),
         }
     }
 
@@ -239,8 +246,8 @@ impl Script {
         words
     }
 
-    fn faults(&mut self, place: &str, faults: &[String]) {
-        self.sheet.faults.extend(faults.iter().map(|fault| format!("{place}: {fault}")));
+    fn problems(&mut self, place: &str, error: TranslationError) {
+        self.sheet.problems.extend(error.within(place).problems);
     }
 
     fn take(&mut self, place: &str, mut translation: Translation) {
@@ -377,20 +384,20 @@ impl Script {
         }
     }
 
-    fn into_translation(mut self) -> Result<Translation, Vec<String>> {
+    fn into_translation(mut self) -> Result<Translation, TranslationError> {
         self.repository();
         let unknown = std::mem::take(&mut self.variables.unknown);
         if self.count == 1
             && let Some(mut only) = self.only.take()
         {
-            if !self.sheet.faults.is_empty() {
-                return Err(self.sheet.faults);
+            if !self.sheet.problems.is_empty() {
+                return Err(TranslationError { problems: self.sheet.problems });
             }
             only.unknown.extend(unknown);
             only.untranslated.append(&mut self.not_followed);
             return Ok(only);
         }
-        if self.count == 0 && self.sheet.faults.is_empty() {
+        if self.count == 0 && self.sheet.problems.is_empty() {
             let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
             return self.sheet.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
@@ -405,10 +412,10 @@ impl Script {
         let is_empty =
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
         if is_empty && self.without.is_empty() && self.container.is_none() {
-            if self.sheet.faults.is_empty() {
-                self.sheet.push_error("there is no command in it that is known here");
+            if self.sheet.problems.is_empty() {
+                self.sheet.push_error(ProblemKind::NoKnownCommand);
             }
-            return Err(self.sheet.faults);
+            return Err(TranslationError { problems: self.sheet.problems });
         }
         let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
         for name in unused.into_iter().filter(|_| !is_empty) {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::shell::{self, UnknownValue};
+use super::translation_error::{TranslationError, TranslationProblem};
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,7 +184,7 @@ impl From<NoMeaning> for String {
 }
 
 /// What a command in another command means: `docker run IMAGE COMMAND`.
-pub(in crate::interop) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, Vec<String>>;
+pub(in crate::interop) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
 
 /// Collects while arguments are read.
 #[derive(Debug, Default)]
@@ -191,7 +192,7 @@ pub(in crate::interop) struct TranslationBuilder {
     pub notes: Vec<String>,
     pub untranslated: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
-    pub faults: Vec<String>,
+    pub problems: Vec<TranslationProblem>,
     unknown: Vec<UnknownValue>,
     produced: Vec<(String, String)>,
 }
@@ -213,8 +214,8 @@ impl TranslationBuilder {
         self.notes.push(text.into());
     }
 
-    pub fn push_error(&mut self, text: impl Into<String>) {
-        self.faults.push(text.into());
+    pub fn push_error(&mut self, problem: impl Into<TranslationProblem>) {
+        self.problems.push(problem.into());
     }
 
     /// The stage writes what the command wrote to `path`; `expression` is where that is.
@@ -234,15 +235,15 @@ impl TranslationBuilder {
     }
 
     /// A line without a meaning here: the sentence on it.
-    pub fn nothing(tool: &'static str, why: impl Into<String>) -> Result<Translation, Vec<String>> {
+    pub fn nothing(tool: &'static str, why: impl Into<String>) -> Result<Translation, TranslationError> {
         Self::default().finish(tool, TranslationKind::Nothing(why.into()))
     }
 
     /// The translation, or everything that keeps it from being one.
-    pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
-        let Self { notes, untranslated, faults, unknown, produced } = self;
-        if !faults.is_empty() {
-            return Err(faults);
+    pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, TranslationError> {
+        let Self { notes, untranslated, problems, unknown, produced } = self;
+        if !problems.is_empty() {
+            return Err(TranslationError { problems });
         }
         Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced })
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range, whole};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::perf_analyzer::command_line as perf_analyzer;
 
 #[rustfmt::skip]
@@ -56,7 +57,7 @@ pub(in crate::interop) fn translate(
     tool: &'static str,
     is_analyze: bool,
     words: &[String],
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(tool, TABLE, words, &mut sheet);
     let mut load = TranslatedLoad::default();

@@ -2,8 +2,9 @@
 
 use super::{options, run};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     match (command, rest.first().map(String::as_str)) {
         ("run", _) => run::translate(rest),

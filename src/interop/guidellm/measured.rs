@@ -7,6 +7,7 @@ use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra
 use crate::interop::command_line::translation::{
     NoMeaning, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "guidellm";
 /// Requests in flight at most, where nothing else is said.
@@ -40,7 +41,7 @@ pub(super) struct GuideLlmRun {
 }
 
 impl GuideLlmRun {
-    pub fn finish(self, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+    pub fn finish(self, mut sheet: TranslationBuilder) -> Result<Translation, TranslationError> {
         let mut load = TranslatedLoad::default();
         if let Err(why) = self.server(&mut load, &mut sheet) {
             return TranslationBuilder::nothing(TOOL, why);

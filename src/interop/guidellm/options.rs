@@ -6,6 +6,7 @@ use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "guidellm benchmark";
 
@@ -37,7 +38,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--request-formatter-kwargs"], "further fields of a request are --extra NAME:VALUE"),
 ];
 
-pub(super) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {

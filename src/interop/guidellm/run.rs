@@ -7,6 +7,7 @@ use super::measured::GuideLlmRun;
 use super::options::backend;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "guidellm run";
 
@@ -17,7 +18,7 @@ static TABLE: &[Opt] = &[
     flag(&["--disable-console", "--disable-console-outputs"]), flag(&["--disable-console-interactive", "--disable-progress"]),
 ];
 
-pub(super) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {

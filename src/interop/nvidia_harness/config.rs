@@ -10,6 +10,7 @@ use super::benchmarks::benchmark;
 use super::file::ConfigFile;
 use super::{entry, gpu_data_sheets};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// A larger file is no config.
@@ -21,7 +22,7 @@ pub fn read_config(
     files: &[(String, String)],
     pick: &[String],
     shape: &dyn Fn(&str) -> Option<Value>,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let mut read = ConfigFile::default();
     for (name, text) in files {
@@ -56,7 +57,7 @@ pub fn read_config(
             "an environment variable of the harness; a stage has `env`",
         );
     }
-    if sheet.faults.is_empty() && entries.is_empty() {
+    if sheet.problems.is_empty() && entries.is_empty() {
         sheet.push_error(format!(
             "{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"
         ));

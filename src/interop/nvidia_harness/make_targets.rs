@@ -6,6 +6,7 @@ use crate::diag::{did_you_mean, nearest};
 use crate::interop::command_line::translation::{
     RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// What a target of the Makefile is here.
 enum Target {
@@ -56,7 +57,7 @@ const TARGETS: &[(&[&str], Target)] = &[
 ];
 
 /// `make`'s arguments.
-pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     let mut elsewhere = Vec::new();
@@ -89,11 +90,11 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Vec<Stri
         // Alone it leaves nothing to run.
         if has_stage { sheet.push_untranslated(word, why) } else { sheet.push_error(format!("`make {word}`: {why}")) }
     }
-    if !has_stage && sheet.faults.is_empty() {
+    if !has_stage && sheet.problems.is_empty() {
         sheet
             .push_error("there is no target in the line: `make run_harness RUN_ARGS=\"--benchmarks=… --scenarios=…\"`");
     }
-    if args.run.manifests.is_empty() && sheet.faults.is_empty() {
+    if args.run.manifests.is_empty() && sheet.problems.is_empty() {
         let measured = ["run_harness", "run_audit_harness"];
         if args.run.until.iter().any(|stage| measured.contains(&stage.as_str())) {
             sheet.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");

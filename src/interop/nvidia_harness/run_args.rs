@@ -11,6 +11,7 @@ use crate::diag::did_you_mean;
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 
 pub(super) const TOOL: &str = "RUN_ARGS";
 
@@ -55,13 +56,13 @@ pub(super) struct HarnessFields {
 }
 
 /// The line alone.
-pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     for word in words {
         args.read(word, &mut sheet);
     }
-    if args.run.manifests.is_empty() && sheet.faults.is_empty() {
+    if args.run.manifests.is_empty() && sheet.problems.is_empty() {
         sheet.push_error("no benchmark is given: --benchmarks=…");
     }
     args.run.system = SystemNeed::Measured;
@@ -250,7 +251,7 @@ impl HarnessFields {
                 "ports are leased when servers start; with --triton_skip_server_spawn it names servers that are up",
             ),
             // A placeholder in its place was an error already.
-            (None, true) if !sheet.faults.is_empty() => {}
+            (None, true) if !sheet.problems.is_empty() => {}
             (None, true) => sheet.push_error(
                 "--triton_skip_server_spawn needs --triton_grpc_ports=HOST:PORT,PORT|HOST:PORT, the servers that are up",
             ),

@@ -3,6 +3,7 @@
 use crate::interop::command_line::load::{TranslatedLoad, extra, header, range};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "perf_analyzer";
 
@@ -46,7 +47,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--model-repository", "--server-directory", "--bls-composing-models"], "requests go to the server's ports"),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {

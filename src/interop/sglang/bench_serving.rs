@@ -6,6 +6,7 @@ use crate::interop::command_line::load::{TranslatedLoad, address, extra, header,
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "sglang.bench_serving";
 
@@ -57,7 +58,7 @@ const TOGETHER: &[(&str, &[&str])] = &[
     ("mooncake", &["--use-trace-timestamps", "--mooncake-slowdown-factor", "--random-output-len"]),
 ];
 
-pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {

@@ -3,6 +3,7 @@
 use crate::interop::command_line::options::{Opt, flag, one, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_server::ServerProgram;
 
 const SERVER: ServerProgram = ServerProgram {
@@ -32,7 +33,7 @@ static KIND: &[Opt] =
 static SERVERS: [ServerProgram; 2] = [SERVER, SERVER_WITH_DP_ATTENTION];
 
 /// `start` is the program and what stands in front of its arguments.
-pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let (kind, _) = read_known(SERVER.tool, KIND, words, &mut TranslationBuilder::default());
     let is_part = kind.value("--nnodes").is_some_and(|count| count != "1")
         || kind.value("--disaggregation-mode").is_some_and(|mode| mode != "null");

@@ -5,6 +5,7 @@ use serde_json::Map;
 use super::ProgramLine;
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// `script` is the script's path.
 pub(in crate::interop) fn translate(
@@ -12,7 +13,7 @@ pub(in crate::interop) fn translate(
     script: &str,
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let is_quantize = script.ends_with("quantize.py");
     let (tool, name) =
         if is_quantize { ("quantize.py", "quantize") } else { ("convert_checkpoint.py", "convert_checkpoint") };

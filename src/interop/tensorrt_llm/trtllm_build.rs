@@ -5,6 +5,7 @@ use serde_json::Map;
 use super::ProgramLine;
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "trtllm-build";
 
@@ -12,7 +13,7 @@ pub(in crate::interop) fn translate(
     env: &Env,
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     const STAGE: &str = "trtllm_build";
     let mut sheet = TranslationBuilder::default();
     let line = ProgramLine {

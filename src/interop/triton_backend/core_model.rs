@@ -3,6 +3,7 @@
 use crate::interop::command_line::load::{TranslatedLoad, length};
 use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "benchmark_core_model.py";
 
@@ -16,7 +17,7 @@ static TABLE: &[Opt] = &[
     one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
 ];
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let mut load = TranslatedLoad::default();

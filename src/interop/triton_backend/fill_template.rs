@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::diag::did_you_mean;
 use crate::interop::command_line::options::{Opt, flag, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::triton::repository::{PARAMETERS, pairs};
 
 const TOOL: &str = "fill_template.py";
@@ -23,7 +24,7 @@ pub(in crate::interop) struct FilledFile {
     pub values: Vec<(String, String)>,
 }
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut sheet) else {
         return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::TranslationError;
 
 #[rustfmt::skip]
 static INFLIGHT: &[Opt] = &[
@@ -44,7 +45,7 @@ const OUTPUTS: [(&str, &str); 4] = [
 /// Its prompt, where none is given.
 const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 
-pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "inflight_batcher_llm_client.py";
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, INFLIGHT, words, &mut sheet);
@@ -112,7 +113,7 @@ static END_TO_END: &[Opt] = &[
     one(&["--embedding-bias-words"]), one(&["--embedding-bias-weights"]), one(&["--num-draft-tokens"]), flag(&["--use-draft-logits"]), one(&["--request-output-len"]),
 ];
 
-pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "end_to_end_grpc_client.py";
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, END_TO_END, words, &mut sheet);

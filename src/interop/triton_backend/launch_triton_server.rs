@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "launch_triton_server.py";
 
@@ -25,7 +26,7 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
     ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
 ];
 
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let stage = stage(env, words, &mut sheet);
     let stages = Map::from_iter([("triton".to_owned(), stage)]);

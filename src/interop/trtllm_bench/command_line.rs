@@ -6,6 +6,7 @@ use super::throughput::throughput;
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::trtllm_serve::{ServeStage, visible};
 
 const BENCH: &str = "trtllm-bench";
@@ -33,7 +34,7 @@ pub(in crate::interop) fn translate(
     env: &Env,
     launcher: &[String],
     words: &[String],
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, sheet);
@@ -161,7 +162,11 @@ fn option(
 static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
-fn prepare_dataset(words: &[String], at: usize, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+fn prepare_dataset(
+    words: &[String],
+    at: usize,
+    mut sheet: TranslationBuilder,
+) -> Result<Translation, TranslationError> {
     const FILE: &str = "dataset.jsonl";
     const NAME: &str = "prepare_dataset";
     let (before, own) = words.split_at(at + 1);
@@ -179,7 +184,7 @@ fn prepare_dataset(words: &[String], at: usize, mut sheet: TranslationBuilder) -
 }
 
 /// The build unchanged, into the stage's own folder.
-fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
+fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, TranslationError> {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;
     while let Some(word) = words.get(at) {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::interop::command_line::options::ParsedLine;
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::trtllm_serve::visible;
 
 const BENCH: &str = "trtllm-bench";
@@ -16,7 +17,7 @@ pub(super) fn throughput(
     model: &str,
     launcher: &[String],
     mut sheet: TranslationBuilder,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
     let mut flags = Map::new();
     if !line.has("--dataset") {

@@ -9,6 +9,7 @@ use crate::interop::command_line::load::{
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// A program of this family.
 pub(super) struct ServingBenchmark {
@@ -79,7 +80,11 @@ const FIELDS: [&str; 8] = [
     "--logprobs",
 ];
 
-pub(super) fn translate(program: &ServingBenchmark, env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn translate(
+    program: &ServingBenchmark,
+    env: &Env,
+    words: &[String],
+) -> Result<Translation, TranslationError> {
     let tool = program.tool;
     let mut sheet = TranslationBuilder::default();
     let line = read(tool, TABLE, words, &mut sheet);

@@ -3,9 +3,10 @@
 use super::{bench_serve, in_process, server};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// `vllm COMMAND …`
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     let second = rest.first().map_or("", String::as_str);
     match (command, second) {
@@ -33,11 +34,15 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
 }
 
 /// `python3 -m vllm.entrypoints.openai.api_server …`
-pub(in crate::interop) fn api_server(module: &str, env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn api_server(
+    module: &str,
+    env: &Env,
+    words: &[String],
+) -> Result<Translation, TranslationError> {
     server::serve(&["python3", "-m", module], env, words)
 }
 
 /// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still.
-pub(in crate::interop) fn benchmark_serving(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(in crate::interop) fn benchmark_serving(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     bench_serve::translate(&bench_serve::BENCHMARK_SERVING, env, words)
 }

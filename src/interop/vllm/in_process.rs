@@ -10,6 +10,7 @@ use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::trtllm_serve::visible;
 
 /// Options of the benchmarks; all others are the engine's, which `vllm serve` takes, too.
@@ -27,7 +28,7 @@ static OWN: &[Opt] = &[
 const IN_PROCESS: &str = "it drives the engine in its own process; here the same engine is behind `vllm serve`, so HTTP and detokenizing are part of what is measured";
 
 /// All prompts at once.
-pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "vllm bench throughput";
     let mut sheet = TranslationBuilder::default();
     let (line, engine) = read_known(TOOL, OWN, words, &mut sheet);
@@ -47,7 +48,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Vec
 }
 
 /// One batch after the other.
-pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "vllm bench latency";
     let mut sheet = TranslationBuilder::default();
     let (line, engine) = read_known(TOOL, OWN, words, &mut sheet);
@@ -72,7 +73,7 @@ fn finish(
     engine: &[String],
     mut load: TranslatedLoad,
     mut sheet: TranslationBuilder,
-) -> Result<Translation, Vec<String>> {
+) -> Result<Translation, TranslationError> {
     sheet.note(IN_PROCESS);
     visible(env, &mut sheet);
     load.target("localhost:8000");

@@ -3,6 +3,7 @@
 use crate::interop::command_line::options::one;
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_server::ServerProgram;
 
 pub(super) static SERVE: ServerProgram = ServerProgram {
@@ -26,7 +27,7 @@ pub(super) static SERVE: ServerProgram = ServerProgram {
 };
 
 /// `start` is the program and what stands in front of its arguments.
-pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     const SEVERAL_HOSTS: [&str; 5] = ["--headless", "--nnodes", "--node-rank", "--data-parallel-address", "-dpa"];
     let is_part = words.iter().any(|word| {
         let name = word.split('=').next().unwrap_or(word).replace('_', "-");

@@ -47,10 +47,10 @@ pub(crate) async fn handshake(
         }
         Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec).await.map_err(model)?,
     };
-    HttpRequestTemplate::new(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
+    HttpRequestTemplate::new(spec, http, &offered, key.as_deref()).map_err(|source| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: offered.model,
-        faults,
+        source,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
-use crate::harness::{BenchSpec, PlannedRequest};
+use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
 use crate::spec::{CancelBy, CancelPolicy, RandomSeed, WordList};
 use rand::RngExt;
 
@@ -49,7 +49,7 @@ impl HttpRequestTemplate {
         http: &Http,
         offered: &ServerModelInfo,
         key: Option<&str>,
-    ) -> Result<Self, Vec<String>> {
+    ) -> Result<Self, UnsupportedRequest> {
         let ask = &spec.request;
         let mut sheet = RequestFieldsBuilder {
             api: http.api,
@@ -135,7 +135,7 @@ impl HttpRequestTemplate {
             Some(RandomSeed::PerRequest(false)) | None => {}
         }
         if !sheet.faults.is_empty() {
-            return Err(sheet.faults);
+            return Err(UnsupportedRequest { faults: sheet.faults });
         }
         Ok(Self {
             api: http.api,

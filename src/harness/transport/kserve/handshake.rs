@@ -41,10 +41,10 @@ pub(in crate::harness) async fn handshake(
         _ => {}
     }
     let contract = describe(link, spec).await.map_err(refuse)?;
-    InferRequestTemplate::new(spec, &contract).map_err(|faults| HarnessError::Request {
+    InferRequestTemplate::new(spec, &contract).map_err(|source| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        faults,
+        source,
     })
 }
 

@@ -20,7 +20,7 @@ use super::grpc_messages::ScanRequest;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::transport::call::{CallKind, TokenCounting};
-use crate::harness::{BenchSpec, LoadPattern, PlannedRequest};
+use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
 use crate::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
@@ -75,7 +75,7 @@ pub(in crate::harness) struct InferRequestTemplate {
 
 impl InferRequestTemplate {
     /// Checks the request block against the model. Errors: everything that does not fit.
-    pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
+    pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
         let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
@@ -205,7 +205,7 @@ impl InferRequestTemplate {
         }
         contract.check_outputs(&mut outputs, &mut faults);
         if !faults.is_empty() {
-            return Err(faults);
+            return Err(UnsupportedRequest { faults });
         }
         Ok(Self {
             call,

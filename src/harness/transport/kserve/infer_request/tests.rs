@@ -141,7 +141,7 @@ fn all_missing_inputs_are_reported_at_once() {
         return_perf_metrics: true,
         ..Request::default()
     };
-    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &contract).unwrap_err().join("\n"), @r"
+    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults.join("\n"), @r"
     request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or serve the model with `decoupled_mode: true`
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
@@ -178,6 +178,6 @@ fn vllms_backend_takes_its_settings_as_one_text() {
     "#);
     // What has no place in the text is refused as every missing tensor is.
     let request = Request { beam_width: Some(2), ..Request::default() };
-    let faults = InferRequestTemplate::new(&spec(request), &contract).unwrap_err();
+    let faults = InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults;
     assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
 }
