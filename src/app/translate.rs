@@ -1,7 +1,7 @@
 //! `import` of command lines and configs: what another tool's options mean here, printed as something that can be run.
 //!
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
-//! carried over. stderr gets how much that is.
+//! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it is an error.
 
 use crate::units::shell_word;
 use std::fmt::Write as _;
@@ -83,16 +83,12 @@ fn print_translation(global: &Global, mut translation: Translation) -> Result<Cl
         }
         TranslationKind::Container(container) => {
             let block = yaml(&Map::from_iter([("container".to_owned(), Value::Object(container))]))?;
-            let why = "A container alone has no meaning here: a stage runs its programs in one, with";
-            let block = translation.as_written(&block);
-            print_command(&translation, &[], &format!("# {why}\n{}", commented(&block)));
+            let why = "a container alone has no meaning here: a stage runs its programs in one, with";
+            let block = translation.as_written(block.trim_end());
+            return Err(CommandError::Usage(format!("{why}\n{}", indented(&block))));
         }
-        TranslationKind::Nothing(why) => {
-            let why = translation.as_written(&why);
-            let mut letters = why.chars();
-            let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
-            print_command(&translation, &[], &format!("# {first}{}.\n", letters.as_str()));
-        }
+        // There is nothing to run: what follows in the user's shell must not go on as if there were.
+        TranslationKind::Nothing(why) => return Err(CommandError::Usage(translation.as_written(&why))),
     }
     Ok(CliExit::Done)
 }
@@ -192,8 +188,8 @@ fn line_of(translation: &Translation, words: &[String]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn commented(text: &str) -> String {
-    text.lines().flat_map(|line| ["#   ", line, "\n"]).collect()
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 fn bench_words(line: &TranslatedBench) -> Vec<String> {

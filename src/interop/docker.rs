@@ -37,18 +37,18 @@ pub(in crate::interop) fn translate(
         Some((command, rest)) if command == "run" => rest,
         Some((command, _)) if command == "build" => {
             return nothing(format!(
-                "`{engine} build`: an `image` stage builds an image, and stages that use it wait for it"
+                "`{engine} build` has no meaning here: an `image` stage builds an image, and stages that use it wait for it"
             ));
         }
         Some((command, _)) if command == "pull" => {
             return nothing(format!(
-                "`{engine} pull`: an image is fetched by the first stage whose `container` has it"
+                "`{engine} pull` has no meaning here: an image is fetched by the first stage whose `container` has it"
             ));
         }
         other => {
             let command = other.map_or("", |(command, _)| command.as_str());
             return nothing(format!(
-                "`{engine} {command}`: a stage starts its container and removes it; `regatta logs` shows what it printed"
+                "`{engine} {command}` has no meaning here: a stage starts its container and removes it; `regatta logs` shows what it printed"
             ));
         }
     };

@@ -100,7 +100,13 @@ fn shortened(manifest: &mut serde_yaml::Value) -> bool {
 
 fn sentence(ended: &Ended) -> String {
     let text = ended.stdout.lines().chain(ended.stderr.lines()).find(|line| !line.starts_with("# From"));
-    text.unwrap_or_default().trim_start_matches("# ").to_owned()
+    let text = text.unwrap_or_default().trim_start_matches("# ");
+    if has_no_meaning(ended) { text.trim_start_matches("error: ").to_owned() } else { text.to_owned() }
+}
+
+/// Only a sentence was printed: what to do instead.
+fn has_no_meaning(ended: &Ended) -> bool {
+    ended.code == 2 && ended.stdout.is_empty() && ended.stderr.contains("has no meaning here")
 }
 
 fn is_manifest(printed: &str) -> bool {
@@ -226,7 +232,7 @@ fn row(line: &str) -> Row {
     let nothing = || "–".to_owned();
     let (planned, ran) = match (ended.code, command.is_empty()) {
         (0, false) => (plan(&world, &ended.stdout), run(&world, &ended.stdout)),
-        (0, true) => (nothing(), nothing()),
+        _ if has_no_meaning(&ended) => (nothing(), nothing()),
         // Which benchmark and which scenario cannot be guessed.
         (2, _) if printed.contains("placeholder") => (nothing(), nothing()),
         _ => (outcome(&ended), nothing()),
@@ -246,7 +252,8 @@ fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
         "# Lines of other tools' pages, pasted\n\nWritten by `UPDATE=1 cargo test --test it pasted`. A dash: there is nothing to plan or run.\n",
     );
     let mut faults = Vec::new();
-    for file in ["harness-v4.1.sh", "harness-v5.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "today.sh"] {
+    for file in ["harness-v4.1.sh", "harness-v5.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "today.sh", "others.sh"]
+    {
         table += "\n## ";
         table += file;
         table += "\n\n| line | printed | planned | run |\n| --- | --- | --- | --- |\n";
@@ -282,10 +289,12 @@ fn a_page_is_one_script_and_none_of_its_lines_is_lost() {
     for file in ["harness-v4.1.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "tensorrt_llm_triton.sub"] {
         let world = World::new();
         let ended = world.regatta(&["import", &golden(file).display().to_string()]);
+        if file == "tensorrt_llm_triton.sub" {
+            // The job's script only calls another one.
+            assert!(has_no_meaning(&ended), "{file}: {}\n{}", ended.stdout, ended.stderr);
+            continue;
+        }
         assert_eq!(ended.code, 0, "{file}: {}\n{}", ended.stdout, ended.stderr);
-        let planned = plan(&world, &ended.stdout);
-        // The job's script only calls another one.
-        let expected = if file == "tensorrt_llm_triton.sub" { "one command" } else { "yes" };
-        assert_eq!(planned, expected, "{file}: {}", ended.stdout);
+        assert_eq!(plan(&world, &ended.stdout), "yes", "{file}: {}", ended.stdout);
     }
 }

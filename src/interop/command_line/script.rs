@@ -90,7 +90,9 @@ impl Script {
                 return self.sheet.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
             }
             let text = self.variables.expand(&command.text);
-            let followed = for_loop(&text).zip(end_of_loop(&commands[at..])).filter(|_| depth < DEEPEST);
+            let followed = for_loop(&text)
+                .filter(|_| depth < DEEPEST)
+                .and_then(|values| Some((values, end_of_loop(&commands[at..])?)));
             if let Some(((name, values), length)) = followed {
                 let note = format!(
                     "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does that in one",
@@ -100,6 +102,14 @@ impl Script {
                 for value in values {
                     self.variables.set(&name, &value);
                     self.all(&commands[at + 1..at + length], depth + 1);
+                }
+                at += length + 1;
+                continue;
+            }
+            if let Some(length) = waiting_loop(&commands[at..]) {
+                self.count += 1;
+                if let Some(Ok(translation)) = no_meaning("until") {
+                    self.take(&self.place(command), translation);
                 }
                 at += length + 1;
                 continue;
@@ -476,6 +486,21 @@ fn sequence(text: &str) -> Option<Vec<String>> {
     Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
 }
 
+/// How many commands behind the first one a loop ends that only waits: `until curl …/ready; do sleep 1; done`.
+fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
+    const WAITS: [&str; 10] = ["curl", "wget", "nc", "grep", "sleep", "echo", "true", "[", "[[", "test"];
+    let first = &commands.first()?.text;
+    if !first.starts_with("until ") && !first.starts_with("while ") {
+        return None;
+    }
+    let length = end_of_loop(commands)?;
+    let mut programs = commands[..length].iter().filter_map(|command| {
+        let words = command.text.split_whitespace();
+        words.skip_while(|word| ["until", "while", "do", "!"].contains(word)).next()
+    });
+    programs.all(|program| WAITS.contains(&program)).then_some(length)
+}
+
 /// How many commands behind the first one its `done` is.
 fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
@@ -483,7 +508,7 @@ fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
         let words = command.text.split_whitespace().find(|word| !["do", "then", "else"].contains(word));
         match words {
             Some("for" | "while" | "until" | "select") => open += 1,
-            Some("done") => open -= 1,
+            Some("done") => open = open.checked_sub(1)?,
             _ => {}
         }
         if open == 0 {

@@ -4,6 +4,7 @@
 //! `$NAME`. A value that the text does not have (a variable that it does not set, `<model dir>`) becomes an expression of a
 //! manifest, `{{name}}`, and an [`UnknownValue`] that says what it stands for.
 
+mod arithmetic;
 mod split;
 mod unknown;
 mod variables;

@@ -22,9 +22,18 @@ impl UnknownValue {
     /// `option` is the word in front of it, which names one that is empty: `--tokenizer_dir <>`.
     pub(super) fn of_placeholder(written: &str, option: &str) -> Self {
         let inner = written.trim_matches(['<', '>']);
-        let inner = if inner.is_empty() { option } else { inner };
+        Self::named(if inner.is_empty() { option } else { inner }, written)
+    }
+
+    /// `$(( … ))` over values that the text does not have.
+    pub(super) fn of_expression(written: &str) -> Self {
+        Self::named(written, written)
+    }
+
+    /// With the letters and digits of `text` as the name.
+    fn named(text: &str, written: &str) -> Self {
         let mut name = String::new();
-        for c in inner.chars() {
+        for c in text.chars() {
             match c {
                 c if c.is_ascii_alphanumeric() => name.push(c.to_ascii_lowercase()),
                 _ if name.is_empty() || name.ends_with('_') => {}

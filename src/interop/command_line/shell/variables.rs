@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::arithmetic;
 use super::split::placeholder;
 use super::unknown::UnknownValue;
 
@@ -70,6 +71,12 @@ impl Variables {
                     continue;
                 }
                 (None, '\'' | '"') => quote = Some(c),
+                (_, '$') if let Some(length) = arithmetic(&chars[at..]) => {
+                    let written: String = chars[at..at + length].iter().collect();
+                    out.push_str(&self.result(&written));
+                    at += length;
+                    continue;
+                }
                 (_, '$') => {
                     if let Some((reference, length)) = Reference::read(&chars[at..]) {
                         let value = self.value(reference);
@@ -100,6 +107,20 @@ impl Variables {
         marker
     }
 
+    /// Of `$(( … ))`. What has no value in the text becomes `{{name}}`.
+    fn result(&mut self, written: &str) -> String {
+        let inner = &written[3..written.len() - 2];
+        let names = inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        self.used.extend(names.filter(|name| self.values.contains_key(*name)).map(str::to_owned));
+        if let Some(result) = arithmetic::evaluate(inner, &|name| self.values.get(name).cloned()) {
+            return result.to_string();
+        }
+        let value = UnknownValue::of_expression(written);
+        let marker = value.marker();
+        self.know(value);
+        marker
+    }
+
     fn know(&mut self, value: UnknownValue) {
         if !self.unknown.iter().any(|known| known.name == value.name) {
             self.unknown.push(value);
@@ -116,6 +137,23 @@ fn push_value(out: &mut String, value: &str, is_quoted: bool) {
         }
         out.push(c);
     }
+}
+
+/// How many characters `$(( … ))` has; none where it is none.
+fn arithmetic(text: &[char]) -> Option<usize> {
+    if !text.starts_with(&['$', '(', '(']) {
+        return None;
+    }
+    let mut open = 0_usize;
+    for (at, c) in text.iter().enumerate() {
+        match c {
+            '(' => open += 1,
+            ')' if open == 1 => return (text.get(at - 1) == Some(&')')).then_some(at + 1),
+            ')' => open -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `$NAME`, `${NAME}`, `${NAME:-default}`
@@ -160,6 +198,18 @@ mod tests {
             variables.unknown.iter().map(|value| (value.name.as_str(), value.written.as_str())).collect();
         assert_eq!(unknown, [("b", "${B}"), ("data_set", "<data set>"), ("dir", "<>")]);
         assert_eq!(shlex::split(&text).unwrap()[3..5], ["x y", "$A"]);
+    }
+
+    #[test]
+    fn arithmetic_over_known_values_is_done_and_other_arithmetic_becomes_a_parameter() {
+        let mut variables = Variables::default();
+        variables.set("N", "4");
+        assert_eq!(
+            variables.expand("a $((N*10)) \"$(( $N + 1 ))\" '$((N))' $((M * 2))"),
+            "a 40 \"5\" '$((N))' {{m_2}}"
+        );
+        assert_eq!(variables.unknown[0].written, "$((M * 2))");
+        assert_eq!(variables.unused().count(), 0);
     }
 
     #[test]

@@ -1,0 +1,7 @@
+# Lines as people write them in issues and in scripts of their own: prefixes, loops, containers and waiting around the tools.
+N=4; vllm bench serve --model m --dataset-name random --num-prompts $((N*10))
+for c in 1 2 4; do genai-perf profile -m gpt2 --service-kind openai --endpoint-type completions --concurrency $c --url localhost:8000 --request-count $((c*10)); done
+CONC="1 8 64"; for c in $CONC; do python -m sglang.bench_serving --backend vllm --dataset-name random --random-input 1024 --random-output 128 --max-concurrency $c --num-prompts $((c * 8)); done
+python3 /app/scripts/launch_triton_server.py --world_size=2 --model_repo=/models --grpc_port 9001; timeout 300 bash -c 'until curl -s localhost:8000/v2/health/ready; do sleep 1; done'; perf_analyzer -m ensemble -u localhost:9001 -i grpc --streaming --concurrency-range 8 --request-count 100; pkill tritonserver
+VLLM_USE_V1=1 python -m vllm.entrypoints.openai.api_server --model m --port 8000 & while [[ "$(curl -s -o /dev/null -w '%{http_code}' localhost:8000/health)" != "200" ]]; do sleep 5; done; vllm bench serve --model m --port 8000 --dataset-name random --num-prompts 10 | tee out.log; kill %1
+mkdir -p out && sleep 3
