@@ -1,4 +1,5 @@
-//! A server that its own command line starts → a `serve: { command: … }` stage, for programs with OpenAI's interface.
+//! A server that its own command line starts → a `serve` stage, for programs with OpenAI's interface: the typed action of the program,
+//! or `serve: { command: … }`.
 
 use serde_json::{Map, Value, json};
 
@@ -7,6 +8,7 @@ use super::command_line::program::Env;
 use super::command_line::translation::{Translation, TranslationBuilder, manifest};
 use super::command_line::translation_error::TranslationError;
 use super::trtllm_serve::visible;
+use super::typed_server::TypedServer;
 
 /// A program that serves a model.
 pub(in crate::interop) struct ServerProgram {
@@ -19,11 +21,15 @@ pub(in crate::interop) struct ServerProgram {
     pub port: &'static str,
     /// The variable that the program reads its key from; none where it has only an option.
     pub key_variable: Option<&'static str>,
+    /// The action for it, where there is one.
+    pub typed: Option<&'static TypedServer>,
 }
 
 /// The stage in the making.
 pub(in crate::interop) struct CommandStage {
     words: Vec<String>,
+    /// The action with its keys, if the program has one.
+    typed: Option<(&'static str, Map<String, Value>)>,
     port: Option<u16>,
     inputs: Map<String, Value>,
     secrets: Vec<String>,
@@ -47,6 +53,7 @@ impl ServerProgram {
         let (ranks, _) = read_known(self.tool, self.ranks, &others, &mut TranslationBuilder::default());
         let mut server = CommandStage {
             words: start.iter().map(|word| (*word).to_owned()).chain(others).collect(),
+            typed: None,
             port: None,
             inputs: Map::new(),
             secrets: Vec::new(),
@@ -86,6 +93,8 @@ impl ServerProgram {
                 }
             }
         }
+        let typed = self.typed.and_then(|typed| Some((typed.action, typed.keys(start, &server.words[start.len()..])?)));
+        server.typed = typed;
         server.words.extend([self.port.to_owned(), "{port}".to_owned()]);
         server
     }
@@ -93,11 +102,14 @@ impl ServerProgram {
 
 impl CommandStage {
     pub fn stage(self, env: &Env) -> Value {
-        let mut command = Map::from_iter([("words".to_owned(), json!(self.words))]);
+        let by_words = || {
+            let ready = json!({"by": "health"});
+            ("command", Map::from_iter([("words".to_owned(), json!(self.words)), ("ready".to_owned(), ready)]))
+        };
+        let (action, mut server) = self.typed.unwrap_or_else(by_words);
         if let Some(port) = self.port {
-            command.insert("port".to_owned(), json!(port));
+            server.insert("port".to_owned(), json!(port));
         }
-        command.insert("ready".to_owned(), json!({"by": "health"}));
         let mut stage = Map::from_iter([("gpus".to_owned(), json!(self.gpus))]);
         if !self.inputs.is_empty() {
             stage.insert("inputs".to_owned(), Value::Object(self.inputs));
@@ -109,7 +121,7 @@ impl CommandStage {
                 _ => {}
             }
         }
-        stage.insert("serve".to_owned(), json!({"command": command}));
+        stage.insert("serve".to_owned(), json!({ action: server }));
         Value::Object(stage)
     }
 }
@@ -129,6 +141,7 @@ static LLAMA_SERVER: ServerProgram = ServerProgram {
     ranks: &[],
     port: "--port",
     key_variable: Some("LLAMA_API_KEY"),
+    typed: None,
 };
 
 static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
@@ -137,6 +150,7 @@ static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
     ranks: &[one(&["--num-shard"])],
     port: "--port",
     key_variable: Some("API_KEY"),
+    typed: None,
 };
 
 /// llama.cpp's server.

@@ -27,6 +27,7 @@ mod triton_backend;
 mod triton_cli;
 mod trtllm_bench;
 mod trtllm_serve;
+mod typed_server;
 mod vllm;
 
 pub use command_line::{

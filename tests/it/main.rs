@@ -84,6 +84,7 @@ mod translate;
 mod triton;
 mod triton_cpu;
 mod vectors;
+mod vllm;
 mod weights;
 mod wire_forms;
 mod world;

@@ -175,7 +175,9 @@ fn run(world: &World, printed: &str) -> String {
         let stages = manifest["stages"].as_mapping().expect("stages");
         let is_bench = |name: &str| name == "bench" || name.starts_with("run_harness");
         if stages.keys().any(|name| !name.as_str().is_some_and(is_bench)) {
-            let is_other = stages.values().any(|stage| stage["serve"].get("command").is_some());
+            let is_other = ["command", "vllm"]
+                .iter()
+                .any(|server| stages.values().any(|stage| stage["serve"].get(server).is_some()));
             return if is_other {
                 "not here: it starts another engine's server".to_owned()
             } else {

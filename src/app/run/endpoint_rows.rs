@@ -40,7 +40,7 @@ pub(super) async fn endpoint_rows(plan: &Plan, services: &[HeldService]) -> Vec<
 fn interface(plan: &Plan, service: &HeldService) -> Interface {
     let task = plan.tasks.iter().find(|task| task.id == service.task);
     match task.and_then(|task| task.typed_action().ok()) {
-        Some(Action::Serve(Serve::TrtllmServe(_))) => Interface::OpenAi,
+        Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,
         Some(Action::Serve(Serve::Command(server))) => match server.ready.by.as_str() {
             "health" => Interface::OpenAi,
             "kserve" => Interface::Kserve,

@@ -16,6 +16,7 @@ const SERVER: ServerProgram = ServerProgram {
     ],
     port: "--port",
     key_variable: None,
+    typed: None,
 };
 
 /// With attention in data parallel, those ranks are among the tensor-parallel ones.

@@ -1,10 +1,11 @@
 //! `vllm serve`, also as Python's module and as the command of its image.
 
-use crate::interop::command_line::options::one;
+use crate::interop::command_line::options::{flag, many, one};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_server::ServerProgram;
+use crate::interop::typed_server::TypedServer;
 
 pub(super) static SERVE: ServerProgram = ServerProgram {
     tool: "vllm serve",
@@ -24,6 +25,40 @@ pub(super) static SERVE: ServerProgram = ServerProgram {
     ],
     port: "--port",
     key_variable: Some("VLLM_API_KEY"),
+    typed: Some(&VLLM),
+};
+
+static VLLM: TypedServer = TypedServer {
+    action: "vllm",
+    program: &["vllm", "serve"],
+    model: "model",
+    texts: &[
+        one(&["--model"]),
+        one(&["--tokenizer"]),
+        many(&["--served-model-name"]),
+        one(&["--dtype"]),
+        one(&["--quantization", "-q"]),
+        one(&["--load-format"]),
+        one(&["--kv-cache-dtype"]),
+        one(&["--host"]),
+    ],
+    numbers: &[
+        one(&["--tensor-parallel-size", "-tp"]),
+        one(&["--pipeline-parallel-size", "-pp"]),
+        one(&["--data-parallel-size", "-dp"]),
+        one(&["--max-model-len"]),
+        one(&["--max-num-seqs"]),
+        one(&["--max-num-batched-tokens"]),
+        one(&["--gpu-memory-utilization"]),
+    ],
+    switches: &[
+        flag(&["--enforce-eager"]),
+        flag(&["--no-enforce-eager"]),
+        flag(&["--enable-prefix-caching"]),
+        flag(&["--no-enable-prefix-caching"]),
+        flag(&["--enable-chunked-prefill"]),
+        flag(&["--no-enable-chunked-prefill"]),
+    ],
 };
 
 /// `start` is the program and what stands in front of its arguments.

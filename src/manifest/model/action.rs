@@ -61,12 +61,8 @@ impl Action {
             Self::Serve(Serve::Triton(server)) => {
                 server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
             }
-            Self::Serve(Serve::TrtllmServe(server)) => {
-                // A name at Hugging Face is no folder.
-                let folders =
-                    std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
-                folders.map(|path| ("serve.model", path.as_str())).collect()
-            }
+            Self::Serve(Serve::TrtllmServe(server)) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
+            Self::Serve(Serve::Vllm(server)) => checkpoint_paths(&server.model, server.tokenizer.as_ref()),
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
                 let loadgen = bench.loadgen.iter().flat_map(|loadgen| loadgen.reads());
@@ -93,6 +89,12 @@ impl Action {
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }
+}
+
+/// A name at Hugging Face is no folder.
+fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
+    let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with('/'));
+    folders.map(|path| ("serve.model", path.as_str())).collect()
 }
 
 /// A command.

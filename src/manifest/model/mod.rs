@@ -21,6 +21,7 @@ mod triton;
 mod tritonserver;
 mod trtllm;
 mod trtllm_bench;
+mod vllm;
 mod weights;
 
 use indexmap::IndexMap;
@@ -47,6 +48,7 @@ pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, Repo
 pub use tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use trtllm::TrtllmServe;
 pub use trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
+pub use vllm::Vllm;
 pub use weights::{Fetcher, Weights};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ready_when::ReadyWhen;
-use super::{TritonServer, TrtllmServe};
+use super::{TritonServer, TrtllmServe, Vllm};
 use crate::event::Endpoint;
 
 /// Which server. Started when the first stage that needs it starts; always stopped afterwards.
@@ -17,6 +17,8 @@ pub enum Serve {
     Triton(Box<TritonServer>),
     /// TensorRT-LLM's `trtllm-serve`, one for each copy of the model.
     TrtllmServe(Box<TrtllmServe>),
+    /// vLLM's server, one for each copy of the model.
+    Vllm(Box<Vllm>),
     /// Any other server.
     Command(CommandServer),
     /// Servers that already run.
@@ -33,7 +35,7 @@ impl Serve {
                 models: Vec::new(),
                 ready: server.ready.clone(),
             }),
-            Self::Simulator(_) | Self::Triton(_) | Self::TrtllmServe(_) | Self::Command(_) => None,
+            Self::Simulator(_) | Self::Triton(_) | Self::TrtllmServe(_) | Self::Vllm(_) | Self::Command(_) => None,
         }
     }
 }

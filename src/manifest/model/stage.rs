@@ -69,7 +69,7 @@ pub struct Stage {
     /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
     #[serde(default = "yes")]
     pub strict: bool,
-    /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton` and `mlperf: package`.
+    /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 

@@ -32,7 +32,7 @@ impl StageChecker<'_> {
         }
         let Some(container) = &stage.container else { return };
         if let Some(why) = cannot_run_in_container(stage) {
-            let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton`, `mlperf: package`";
+            let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program, `mlperf: package`";
             self.push_error(&["container"], "would have no effect", why, Some(hint.to_owned()));
         } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
             let hint = Some("keep this one, or that of `serve.triton`".to_owned());

@@ -60,6 +60,13 @@ impl StageChecker<'_> {
                 let is_option = is_own || server.option(knob).is_some();
                 if is_option { None } else { unsupported_reason(&server.args, knob) }
             }
+            Stage { serve: Some(Serve::Vllm(server)), .. } => {
+                if server.number(knob).is_some() {
+                    None
+                } else {
+                    unsupported_reason(&server.args, knob)
+                }
+            }
             Stage { serve: Some(Serve::Command(server)), .. } => unsupported_reason(&server.words, knob),
             Stage { shell: Some(ShellScript::Words(words)), .. } => unsupported_reason(words, knob),
             Stage { shell: Some(ShellScript::Text(_)), .. } => {
@@ -69,7 +76,7 @@ impl StageChecker<'_> {
         };
         if let Some(why) = lacks {
             let hint = Some(
-                "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of a command one of its options"
+                "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its numbers (`gpu_memory_utilization`), of a command one of its options"
                     .to_owned(),
             );
             self.push_error(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);

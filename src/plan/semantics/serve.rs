@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::StageChecker;
 use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
-    AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
+    AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe, Vllm,
 };
 use crate::spec::{Launcher, ServerMode};
 
@@ -29,6 +29,12 @@ impl StageChecker<'_> {
             Serve::TrtllmServe(server) => {
                 self.ready("trtllm_serve", &server.ready);
                 self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
+            }
+            Serve::Vllm(server) => {
+                if server.ready.by != "kserve" {
+                    self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are asked", "remove it");
+                }
+                self.vllm(server);
             }
             Serve::Command(server) => {
                 self.ready("command", &server.ready);
@@ -110,6 +116,25 @@ impl StageChecker<'_> {
             let mut path = vec!["serve", "attach", "endpoints"];
             path.extend(index.as_deref());
             self.push_error(&path, "must name servers", &why, Some(GRAMMAR.to_owned()));
+        }
+    }
+
+    /// vLLM takes the last of an option that stands twice, and says nothing.
+    fn vllm(&mut self, server: &Vllm) {
+        if server.program.iter().any(String::is_empty) {
+            self.push_error(&["serve", "vllm", "program"], "has an empty argument", "the program has a name", None);
+        }
+        for name in server.options.keys() {
+            let option = name.replace('_', "-");
+            if let Some((_, key)) = Vllm::OWN.iter().find(|(own, _)| *own == option) {
+                let hint = Some(format!("write `{key}` next to `options`"));
+                self.push_error(
+                    &["serve", "vllm", "options", name],
+                    "has a key of its own",
+                    "not among `options`",
+                    hint,
+                );
+            }
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct ServerSection {
 const ROWS: usize = 60;
 
 /// Part of a series' key, and what to call its curve.
-const CURVES: [(&str, &str); 9] = [
+const CURVES: [(&str, &str); 18] = [
     ("kv_cache_block_type=\"used\"", "KV cache blocks in use"),
     ("kv_cache_block_type=\"fraction\"", "KV cache, share in use"),
     ("request_type=\"active\"", "Requests active in the server"),
@@ -36,6 +36,15 @@ const CURVES: [(&str, &str); 9] = [
     ("nv_inference_pending_request_count", "Requests pending (accepted, not executing)"),
     ("nv_gpu_utilization", "GPU utilization"),
     ("rate of nv_inference_request_success", "Requests per second that the server calls successes"),
+    ("vllm:num_requests_running", "Requests running in the engine"),
+    ("vllm:num_requests_waiting{", "Requests waiting in the engine"),
+    ("vllm:kv_cache_usage_perc", "KV cache, share in use"),
+    ("rate of vllm:generation_tokens_total", "Output tokens per second, as the server counts"),
+    ("rate of vllm:prompt_tokens_total", "Prompt tokens per second, as the server counts"),
+    ("rate of vllm:num_preemptions_total", "Preemptions per second"),
+    ("sglang:num_running_reqs", "Requests running in the engine"),
+    ("sglang:num_queue_reqs", "Requests waiting in the engine"),
+    ("sglang:token_usage", "KV cache, share in use"),
 ];
 
 pub(super) fn read(server_metrics: &ServerMetrics) -> ServerSection {
@@ -94,7 +103,10 @@ fn plots(server_metrics: &ServerMetrics) -> Vec<String> {
         for (key, line) in server_metrics.series.iter().filter(|(key, _)| key.contains(part)) {
             // The picture begins with the run.
             let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
-            let model = key.split("model=\"").nth(1).and_then(|rest| rest.split('"').next());
+            let model = key
+                .split_once("model=\"")
+                .or_else(|| key.split_once("model_name=\""))
+                .and_then(|(_, rest)| rest.split('"').next());
             let title = model.map_or_else(|| title.to_owned(), |model| format!("{title}: {model}"));
             let across = "seconds from the start, as the server counts";
             plots.extend(Plot { title: &title, across, points: &points, top: None, marks: &[], filled: true }.draw());

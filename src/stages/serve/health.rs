@@ -144,8 +144,19 @@ async fn probe_once(
 
 /// Probes a server with OpenAI's API; anything but 200 is an error.
 pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
+    http_client(endpoint).text("/health").await.map(drop)
+}
+
+/// The first model that a server with OpenAI's API lists.
+pub async fn first_model(endpoint: &Endpoint) -> Result<Option<String>, ClientError> {
+    let text = http_client(endpoint).text("/v1/models").await?;
+    let listed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    Ok(listed["data"][0]["id"].as_str().map(str::to_owned))
+}
+
+fn http_client(endpoint: &Endpoint) -> HttpClient {
     let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
-    HttpClient::new(address).deadline(PATIENCE).text("/health").await.map(drop)
+    HttpClient::new(address).deadline(PATIENCE)
 }
 
 /// A server without such an endpoint has answered. Any other refusal may come from something in its place: a proxy on the way

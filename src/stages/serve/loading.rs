@@ -1,12 +1,13 @@
 //! How far a server is with loading, from its log. A server that loads has no port to query.
 
-use crate::event::Endpoint;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use super::loading_phases;
+use crate::event::Endpoint;
 use crate::exec::process;
 
 /// What was read so far.
@@ -18,6 +19,8 @@ pub struct LoadingProgress {
     rest: String,
     begun: BTreeSet<String>,
     loaded: BTreeSet<String>,
+    /// What a server without models of its own to count is at.
+    phase: Option<String>,
     /// The ports that a server chose: `ready grpc=PORT http=PORT metrics=PORT`.
     pub ports: Option<Endpoint>,
     /// The last line with content.
@@ -36,6 +39,7 @@ impl LoadingProgress {
             rest: String::new(),
             begun: BTreeSet::new(),
             loaded: BTreeSet::new(),
+            phase: None,
             ports: None,
             last: None,
             grew: Instant::now(),
@@ -59,7 +63,8 @@ impl LoadingProgress {
         self.read += bytes.len() as u64;
         self.grew = Instant::now();
         let text = std::mem::take(&mut self.rest) + &String::from_utf8_lossy(&bytes);
-        let mut lines = text.split('\n').collect::<Vec<_>>();
+        // A progress bar goes back to the start of its line.
+        let mut lines = text.split(['\n', '\r']).collect::<Vec<_>>();
         lines.pop().unwrap_or_default().clone_into(&mut self.rest);
         for line in lines {
             self.take(line.trim_end());
@@ -75,7 +80,10 @@ impl LoadingProgress {
             // The stub died before it could report that to the server, which goes on waiting for it.
             self.hopeless = Some(line.to_owned());
         }
-        let text = message(line);
+        if let Some(phase) = loading_phases::phase(line) {
+            self.phase = Some(phase);
+        }
+        let text = loading_phases::message(message(line));
         if let Some(model) = text.strip_prefix("loading: ") {
             self.begun.insert(model.rsplit_once(':').map_or(model, |(name, _)| name).to_owned());
         } else if let Some(model) = text.strip_prefix("successfully loaded '") {
@@ -96,11 +104,11 @@ impl LoadingProgress {
         (self.loaded.len(), self.begun.len())
     }
 
-    /// `loading tensorrt_llm (2 of 3 models loaded)`, or nothing before the log names a model.
+    /// `loading tensorrt_llm (2 of 3 models loaded)`, `loading weights`; nothing before the log names either.
     pub fn status_text(&self) -> Option<String> {
         let (loaded, begun) = self.count();
         match self.open()[..] {
-            _ if begun == 0 => None,
+            _ if begun == 0 => self.phase.clone(),
             [] => Some(format!("all of {begun} models loaded")),
             ref open => Some(format!("loading {} ({loaded} of {begun} models loaded)", open.join(", "))),
         }

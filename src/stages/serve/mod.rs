@@ -2,11 +2,13 @@
 
 pub mod attach_check;
 mod attached;
+mod engine_copies;
 mod facts;
 mod failure_report;
 pub mod health;
 mod launch;
 mod loading;
+mod loading_phases;
 mod plan;
 mod planned_server;
 mod ports;
@@ -18,6 +20,7 @@ mod running_server;
 mod shortage;
 mod stop;
 mod trtllm;
+mod vllm;
 mod watch;
 
 use std::path::Path;
@@ -47,6 +50,7 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
         Serve::TrtllmServe(server) => &server.ready,
+        Serve::Vllm(server) => &server.ready,
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };

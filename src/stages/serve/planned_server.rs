@@ -73,6 +73,8 @@ pub enum ReadinessProbe {
     Port,
     /// `GET /health`.
     Health,
+    /// The same, and then `GET /v1/models` lists one.
+    OpenAi,
 }
 
 impl PlannedServer {

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::engine_copies::EngineCopies;
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext};
 use super::preview_container::{ContainerPreview, container_name};
-use super::trtllm;
+use super::{trtllm, vllm};
 use crate::event::{Endpoint, GpuId, TaskId};
-use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
+use crate::manifest::model::{
+    Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
+};
 use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task, read_action};
 use crate::spec::{Launcher, ServerMode};
 use crate::stages::container::{named_paths, place_of};
@@ -83,7 +86,7 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
             let repository = match written {
                 Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
                 Serve::Simulator(server) => server.repository.clone(),
-                Serve::TrtllmServe(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
+                Serve::TrtllmServe(_) | Serve::Vllm(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
             };
             // Everything else is only to be shown.
             let Action::Serve(serve) = read_action(&task.id, &look.shown(&task.action))? else { return Ok(None) };
@@ -152,6 +155,7 @@ impl PreviewContext<'_> {
             Serve::Triton(server) => LaunchPreview::Start(self.triton(server, repository)?),
             Serve::Simulator(server) => LaunchPreview::Start(self.simulators(server, repository)),
             Serve::TrtllmServe(server) => LaunchPreview::Start(self.trtllm(server)?),
+            Serve::Vllm(server) => LaunchPreview::Start(self.vllm(server)?),
             Serve::Command(server) => LaunchPreview::Start(self.command(server)?),
             Serve::Attach(_) => LaunchPreview::Attach { endpoints: Vec::new(), models: Vec::new() },
         })
@@ -342,23 +346,31 @@ impl PreviewContext<'_> {
     }
 
     fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, PreviewError> {
-        let gpus = self.gpus();
-        let shares = trtllm::shares(server, &gpus).map_err(|problem| vec![problem])?;
         let options = (!server.options.is_empty()).then_some("<options>");
         let server = &TrtllmServe {
             model: self.existing(&server.model),
             tokenizer: server.tokenizer.as_deref().map(|path| self.existing(path)),
             ..server.clone()
         };
-        let named = server.options.values().flat_map(named_paths::in_json).collect();
-        let around = self.container(named)?;
+        self.copies(trtllm::copies(server), |port| trtllm::argv(server, &server.model, port, options))
+    }
+
+    fn vllm(&self, server: &Vllm) -> Result<LaunchPlan, PreviewError> {
+        let server = &vllm::with_paths(server, |path| self.existing(path));
+        self.copies(vllm::copies(server), |port| vllm::argv(server, port))
+    }
+
+    /// Each with its GPUs and its port; `argv` is the command line of one on a port.
+    fn copies(&self, copies: EngineCopies, argv: impl Fn(&str) -> Vec<String>) -> Result<LaunchPlan, PreviewError> {
+        let shares = copies.shares(&self.gpus()).map_err(|problem| vec![problem])?;
+        let around = self.container(copies.named)?;
         let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
             let index16 = u16::try_from(index).unwrap_or(u16::MAX);
-            let port = server.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
-            let words = trtllm::argv(server, &server.model, &port.to_string(), options);
+            let port = copies.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
             let ports = Ports { http: port, ..Ports::default() };
             let env = visible(&gpus);
-            around.around(LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }, index)
+            let bare = single(format!("server {index}"), argv(&port.to_string()), ports);
+            around.around(LaunchedServer { gpus, env, ..bare }, index)
         });
         Ok(LaunchPlan { servers: servers.collect::<Result<_, Problems>>()?, notes: Vec::new() })
     }

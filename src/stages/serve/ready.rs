@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::failure_report::exit_failure;
-use super::health::health;
+use super::health::{first_model, health};
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
 use crate::event::{Endpoint, Failure};
@@ -107,6 +107,7 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
             let (step, up) = match server.probe {
                 ReadinessProbe::Port => connect(&endpoint).await,
                 ReadinessProbe::Health => healthy(&endpoint).await,
+                ReadinessProbe::OpenAi => has_model(&endpoint).await,
                 ReadinessProbe::Kserve => probe_server(server, &endpoint).await?,
             };
             lock_state(board).step = step;
@@ -134,6 +135,19 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
         }
         Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),
         Err(_) => (Step::NotLive(endpoint.clone(), "no answer".to_owned()), None),
+    }
+}
+
+/// One look at a server that has `/health` and `/v1/models`.
+async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
+    if let (step, None) = healthy(endpoint).await {
+        return (step, None);
+    }
+    match timeout(PATIENCE, first_model(endpoint)).await {
+        Ok(Ok(Some(_))) => (Step::Up, Some(endpoint.clone())),
+        Ok(Ok(None)) => (Step::Live(endpoint.clone(), "/v1/models lists none".to_owned()), None),
+        Ok(Err(error)) => (Step::Live(endpoint.clone(), format!("/v1/models: {}", error.why)), None),
+        Err(_) => (Step::Live(endpoint.clone(), "/v1/models: no answer".to_owned()), None),
     }
 }
 
@@ -231,6 +245,14 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
     context.lease.report_progress(text, done, total);
 }
 
+/// What a server answers when it is live, and when it is ready.
+const fn answers(probe: ReadinessProbe) -> (&'static str, &'static str) {
+    match probe {
+        ReadinessProbe::Kserve | ReadinessProbe::Port => ("ServerLive", "ServerReady"),
+        ReadinessProbe::Health | ReadinessProbe::OpenAi => ("`GET /health`", "`GET /v1/models`"),
+    }
+}
+
 /// The failure after the time limit: which servers were not ready, and the step at which each one hung.
 fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
@@ -241,8 +263,8 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
             Step::Up => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
             Step::NoPort(endpoint, last) => format!("waited for {endpoint} to open: {last}"),
-            Step::NotLive(endpoint, last) => format!("waited for ServerLive at {endpoint}: {last}"),
-            Step::Live(endpoint, last) => format!("waited for ServerReady at {endpoint}: {last}"),
+            Step::NotLive(endpoint, last) => format!("waited for {} at {endpoint}: {last}", answers(server.probe).0),
+            Step::Live(endpoint, last) => format!("waited for {} at {endpoint}: {last}", answers(server.probe).1),
             Step::Ready(endpoint, last) => format!("waited for its models at {endpoint}: {last}"),
         };
         let mut what = format!("{} was not ready within {limit:?}: {waited}", server.name);

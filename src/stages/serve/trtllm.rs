@@ -1,38 +1,29 @@
 //! `trtllm-serve`: one for each copy of the model, as NVIDIA's harness starts them. The command is a pure function of the
 //! manifest, so that it can be read before anything runs.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
-use super::ports::{HOST, check_free, free_ports};
-use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
+use super::engine_copies::{EngineCopies, existing_path};
+use super::planned_server::{PlannedServer, ReadinessProbe};
+use crate::event::{Failure, FailureKind, ReducedSetting};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
 use crate::stages::container::named_paths;
 use crate::stages::task_context::TaskContext;
-use crate::triton::SpecProblem;
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
 
-/// The GPUs of each server; empty ones where none are leased.
-pub fn shares(server: &TrtllmServe, gpus: &[GpuId]) -> Result<Vec<Vec<GpuId>>, SpecProblem> {
-    let ranks = server.ranks() as usize;
-    if gpus.is_empty() {
-        return Ok(vec![Vec::new(); server.servers.unwrap_or(1) as usize]);
+pub fn copies(server: &TrtllmServe) -> EngineCopies {
+    EngineCopies {
+        ranks: server.ranks(),
+        factors: "tp × pp",
+        servers: server.servers,
+        port: server.port,
+        probe: ReadinessProbe::Health,
+        // Its `/metrics` are not Prometheus'.
+        has_metrics: false,
+        named: server.options.values().flat_map(named_paths::in_json).collect(),
     }
-    let servers = server.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
-    if servers * ranks != gpus.len() {
-        return Err(SpecProblem {
-            message: format!(
-                "{} GPUs are leased, and {servers} servers of {ranks} (tp × pp) need {}",
-                gpus.len(),
-                servers * ranks
-            ),
-            hint: Some("change the stage's `gpus`, or `servers`".to_owned()),
-        });
-    }
-    Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
 }
 
 /// The arguments of one server. `options` is the file of its options, if there are any.
@@ -67,64 +58,14 @@ pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>
 
 /// The servers to be, their options written.
 pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedServer>, Failure> {
-    let shares = shares(server, &context.lease.gpus).map_err(|problem| {
-        let failure = Failure::new(FailureKind::Refused, problem.message);
-        match problem.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    })?;
     let lower =
         |server: &TrtllmServe| context.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
     let server = &lower(server).unwrap_or_else(|| server.clone());
-    let options = write(&context.lease.out, server)?;
-    let named = server.options.values().flat_map(named_paths::in_json).collect::<Vec<_>>();
-    let options = options.map(|path| path.display().to_string());
-    let found = |text: &str| {
-        let path = context.path(text);
-        if path.exists() { path.display().to_string() } else { text.to_owned() }
-    };
+    let options = write(&context.lease.out, server)?.map(|path| path.display().to_string());
+    let found = |text: &str| existing_path(context, text);
     let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
     let model = found(&server.model);
-    let count = shares.len();
-    let ports = ports(&server, count)?;
-    let mut planned = Vec::new();
-    for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
-        let mut words = argv(&server, &model, &port.to_string(), options.as_deref());
-        if let Some(lowered) = &context.lease.lowered {
-            crate::stages::task_context::options::lower(&mut words, lowered);
-        }
-        let words = words.into_iter().map(OsString::from);
-        let ServerCommand { argv, wrapped, stop_target: world } = placed(context, words.collect(), &gpus, &named)?;
-        planned.push(PlannedServer {
-            name: format!("server {index}"),
-            argv,
-            log: log_of(context, index, count),
-            // It has one port, for everything.
-            endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None, name: None }),
-            // Inside a container they are counted anew.
-            gpus: if wrapped.is_some() { Vec::new() } else { gpus },
-            env: Vec::new(),
-            unset: Vec::new(),
-            stop_target: world.unwrap_or(StopTarget::Process),
-            probe: ReadinessProbe::Health,
-            wrapped,
-            repository: None,
-        });
-    }
-    Ok(planned)
-}
-
-fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
-    let Some(first) = server.port else { return free_ports(count) };
-    let too_high =
-        || Failure::new(FailureKind::Refused, format!("`port` {first}: {count} servers do not fit above it"));
-    (0..count)
-        .map(|index| {
-            let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index)).ok_or_else(too_high)?;
-            check_free(port, "port").map(|()| port)
-        })
-        .collect()
+    copies(&server).plan(context, |port| argv(&server, &model, port, options.as_deref()))
 }
 
 /// With a lower number among its options; `None`: it stands elsewhere.
@@ -198,20 +139,5 @@ mod tests {
         let text = lower("moe_config.max_num_tokens", 2048.0).unwrap();
         assert!(text.contains(r#""max_num_tokens":2048}"#), "{text}");
         assert_eq!(lower("max_seq_len", 1.0), None);
-    }
-
-    fn gpus(numbers: std::ops::Range<u32>) -> Vec<GpuId> {
-        numbers.map(GpuId::Index).collect()
-    }
-
-    #[test]
-    fn every_copy_has_its_own_gpus() {
-        let two = server(&serde_json::json!({}));
-        assert_eq!(shares(&two, &gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
-        assert_eq!(shares(&two, &[]).unwrap(), [gpus(0..0)]);
-        let wrong = shares(&two, &gpus(0..3)).unwrap_err();
-        assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
-        let one = server(&serde_json::json!({"servers": 1}));
-        assert!(shares(&one, &gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
     }
 }

@@ -78,7 +78,7 @@ pub async fn wait_for_fault(
         let question = match server.probe {
             ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
             ReadinessProbe::Port => HealthProbe::Port,
-            ReadinessProbe::Health => HealthProbe::Health,
+            ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };
         let heard = |at| lock_report(seen).last_answer_at = Some(at);
         tokio::select! {

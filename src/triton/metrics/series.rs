@@ -10,8 +10,17 @@ use super::MetricKind;
 use super::scrape::{MetricSeries, Scrape, since};
 
 /// Prometheus names that say something about serving; the rest stays in the file of all numbers.
-const TOLD: [&str; 7] =
-    ["nv_inference_", "nv_trt_llm_", "nv_llm_", "nv_gpu_", "nv_energy_", "nv_cpu_utilization", "nv_cache_"];
+const TOLD: [&str; 9] = [
+    "nv_inference_",
+    "nv_trt_llm_",
+    "nv_llm_",
+    "nv_gpu_",
+    "nv_energy_",
+    "nv_cpu_utilization",
+    "nv_cache_",
+    "vllm:",
+    "sglang:",
+];
 /// At most so many points of each series.
 const POINTS: usize = 300;
 
@@ -109,8 +118,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         if !TOLD.iter().any(|start| series.name.starts_with(start)) {
             continue;
         }
-        // A single bucket of a histogram is of little use; they are all in the file.
-        if series.labels.contains_key("le") {
+        if is_left_out(series) {
             continue;
         }
         let is_counter = series.kind == MetricKind::Counter;
@@ -138,6 +146,12 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
     (out.from_s, out.to_s) = (from, to);
     out.derived = growths.derived();
     out
+}
+
+/// A single bucket of a histogram is of little use, and the client library of vLLM and SGLang adds for each counter when it was
+/// made, and settings as labels of a constant. They are all in the file.
+fn is_left_out(series: &MetricSeries) -> bool {
+    series.labels.contains_key("le") || series.name.ends_with("_created") || series.name.ends_with("_info")
 }
 
 /// One value of one server.

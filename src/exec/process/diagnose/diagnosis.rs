@@ -1,5 +1,10 @@
 //! What a diagnosis gives the user: a likely cause and a hint.
 
+use super::log::Log;
+
+/// Signs, lower case, and what to make of the line that contains one.
+pub type Row = (&'static [&'static str], fn(&Log<'_>, &str) -> Diagnosis);
+
 /// What a message in a log usually means, and what to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {

@@ -1,12 +1,16 @@
 //! Too little memory on a GPU: what is needed, what there is, and how far to turn which knob. All numbers are the log's own.
 
 use super::Diagnosis;
+use super::engine_server;
 use super::log::{Log, after, number};
 use super::shortage::Shortage;
 use crate::event::MemoryKind;
 
 /// Something on the GPU could not be allocated.
 pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
+    if engine_server::is_vllm(log) {
+        return engine_server::gpu(log, line);
+    }
     let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, MemoryKind::Gpu);
     let free = free.or(if cache.is_none() { available } else { None });
 

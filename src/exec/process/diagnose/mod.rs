@@ -1,6 +1,7 @@
 //! Likely causes: what the last lines of a log usually mean.
 
 mod diagnosis;
+mod engine_server;
 mod log;
 mod memory;
 mod server;
@@ -209,5 +210,8 @@ pub fn diagnose(tail: &[String], how: ExitKind) -> Option<Diagnosis> {
 /// The likely cause of a server's end, from the last hundreds of lines of its log: it prints the cause, and then tables.
 pub fn diagnose_server(lines: &[String]) -> Option<Diagnosis> {
     let log = Log::new(lines);
-    server::TABLE.iter().find_map(|(signs, read)| log.find_line(signs).map(|line| read(&log, line)))
+    engine_server::TABLE
+        .iter()
+        .chain(server::TABLE)
+        .find_map(|(signs, read)| log.find_line(signs).map(|line| read(&log, line)))
 }

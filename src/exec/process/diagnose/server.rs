@@ -1,12 +1,9 @@
 //! What goes wrong with Triton, TensorRT-LLM, MPI and NCCL, by their messages. From the special to the general.
 
-use super::Diagnosis;
+use super::diagnosis::{Diagnosis, Row};
 use super::log::{Log, after, leading_token, number};
 use super::{memory, shortage};
 use crate::exec::process::listener;
-
-/// Signs, lower case, and what to make of the line that contains one.
-type Row = (&'static [&'static str], fn(&Log<'_>, &str) -> Diagnosis);
 
 pub const TABLE: &[Row] = &[
     (&["maxtokensinpagedkvcache"], memory::cache_too_small),

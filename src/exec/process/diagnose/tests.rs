@@ -32,7 +32,7 @@ fn a_stop_that_was_asked_for_needs_no_cause() {
 
 #[test]
 fn signs_are_lower_case() {
-    for sign in server::TABLE.iter().flat_map(|(signs, _)| *signs) {
+    for sign in engine_server::TABLE.iter().chain(server::TABLE).flat_map(|(signs, _)| *signs) {
         assert_eq!(*sign, sign.to_lowercase());
     }
     for (sign, _) in TABLE {

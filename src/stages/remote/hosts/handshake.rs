@@ -22,6 +22,7 @@ pub fn programs(lease: &Lease) -> Result<Vec<String>, ActionError> {
     Ok(match read_action(&lease.task.id, &lease.assignment.action)? {
         Action::Serve(Serve::Triton(server)) if server.container.is_none() => vec![server.program.clone()],
         Action::Serve(Serve::TrtllmServe(server)) => vec![server.program.clone()],
+        Action::Serve(Serve::Vllm(server)) => server.program.first().cloned().into_iter().collect(),
         Action::Serve(Serve::Command(server)) => server.words.first().cloned().into_iter().collect(),
         _ => Vec::new(),
     })

@@ -1,0 +1,321 @@
+//! What goes wrong when vLLM or SGLang starts, by their messages: which of their options to change, and how far. From the special
+//! to the general.
+
+use super::diagnosis::{Diagnosis, Row};
+use super::log::{Log, after, gib, leading_token, number};
+use super::shortage::Shortage;
+use crate::event::MemoryKind;
+
+pub const TABLE: &[Row] = &[
+    (&["no available memory for the cache blocks"], no_cache),
+    (&["to serve at least one request with the model's max seq len"], cache_too_small),
+    (&["is larger than the maximum number of tokens that can be stored in kv cache"], cache_holds_fewer_tokens),
+    (&["is less than desired gpu memory utilization"], memory_in_use),
+    (&["cuda out of memory occurred when warming up sampler"], |log, _| {
+        Diagnosis::new(
+            "the GPU has too little memory for the sampler of so many sequences",
+            format!("lower max_num_seqs or gpu_memory_utilization ({} now)", utilization(log)),
+        )
+    }),
+    (&["not enough memory. please try to increase --mem-fraction-static"], |_, _| {
+        Diagnosis::new(
+            "the weights leave no memory for the KV cache",
+            "raise mem_fraction_static or tp_size, or take smaller weights (quantization: fp8)",
+        )
+    }),
+    (&["you are trying to access a gated repo", "access to model "], |log, _| {
+        let model = log.after("Access to model ").map_or("the model", leading_token);
+        Diagnosis::new(
+            format!("{model} is gated at Hugging Face, and this user may not read it"),
+            "accept its licence on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
+        )
+    }),
+    (&["are not supported for now"], |_, line| {
+        let name =
+            after(line, "Model architectures ").map(|rest| rest.trim_start_matches(['[', '\''])).map(leading_token);
+        Diagnosis::new(
+            format!("this vLLM does not know the model's architecture {}", name.unwrap_or_default()),
+            "take a newer vLLM, or `options: { model_impl: transformers }`",
+        )
+    }),
+    (
+        &[
+            "invalid repository id or local directory specified",
+            "is not a valid model identifier",
+            "does not appear to have a file named config.json",
+        ],
+        |_, line| {
+            Diagnosis::new(
+                format!("there is no such model: {}", line.trim()),
+                "`model` is a folder with a config.json, or a name at Hugging Face; a folder must be there where the server runs",
+            )
+        },
+    ),
+    (
+        &[
+            "we couldn't connect to 'https://huggingface.co'",
+            "localentrynotfounderror",
+            "offlinemodeisenabled",
+            "cannot reach https://huggingface.co",
+        ],
+        |_, _| {
+            Diagnosis::new(
+                "the model is not in this machine's cache, and Hugging Face cannot be reached",
+                "fetch it where there is a network (a `weights:` stage), or name a folder that has it",
+            )
+        },
+    ),
+    (&["is greater than the derived max_model_len"], |_, line| {
+        let most = after(line, "max_model_len (").and_then(|rest| after(rest, "=")).map(leading_token);
+        Diagnosis::new(
+            "max_model_len is more than the model was made for",
+            most.map_or_else(
+                || "lower max_model_len".to_owned(),
+                |most| format!("set max_model_len to {most} or less"),
+            ),
+        )
+    }),
+    (&["must be divisible by tensor parallel size"], |_, line| {
+        Diagnosis::new(
+            format!("the model cannot be divided so: {}", after(line, "ValueError: ").unwrap_or(line).trim()),
+            "choose a tensor_parallel_size that divides the number of attention heads",
+        )
+    }),
+    (&["is larger than the number of available gpus"], |_, line| {
+        let number_in_brackets = |marker| after(line, marker).map(leading_token).unwrap_or_default();
+        let (world, there) = (number_in_brackets("World size ("), number_in_brackets("available GPUs ("));
+        Diagnosis::new(
+            format!("one server needs {world} GPUs, and it sees {there}"),
+            "give the stage as many `gpus` as all its servers need, and do not set CUDA_VISIBLE_DEVICES under `env`",
+        )
+    }),
+    (&["bfloat16 is only supported on gpus"], |_, _| {
+        Diagnosis::new("this GPU has no bfloat16", "set `dtype: float16`")
+    }),
+    (&["error while attempting to bind on address", "[errno 98] address already in use"], |_, _| {
+        Diagnosis::new(
+            "another program listens on the server's port",
+            "`ss -ltnp` names it; end it, or leave `port` out to get a free one",
+        )
+    }),
+    (&["error: unrecognized arguments:"], |_, line| {
+        Diagnosis::new(
+            format!("the server does not know {}", after(line, "unrecognized arguments:").unwrap_or_default().trim()),
+            "this version has other options: `--help=all` of the server lists them",
+        )
+    }),
+];
+
+/// `ValueError: No available memory for the cache blocks.`
+fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
+    let weights = log.after("Model loading took ").and_then(gib);
+    let missing = log.after("Available KV cache memory: -").and_then(gib);
+    let mut cause = "nothing of the GPU's memory is left for the KV cache".to_owned();
+    if let Some(weights) = weights {
+        cause = format!("{cause}: the weights take {weights:.1} GiB of each GPU");
+    }
+    if let Some(missing) = missing {
+        cause = format!("{cause}, and {missing:.1} GiB are missing before the first token");
+    }
+    let hint = format!(
+        "raise gpu_memory_utilization ({} now, at most about 0.95) or tensor_parallel_size, lower max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
+        utilization(log)
+    );
+    Diagnosis { cause, hint }
+}
+
+/// `To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the
+/// available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256.`
+fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
+    let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
+    let need = after(line, "), (").and_then(gib);
+    let have = after(line, "cache memory (").and_then(gib);
+    let most = after(line, "estimated maximum model length is ").and_then(number);
+    let cause = match (need, have) {
+        (Some(need), Some(have)) => {
+            format!(
+                "one sequence of max_model_len {length} needs {need:.1} GiB of KV cache, and {have:.1} GiB are there"
+            )
+        }
+        _ => format!("the KV cache is too small for one sequence of max_model_len {length}"),
+    };
+    let lower =
+        most.map_or_else(|| "lower max_model_len".to_owned(), |most| format!("set max_model_len to {most} or less"));
+    let missing = need.zip(have).map(|(need, have)| format!(" by {:.1} GiB", need - have)).unwrap_or_default();
+    Diagnosis {
+        cause,
+        hint: format!(
+            "{lower}, or enlarge the KV cache{missing}: gpu_memory_utilization ({} now), tensor_parallel_size, or kv_cache_dtype fp8",
+            utilization(log)
+        ),
+    }
+}
+
+/// Older ones: `The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (59136).`
+fn cache_holds_fewer_tokens(log: &Log<'_>, line: &str) -> Diagnosis {
+    let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
+    let most = after(line, "stored in KV cache (").map(leading_token).unwrap_or_default();
+    Diagnosis {
+        cause: format!("the KV cache holds {most} tokens, and one sequence of max_model_len {length} needs more"),
+        hint: format!(
+            "set max_model_len to {most} or less, or raise gpu_memory_utilization ({} now) or tensor_parallel_size",
+            utilization(log)
+        ),
+    }
+}
+
+/// `Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB).`
+fn memory_in_use(_: &Log<'_>, line: &str) -> Diagnosis {
+    let sizes = after(line, "Free memory on device").and_then(|rest| after(rest, "("));
+    let free = sizes.and_then(number);
+    let total = sizes.and_then(|rest| after(rest, "/")).and_then(number);
+    let (Some(free), Some(total)) = (free, total.filter(|total| *total > 0.0)) else {
+        return Diagnosis::new(
+            "another process holds a part of the GPU's memory",
+            "`nvidia-smi` shows which; end it, or lower gpu_memory_utilization",
+        );
+    };
+    let most = (free / total * 100.0).floor() / 100.0;
+    Diagnosis {
+        cause: format!("another process holds {:.1} of the GPU's {total:.1} GiB", total - free),
+        hint: format!("`nvidia-smi` shows which; end it, or set gpu_memory_utilization to {most:.2} or less"),
+    }
+}
+
+/// vLLM names itself in every traceback.
+pub fn is_vllm(log: &Log<'_>) -> bool {
+    log.find_line(&["vllm"]).is_some()
+}
+
+/// PyTorch could not allocate, in a process of vLLM's.
+pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
+    /// vLLM's own value.
+    const UTILIZATION: f64 = 0.92;
+    let Shortage { needed, free, total, .. } = Shortage::read(log, line, MemoryKind::Gpu);
+    let mut cause = "the GPU has too little memory for this".to_owned();
+    if let Some((needed, free)) = needed.zip(free) {
+        cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");
+    }
+    if log.after("Model loading took ").is_none() {
+        return Diagnosis::new(
+            format!("{cause}, while it loaded the weights"),
+            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for another process on the GPU",
+        );
+    }
+    let now = log.after("'gpu_memory_utilization': ").and_then(number).unwrap_or(UTILIZATION);
+    // Without a number, a twentieth.
+    let share = needed.zip(free).zip(total).map_or(0.05, |((needed, free), total)| (needed - free) / total);
+    let then = ((now - share.max(0.01)) * 100.0).floor().max(1.0) / 100.0;
+    Diagnosis {
+        cause,
+        hint: format!(
+            "lower gpu_memory_utilization from {now} to {then:.2} or less, or lower max_num_seqs or max_num_batched_tokens"
+        ),
+    }
+}
+
+/// As the server's log of its arguments has it; else vLLM's default.
+fn utilization(log: &Log<'_>) -> String {
+    let given = log.after("'gpu_memory_utilization': ").and_then(number);
+    given.map_or_else(|| "vLLM's default".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::diagnose_server;
+
+    #[track_caller]
+    fn says(lines: &[&str], cause: &str, hint: &str) {
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        let found = diagnose_server(&lines).unwrap_or_else(|| panic!("nothing is known about {lines:#?}"));
+        assert_eq!((found.cause.as_str(), found.hint.as_str()), (cause, hint));
+    }
+
+    #[test]
+    fn memory_names_the_option_and_how_far() {
+        says(
+            &[
+                "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', 'gpu_memory_utilization': 0.5}",
+                "(EngineCore pid=51) INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 65.72 GiB memory and 3.250000 seconds",
+                "(EngineCore pid=51) INFO 11-23 09:12:09 [gpu_worker.py:509] Available KV cache memory: -28.31 GiB",
+                "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+            ],
+            "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and 28.3 GiB are missing before the first token",
+            "raise gpu_memory_utilization (0.5 now, at most about 0.95) or tensor_parallel_size, lower max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
+        );
+        says(
+            &[
+                "ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256. Try increasing `gpu_memory_utilization`",
+            ],
+            "one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there",
+            "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (vLLM's default now), tensor_parallel_size, or kv_cache_dtype fp8",
+        );
+        says(
+            &[
+                "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (59136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
+            ],
+            "the KV cache holds 59136 tokens, and one sequence of max_model_len 131072 needs more",
+            "set max_model_len to 59136 or less, or raise gpu_memory_utilization (vLLM's default now) or tensor_parallel_size",
+        );
+        says(
+            &[
+                "ValueError: Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+            ],
+            "another process holds 19.0 of the GPU's 79.1 GiB",
+            "`nvidia-smi` shows which; end it, or set gpu_memory_utilization to 0.75 or less",
+        );
+    }
+
+    #[test]
+    fn an_allocation_that_failed_lowers_vllms_share() {
+        let last = "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.10 GiB is free.";
+        let core = "  File \"/site/vllm/v1/engine/core.py\", line 1120, in run_engine_core";
+        let loaded =
+            "INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 14.99 GiB memory and 3.250000 seconds";
+        says(
+            &[loaded, core, last],
+            "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free",
+            "lower gpu_memory_utilization from 0.92 to 0.90 or less, or lower max_num_seqs or max_num_batched_tokens",
+        );
+        says(
+            &[core, last],
+            "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free, while it loaded the weights",
+            "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for another process on the GPU",
+        );
+    }
+
+    #[test]
+    fn what_is_no_memory_is_known_too() {
+        says(
+            &["ERROR: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"],
+            "another program listens on the server's port",
+            "`ss -ltnp` names it; end it, or leave `port` out to get a free one",
+        );
+        says(
+            &[
+                "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+                "  Value error, Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: dict_keys(['A'])",
+            ],
+            "this vLLM does not know the model's architecture FooForCausalLM",
+            "take a newer vLLM, or `options: { model_impl: transformers }`",
+        );
+        says(
+            &[
+                "OSError: You are trying to access a gated repo.",
+                "Access to model meta-llama/Llama-3.1-8B is restricted.",
+            ],
+            "meta-llama/Llama-3.1-8B is gated at Hugging Face, and this user may not read it",
+            "accept its licence on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
+        );
+        says(
+            &["  Value error, World size (4) is larger than the number of available GPUs (1) in this node."],
+            "one server needs 4 GPUs, and it sees 1",
+            "give the stage as many `gpus` as all its servers need, and do not set CUDA_VISIBLE_DEVICES under `env`",
+        );
+        says(
+            &["api_server.py: error: unrecognized arguments: --max-batch 3"],
+            "the server does not know --max-batch 3",
+            "this version has other options: `--help=all` of the server lists them",
+        );
+    }
+}

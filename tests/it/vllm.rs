@@ -1,0 +1,152 @@
+//! `serve: vllm`: what is started, how far it is, what it reports, and that nothing of it is left.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use pretty_assertions::assert_eq;
+use regatta::harness::read_result;
+use serde_json::Value;
+
+use crate::campaign::nobody_left;
+use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
+
+const BENCH: &str = r#"
+  measure:
+    bench: { target: "{{ stages.server }}", protocol: openai-completions, model: "", scenario: concurrency, concurrency: 2, stop: { requests: 24 }, input_tokens: { fixed: 16 }, output_tokens: { fixed: 8 }, vocab_size: 1000, request: { interface: token_ids }, warmup: 0, preflight: "off" }
+"#;
+
+/// A stage that needs the server until it is stopped.
+const USER: &str = "  user: { shell: 'touch \"$W/using\"; echo {{ stages.server }}; sleep 600' }\n";
+
+/// With the stand-in as `vllm` in PATH.
+fn world(stages: &str) -> World {
+    let mut world = World::new();
+    let folder = world.path("");
+    world.file("bin/vllm", include_str!("vllm/server.py"));
+    fs::set_permissions(world.path("bin/vllm"), fs::Permissions::from_mode(0o755)).expect("a program");
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").expect("a PATH"));
+    world.env("W", folder).env("PATH", path);
+    world.manifest("m", &format!("stages:\n{stages}"));
+    world
+}
+
+fn server(keys: &str, vllm: &str) -> String {
+    format!("  server:\n    {keys}\n    serve: {{ vllm: {{ model: org/llama, ready: {{ timeout: 1m }}{vllm} }} }}\n")
+}
+
+/// Arguments and GPUs of each server that was started, in the order of its GPUs.
+fn calls(world: &World) -> Vec<String> {
+    let one = |line: &str| {
+        let call: Value = serde_json::from_str(line).expect("a call");
+        let mut words: Vec<&str> =
+            call["argv"].as_array().expect("arguments").iter().filter_map(Value::as_str).collect();
+        let port = words.iter().position(|word| *word == "--port").expect("a port");
+        words[port + 1] = "PORT";
+        format!("{} {}", call["gpus"].as_str().unwrap_or("-"), words.join(" "))
+    };
+    let mut calls: Vec<String> = world.read("calls").lines().map(one).collect();
+    calls.sort();
+    calls
+}
+
+#[test]
+fn a_server_is_measured_and_reports_its_version_and_its_metrics() {
+    let world = world(&format!("{}{BENCH}", server("cpus: 1", ", max_num_seqs: 256, load_format: dummy")));
+    let ended = world.good(&["run", "m"]);
+    ended.says("▼ server");
+    assert_eq!(calls(&world), ["- serve org/llama --host 0.0.0.0 --port PORT --load-format dummy --max-num-seqs 256"]);
+    let result = read_result(&world.path("latest/measure/result.json")).expect("a result");
+    assert_eq!(result.counts.ok, 24);
+    let server = &result.identity.as_ref().expect("an identity").servers[0];
+    assert_eq!((server.kind.as_deref(), server.version.as_deref()), (Some("vllm"), Some("0.24.0")));
+    let metrics = result.server_metrics.as_ref().expect("its metrics");
+    let grown = |name: &str| metrics.metrics.iter().find(|one| one.name == name).and_then(|one| one.increase);
+    assert_eq!(grown("vllm:generation_tokens_total"), Some(192.0));
+    assert_eq!(grown("vllm:prompt_tokens_total"), Some(384.0));
+    assert!(!metrics.metrics.iter().any(|one| one.name.ends_with("_created")), "{metrics:?}");
+    nobody_left(&world);
+}
+
+#[test]
+fn every_copy_has_its_own_gpus_and_what_is_printed_is_what_is_started() {
+    for (gpus, vllm, expected) in [
+        (1, "", vec!["0 serve org/llama --host 0.0.0.0 --port PORT"]),
+        (
+            2,
+            ", tensor_parallel_size: 2",
+            vec!["0,1 serve org/llama --host 0.0.0.0 --port PORT --tensor-parallel-size 2"],
+        ),
+        (
+            4,
+            ", dtype: bfloat16",
+            vec![
+                "0 serve org/llama --host 0.0.0.0 --port PORT --dtype bfloat16",
+                "1 serve org/llama --host 0.0.0.0 --port PORT --dtype bfloat16",
+                "2 serve org/llama --host 0.0.0.0 --port PORT --dtype bfloat16",
+                "3 serve org/llama --host 0.0.0.0 --port PORT --dtype bfloat16",
+            ],
+        ),
+    ] {
+        let user = "  user: { shell: 'echo {{ stages.server }}' }\n";
+        let world = world(&format!("{}{user}", server(&format!("gpus: {gpus}"), vllm)));
+        let printed = world.good(&["plan", "m", "--launch"]).stdout.replace(['\\', '\''], " ");
+        let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+        for line in &expected {
+            let (_, words) = line.split_once(' ').expect("GPUs and arguments");
+            let words = format!("vllm {}", words.replace("PORT", "<free>"));
+            assert!(printed.contains(&words), "{words} is not in {printed}");
+        }
+        world.good(&["run", "m", "--gpus", &gpus.to_string()]);
+        assert_eq!(calls(&world), expected);
+        nobody_left(&world);
+    }
+}
+
+#[test]
+fn gpus_that_do_not_fit_are_refused_before_anything_starts() {
+    let user = "  user: { shell: 'echo {{ stages.server }}' }\n";
+    let world = world(&format!("{}{user}", server("gpus: 3", ", tensor_parallel_size: 2")));
+    let ended = world.regatta(&["run", "m", "--gpus", "0,1,2"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("3 GPUs are leased, and 1 servers of 2 (tp × pp × dp) need 2");
+    assert!(!world.path("calls").exists());
+}
+
+/// Every process of the stand-in, its engine core in another session included.
+fn left(world: &World) -> Vec<(i32, String)> {
+    alive_with(format!("W={}", world.path("").display()))
+}
+
+#[test]
+fn nothing_is_left_after_ctrl_c() {
+    let world = world(&format!("{}{USER}", server("cpus: 1", "")));
+    let child = world.start(&["run", "m"]);
+    world.await_file("using");
+    signal(&child, "INT");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    until("vLLM to be gone", || left(&world).is_empty());
+}
+
+#[test]
+fn nothing_is_left_after_regatta_is_killed() {
+    let world = world(&format!("{}{USER}", server("cpus: 1", "")));
+    let child = world.start(&["run", "m"]);
+    world.await_file("using");
+    signal(&child, "KILL");
+    Ended::of(child);
+    until("vLLM to be gone", || left(&world).is_empty());
+}
+
+#[test]
+fn nothing_is_left_after_the_server_is_killed_and_it_is_the_failure() {
+    let world = world(&format!("{}{USER}", server("cpus: 1", "")));
+    let child = world.start(&["run", "m"]);
+    world.await_file("using");
+    let server = left(&world).into_iter().find(|(_, command)| command.contains("bin/vllm")).expect("the server");
+    signal_pid(server.0, "KILL");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("ended by SIGKILL (9) while it was needed");
+    until("vLLM to be gone", || left(&world).is_empty());
+}
