@@ -19,7 +19,7 @@ mod task;
 
 pub use expand::expand;
 pub use plan_builder::UnwritableAction;
-pub use read_action::{ActionError, read_action};
+pub use read_action::{ActionError, action_json, read_action};
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
 pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};

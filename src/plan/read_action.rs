@@ -31,17 +31,21 @@ pub fn read_action(task: &TaskId, text: &str) -> Result<Action, ActionError> {
     serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
 }
 
+/// The same as JSON: of a task's key, where its container stands beside it.
+///
+/// # Errors
+/// The text is no JSON.
+pub fn action_json(task: &TaskId, text: &str) -> Result<Value, ActionError> {
+    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
+}
+
 impl Task {
     /// The same as JSON, to change a field of it.
     ///
     /// # Errors
     /// Its text is no JSON.
     pub fn action_json(&self) -> Result<Value, ActionError> {
-        serde_json::from_str(&self.action).map_err(|source| ActionError {
-            task: self.id.clone(),
-            part: "action",
-            source,
-        })
+        action_json(&self.id, &self.action)
     }
 
     /// What it does; references are still symbolic. A skipped task has no action.

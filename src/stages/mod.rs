@@ -147,11 +147,13 @@ impl TaskExecutor for StageExecutor {
 impl StageExecutor {
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
     async fn run_locally(&self, lease: Lease) -> Result<Done, Failure> {
-        if let Some(HostOn::Slurm(slurm)) = hosts::parse_remote_host(lease.assignment.host.as_deref())?
-            && slurm.each_node
-        {
-            return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
-        }
+        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+            Some(HostOn::Slurm(slurm)) if slurm.each_node => {
+                return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
+            }
+            Some(HostOn::Slurm(slurm)) => slurm.container,
+            Some(HostOn::Ssh(_)) | None => None,
+        };
         let action = read_action(&lease.task.id, &lease.assignment.action)?;
         // Unlocks them when this ends.
         let _clocks = match &lease.task.gpu_clocks {
@@ -159,6 +161,7 @@ impl StageExecutor {
             None => None,
         };
         let mut context = TaskContext::new(lease, &self.home, &self.run);
+        context.slurm_container = slurm_container;
         context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
         match action {
             Action::Shell(script) => shell::perform(&context, &script).await,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::PrivateValues;
 use crate::event::Digest;
-use crate::plan::{ActionKind, Lifetime, Plan, Task};
+use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
 use crate::runner::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
@@ -61,7 +61,10 @@ pub struct LockedTask {
 
 impl LockedTask {
     /// The request of a task.
-    pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &PrivateValues) -> Self {
+    ///
+    /// # Errors
+    /// The key's action is no JSON: without it the lock would hold for every action.
+    pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &PrivateValues) -> Result<Self, ActionError> {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
@@ -72,7 +75,7 @@ impl LockedTask {
             let kept = map.iter().filter(|(name, _)| !leave(name));
             kept.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
-        if let Ok(Value::Object(action)) = serde_json::from_str(&key.action) {
+        if let Value::Object(action) = action_json(&task.id, &key.action)? {
             put("action", action);
         }
         put("env", texts(&key.env, &|name| name == REPEAT));
@@ -86,14 +89,14 @@ impl LockedTask {
                 requested.insert(name.to_owned(), list.into());
             }
         }
-        Self { kind: task.kind, requested, resolved: BTreeMap::new() }
+        Ok(Self { kind: task.kind, requested, resolved: BTreeMap::new() })
     }
 
     /// With the outcome. `output`: only where making it again can give the same bytes.
     #[must_use]
-    pub fn with(mut self, told: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
+    pub fn with(mut self, resolved: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
         let lowered = key.facts.iter().filter(|(name, _)| name.starts_with(LOWERED));
-        self.resolved = told;
+        self.resolved = resolved;
         self.resolved.extend(lowered.map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
         self.resolved.insert("key".to_owned(), key.digest().to_string().into());
         if let Some(output) = output {

@@ -174,7 +174,7 @@ impl StatusContext<'_> {
     }
 
     /// Done when all its tasks are, stale when one is that was done before, missing otherwise.
-    fn cell(&self, tasks: &[&Task], told: impl Fn(&Path) -> Option<String>) -> StepCell {
+    fn cell(&self, tasks: &[&Task], outcome: impl Fn(&Path) -> Option<String>) -> StepCell {
         let Some(last) = tasks.last() else {
             return StepCell { state: StepState::Absent, told: None, why: None, command: None };
         };
@@ -194,7 +194,7 @@ impl StatusContext<'_> {
             .find_map(|task| self.cache.last(&self.plan.name, &task.id))
             .map(|record| self.cache.folder(&record));
         StepCell {
-            told: folder.and_then(|folder| told(&folder)),
+            told: folder.and_then(|folder| outcome(&folder)),
             why: (state != StepState::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
             command: (state != StepState::Done).then(|| format!("{} --until {}", self.command, last.id)),
             state,
@@ -227,25 +227,68 @@ fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String
     Some(format!("{value} {}{simulated}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
 }
 
-/// The score stage's own line, `accuracy.txt`'s first with a value in it.
-/// The result of Regatta's own scoring, else the line that the reference's scoring left.
+/// The result of Regatta's own scoring, else the first line with a value that the reference's scoring left in `accuracy.txt`.
 fn accuracy(folder: &Path) -> Option<String> {
-    let json =
-        std::fs::read(folder.join("accuracy.json")).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    if let Some(verdict) = json.as_ref().and_then(|told| told["verdict"].as_str()) {
-        return Some(verdict.to_owned());
+    match read_output(&folder.join("accuracy.json")) {
+        Some(Ok(scored)) => {
+            if let Some(verdict) = scored["verdict"].as_str() {
+                return Some(verdict.to_owned());
+            }
+        }
+        Some(Err(unreadable)) => return Some(unreadable.to_string()),
+        None => {}
     }
     let text = std::fs::read_to_string(folder.join("accuracy.txt")).ok()?;
     text.lines().find(|line| line.contains('{')).map(|line| line.trim().to_owned())
 }
 
 fn package(folder: &Path) -> Option<String> {
-    let text = std::fs::read(folder.join("package.json")).ok()?;
-    let package: Value = serde_json::from_slice(&text).ok()?;
+    let package = match read_output(&folder.join("package.json"))? {
+        Ok(package) => package,
+        Err(unreadable) => return Some(unreadable.to_string()),
+    };
     let word = match (package["rehearsal"].as_bool(), package["submittable"].as_bool()) {
         (Some(true), _) => "rehearsal",
         (_, Some(true)) => "submittable",
         _ => "refused",
     };
     Some(word.to_owned())
+}
+
+/// A file of a finished stage that is there and is no JSON; its cell has this text in place of a result.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be read: {source}", path.file_name().unwrap_or_default().display())]
+struct UnreadableOutput {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+/// `None`: the stage left no such file.
+fn read_output(path: &Path) -> Option<Result<Value, UnreadableOutput>> {
+    let read = match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => Err(error),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
+    };
+    Some(read.map_err(|source| UnreadableOutput { path: path.to_owned(), source }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_shown_in_its_cell() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        assert_eq!((accuracy(folder), package(folder)), (None, None));
+        for name in ["accuracy.json", "package.json"] {
+            std::fs::write(folder.join(name), "{").unwrap();
+        }
+        let shown = [accuracy(folder), package(folder)].map(Option::unwrap);
+        assert!(shown[0].starts_with("accuracy.json cannot be read: EOF"), "{shown:?}");
+        assert!(shown[1].starts_with("package.json cannot be read: EOF"), "{shown:?}");
+        std::fs::write(folder.join("accuracy.json"), r#"{"verdict": "passes"}"#).unwrap();
+        assert_eq!(accuracy(folder).as_deref(), Some("passes"));
+    }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 /// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {source}", path.display())]
@@ -21,6 +23,15 @@ pub(super) trait WithPath<T> {
 impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError> {
         self.map_err(|e| PathError { doing, path: path.to_owned(), source: e.into() })
+    }
+}
+
+/// A file of this store, published whole by [`replace()`]: one that is there and cannot be read is broken, not absent.
+pub(super) fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).at("read", path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at("read", path),
     }
 }
 

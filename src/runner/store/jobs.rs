@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, replace};
+use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, read_json_if_there, replace};
 use super::{ArrayFiles, StateFolder};
 use crate::event::{Digest, TaskId};
 
@@ -85,9 +85,12 @@ impl JobFolder {
         self.put("job.json", job)
     }
 
-    /// `None` when there is no job, or one that cannot be read.
-    pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        self.get("job.json")
+    /// `None`: there is no job.
+    ///
+    /// # Errors
+    /// `job.json` is there and cannot be read: its job may run all the same.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
+        read_json_if_there(&self.path.join("job.json"))
     }
 
     pub fn is_there(&self) -> bool {
@@ -150,9 +153,13 @@ impl JobFolder {
         self.put("ended.json", how)
     }
 
-    pub fn ended<T: DeserializeOwned>(&self) -> Option<T> {
+    /// `None`: it has not ended yet.
+    ///
+    /// # Errors
+    /// `ended.json` is there and cannot be read.
+    pub fn ended<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
         self.refresh_directory();
-        self.get("ended.json")
+        read_json_if_there(&self.path.join("ended.json"))
     }
 
     pub fn beat(&self, count: u64) -> Result<(), PathError> {
@@ -200,12 +207,9 @@ impl JobFolder {
         replace(&path, &bytes)
     }
 
-    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_slice(&fs::read(self.path.join(name)).ok()?).ok()
-    }
-
+    /// `None` also for a broken file: such a job is among the [`abandoned()`], and reported when they are ended.
     fn head(&self) -> Option<HeadTask> {
-        self.read::<JobHeader>().map(|head| head.task)
+        self.read::<JobHeader>().ok().flatten().map(|head| head.task)
     }
 }
 
@@ -248,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    fn job(id: &str, lifetime: &str) -> serde_json::Value {
+    fn job_json(id: &str, lifetime: &str) -> serde_json::Value {
         json!({ "task": { "id": id, "lifetime": lifetime, "more": 1 }, "more": 2 })
     }
 
@@ -281,7 +285,7 @@ mod tests {
         let it = TaskId::new("it");
         let folder = JobFolder::of(home.state(), &out);
         assert_eq!(left_running(&home, &it, &key), None);
-        folder.write(&job("it", "Step"), Some("#!/bin/sh\n")).unwrap();
+        folder.write(&job_json("it", "Step"), Some("#!/bin/sh\n")).unwrap();
         assert_eq!(left_running(&home, &it, &key), Some(out));
         assert_eq!(left_running(&home, &TaskId::new("other"), &key), None, "two tasks may have one key");
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);
@@ -295,6 +299,23 @@ mod tests {
         assert_eq!(abandoned(&home), std::slice::from_ref(&folder));
         folder.remove().unwrap();
         assert_eq!(abandoned(&home), []);
+    }
+
+    #[test]
+    fn a_broken_file_is_no_absent_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let job = JobFolder::of(home.state(), &home.output("0123-0"));
+        assert!(matches!(job.read::<serde_json::Value>(), Ok(None)));
+        job.write(&job_json("it", "Step"), None).unwrap();
+        assert!(matches!(job.ended::<serde_json::Value>(), Ok(None)));
+        for name in ["job.json", "ended.json"] {
+            fs::write(job.path().join(name), "{").unwrap();
+        }
+        let error = job.read::<serde_json::Value>().unwrap_err().to_string();
+        assert!(error.contains("0123-0/job.json: EOF while parsing"), "{error}");
+        assert!(job.ended::<serde_json::Value>().is_err());
+        assert_eq!(abandoned(&home), [job]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, create_folder, replace};
+use super::durable::{PathError, WithPath as _, create_folder, read_json_if_there, replace};
 use super::{OutputCache, StateFolder};
 use crate::event::{Digest, ReducedSetting, TaskId};
 
@@ -23,9 +23,12 @@ fn path(home: &StateFolder, key: &Digest) -> PathBuf {
 
 impl OutputCache {
     /// The number that has to be lower than in this key, if one was ever found.
-    pub fn reduced_setting(&self, key: &Digest) -> Option<ReducedSetting> {
-        let text = fs::read(path(self.home(), key)).ok()?;
-        serde_json::from_slice::<Note>(&text).ok().map(|note| note.lowered)
+    ///
+    /// # Errors
+    /// Its file is there and cannot be read. Without the number the task would run out of memory again, under another key.
+    pub fn reduced_setting(&self, key: &Digest) -> Result<Option<ReducedSetting>, PathError> {
+        let path = path(self.home(), key);
+        Ok(read_json_if_there::<Note>(&path)?.map(|note| note.lowered))
     }
 
     pub fn record_reduced_setting(
@@ -35,13 +38,36 @@ impl OutputCache {
         lowered: &ReducedSetting,
     ) -> Result<(), PathError> {
         create_folder(&self.home().lowered())?;
-        // Plain texts and numbers: serialising cannot fail.
-        let text = serde_json::to_vec(&Note { task: task.clone(), lowered: lowered.clone() }).unwrap_or_default();
-        replace(&path(self.home(), key), &text)
+        let path = path(self.home(), key);
+        let note = Note { task: task.clone(), lowered: lowered.clone() };
+        replace(&path, &serde_json::to_vec(&note).at("write", &path)?)
     }
 
     /// The next run begins with the manifest's value.
     pub fn forget_lowered(&self, key: &Digest) {
         let _ = fs::remove_file(path(self.home(), key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_an_error_and_a_missing_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let cache = OutputCache::open(&home).unwrap();
+        let key = Digest::of(b"key");
+        assert_eq!(cache.reduced_setting(&key).unwrap(), None);
+        let lowered = ReducedSetting { knob: "max_num_tokens".to_owned(), from: 8192.0, to: 4096.0 };
+        cache.record_reduced_setting(&key, &TaskId::new("server"), &lowered).unwrap();
+        assert_eq!(cache.reduced_setting(&key).unwrap(), Some(lowered));
+        let path = path(&home, &key);
+        fs::write(&path, "{\"task\": \"server\"").unwrap();
+        let error = cache.reduced_setting(&key).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot read {}: ", path.display())), "{error}");
+        cache.forget_lowered(&key);
+        assert_eq!(cache.reduced_setting(&key).unwrap(), None);
     }
 }

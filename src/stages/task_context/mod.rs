@@ -8,9 +8,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::container::{self, ContainerRunError, TaskContainer};
-use super::remote::slurm::wrap_command;
+use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use crate::manifest::model::SlurmContainer;
 use crate::runner::Lease;
 use undeclared::undeclared;
 
@@ -27,6 +28,8 @@ pub struct TaskContext {
     pub mark: String,
     /// Where its commands run, if not simply here.
     pub place: Option<TaskContainer>,
+    /// Of the stage's Slurm host: its commands run in it through pyxis.
+    pub slurm_container: Option<SlurmContainer>,
 }
 
 impl TaskContext {
@@ -54,14 +57,15 @@ impl TaskContext {
         env.push((process::TASK.to_owned(), Some(task.into())));
         let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
         let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
-        Self { lease, env, shown_env: shown, secrets, mark, place: None }
+        Self { lease, env, shown_env: shown, secrets, mark, place: None, slurm_container: None }
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
     pub fn command(&self, argv: Vec<OsString>) -> ProcessCommand {
         // No timeout here: the runner's covers the whole task.
-        let argv = match &self.lease.assignment.host {
-            Some(_) => wrap_command(&self.lease, argv, &self.names()),
+        let (project, out) = (&self.lease.project, &self.lease.out);
+        let argv = match &self.slurm_container {
+            Some(container) => srun_container_argv(container, project, out, argv, &self.names()),
             None => argv,
         };
         let mut command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());

@@ -64,14 +64,14 @@ pub fn section<'a>(
     let needs = doctor::needs(&here, folder)?;
     let entry = |(ix, key): (usize, &TaskKey)| {
         let task = &plan.tasks[ix];
-        (task.id.to_string(), LockedTask::new(plan, task, key, &private))
+        Ok((task.id.to_string(), LockedTask::new(plan, task, key, &private)?))
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
-        stages: keys.map(entry).collect(),
+        stages: keys.map(entry).collect::<Result<_, ActionError>>()?,
     })
 }
 

@@ -9,7 +9,7 @@ use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::spec::{JobEnd, JobSpec};
-use crate::runner::store::JobFolder;
+use crate::runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);
@@ -26,7 +26,8 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
     attempt.folder.claimant()?;
     while Instant::now() < deadline && !attempt.lease.stop.is_hard_requested() {
-        if let Some(ended) = attempt.folder.ended() {
+        // A broken file is reported by what follows the attempt.
+        if let Ok(Some(ended)) = attempt.folder.ended() {
             return Some(ended);
         }
         sleep(LOOK).await;
@@ -105,10 +106,19 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
     let mut lines = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
-        let Some(spec) = folder.read::<JobSpec>() else {
-            // A run that died while it wrote it: nothing was submitted.
-            let _ = folder.remove();
-            continue;
+        let spec = match folder.read::<JobSpec>() {
+            Ok(Some(spec)) => spec,
+            // A run that died before it wrote it: nothing was submitted.
+            Ok(None) => {
+                let _ = folder.remove();
+                continue;
+            }
+            // Of another version, or damaged: without its name the job cannot be cancelled from here.
+            Err(error) => {
+                let number = folder.claimant().or_else(|| folder.number());
+                lines.push(unreadable_job_message(&folder, number.as_deref(), &error));
+                continue;
+            }
         };
         let _ = folder.cancel();
         if spec.element.is_some() {
@@ -123,6 +133,14 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
         lines.extend(elements.iter().map(|(folder, spec)| cancel_message(folder, spec, ended.clone())));
     }
     lines
+}
+
+fn unreadable_job_message(folder: &JobFolder, number: Option<&str>, error: &PathError) -> String {
+    let end = match number {
+        Some(number) => format!("end the job with `scancel {number}`"),
+        None => "no job is known for it".to_owned(),
+    };
+    format!("{error}; {end}, and remove {}", folder.path().display())
 }
 
 /// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too.

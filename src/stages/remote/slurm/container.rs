@@ -2,23 +2,11 @@
 
 use std::ffi::OsString;
 
-use crate::manifest::model::{HostOn, SlurmContainer};
-use crate::runner::Lease;
+use crate::manifest::model::SlurmContainer;
 
-/// The command as it runs in the job: as it is, or inside the container that `host` names. `env` are the names of the
-/// variables that must reach it regardless of its image.
-pub fn wrap_command(lease: &Lease, argv: Vec<OsString>, env: &[String]) -> Vec<OsString> {
-    let host = lease.assignment.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
-    match host {
-        Some(HostOn::Slurm(slurm)) => match slurm.container {
-            Some(container) => srun_container_argv(&container, &lease.project, &lease.out, argv, env),
-            None => argv,
-        },
-        Some(HostOn::Ssh(_)) | None => argv,
-    }
-}
-
-fn srun_container_argv(
+/// The command as it runs inside the container that the stage's host names. `env` are the names of the variables that must
+/// reach it regardless of its image.
+pub fn srun_container_argv(
     container: &SlurmContainer,
     project: &std::path::Path,
     out: &std::path::Path,

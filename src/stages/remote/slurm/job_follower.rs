@@ -52,7 +52,10 @@ pub async fn through(
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     seat: Option<BatchSlot>,
 ) -> (Result<Done, Failure>, bool) {
-    let found: Option<JobSpec> = folder.read();
+    let found: Option<JobSpec> = match folder.read() {
+        Ok(found) => found,
+        Err(error) => return (Err(broken(&error)), false),
+    };
     let adopted = found.is_some();
     let spec = if let Some(spec) = found {
         spec
@@ -157,7 +160,7 @@ impl JobAttempt<'_> {
                     }
                 }
             }
-            if let Some(ended) = self.folder.ended::<JobEnd>() {
+            if let Some(ended) = self.folder.ended::<JobEnd>().map_err(|error| broken(&error))? {
                 return self.conclude(ended, &judge).await;
             }
             let view = self.view.borrow_and_update().clone();

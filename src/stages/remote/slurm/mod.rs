@@ -43,7 +43,7 @@ use crate::manifest::model::Slurm;
 use crate::runner::Lease;
 pub use allocation::{AllocationRun, in_allocation};
 pub use cancel_jobs::end_abandoned;
-pub use container::wrap_command;
+pub use container::srun_container_argv;
 pub use context::SlurmContext;
 pub use node_address::reachable;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};

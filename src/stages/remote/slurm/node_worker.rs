@@ -59,7 +59,7 @@ impl AttemptClaim {
     /// Takes it, if it is unclaimed and the work is still wanted.
     pub fn take(folder: &JobFolder) -> Result<Self, NodeWorkerError> {
         let gone = || NodeWorkerError::NoRunWaiting(folder.path().display().to_string());
-        let spec: JobSpec = folder.read().ok_or_else(gone)?;
+        let spec: JobSpec = folder.read()?.ok_or_else(gone)?;
         if folder.is_cancelled() {
             return Err(gone());
         }
