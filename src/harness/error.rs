@@ -1,5 +1,11 @@
 //! Why a measurement could not take place at all. Errors *within* a measurement are in its result.
 
+use std::path::PathBuf;
+
+use super::record::FailureClass;
+use super::transport::handshake_error::HandshakeError;
+use super::transport::http::TlsSetupError;
+
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
@@ -7,25 +13,51 @@ pub enum HarnessError {
     Spec(String),
     #[error("the benchmark cannot be planned: {0}")]
     Schedule(#[from] ScheduleError),
-    /// Files of prompts; `why` may have several lines, one for each error.
-    #[error("{file} cannot be used: {why}")]
-    Data { file: String, why: String },
-    #[error("cannot connect to {endpoint}: {why}")]
-    Connect { endpoint: String, why: String },
-    #[error("{endpoint} does not offer model `{model}`: {why}")]
-    Model { endpoint: String, model: String, why: String },
+    #[error("the benchmark cannot be planned: {0}")]
+    Tls(#[from] TlsSetupError),
+    #[error(
+        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set"
+    )]
+    NoApiKey { variable: String },
+    /// Files of prompts; all that is wrong with one, each a sentence.
+    #[error("{} cannot be used: {}", file.display(), faults.join("\n  "))]
+    Data { file: PathBuf, faults: Vec<String> },
+    #[error("cannot connect to {endpoint}: {source}")]
+    Connect { endpoint: String, source: HandshakeFailure },
+    #[error("{endpoint} does not offer model `{model}`: {source}")]
+    Model { endpoint: String, model: String, source: HandshakeFailure },
+    /// One request template is for all servers.
+    #[error(
+        "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the first server"
+    )]
+    OtherModel { endpoint: String, model: String },
     #[error("model `{model}` at {endpoint} cannot serve these requests: {source}")]
     Request { endpoint: String, model: String, source: UnsupportedRequest },
-    #[error("warm-up request {number} failed: {why}")]
-    Warmup { number: u32, why: String },
+    #[error("warm-up request {number} failed: {}: {why}", class.as_str())]
+    Warmup { number: u32, class: FailureClass, why: String },
     #[error("stopped before the first measured request")]
     Stopped,
-    #[error("a load worker ended without a result: {0}")]
-    Worker(String),
+    /// `when` it panicked, or was not started.
+    #[error("a load worker ended without a result: {when}")]
+    Worker { when: &'static str },
     #[error("{what}: {source}")]
     System { what: String, source: std::io::Error },
-    #[error("{path} is not a result of this version: {why}")]
-    Format { path: String, why: String },
+    #[error("{} is not a result of this version: {source}", path.display())]
+    Format { path: PathBuf, source: ResultFormatError },
+}
+
+/// Why a server or its model was not ready for a measurement.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct HandshakeFailure(#[from] HandshakeError);
+
+/// Why a `result.json` is not one of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultFormatError {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("schema is {found}, known is {known}")]
+    Schema { found: u32, known: u32 },
 }
 
 /// Everything of the request block that a model or an interface does not take; `faults` are sentences, at least one.

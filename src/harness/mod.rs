@@ -34,7 +34,7 @@ mod verdict;
 
 pub use drive::driver::{BenchProgress, measure, measure_outside, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
-pub use error::{HarnessError, ScheduleError, UnsupportedRequest};
+pub use error::{HandshakeFailure, HarnessError, ResultFormatError, ScheduleError, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,

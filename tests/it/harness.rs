@@ -312,7 +312,7 @@ fn what_prevents_a_measurement_is_an_error() {
     let unknown = BenchSpec { model: "gpt".to_owned(), ..spec.clone() };
     assert!(matches!(fails(&unknown), HarnessError::Model { model, .. } if model == "gpt"));
     let warm = BenchSpec { warmup: 1, ..spec.clone() };
-    assert!(matches!(fails(&warm), HarnessError::Warmup { number: 1, why } if why.contains("on fire")));
+    assert!(matches!(fails(&warm), HarnessError::Warmup { number: 1, why, .. } if why.contains("on fire")));
     drop(server);
     assert!(matches!(fails(&spec), HarnessError::Connect { .. }));
     let stopped = Stop::new();

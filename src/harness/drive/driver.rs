@@ -61,8 +61,7 @@ pub async fn measure(
             Ok::<_, HarnessError>((schedule, queue))
         })
     };
-    let (schedule, queue) =
-        planned.await.map_err(|_| HarnessError::Worker("while the run was planned".to_owned()))??;
+    let (schedule, queue) = planned.await.map_err(|_| HarnessError::Worker { when: "while the run was planned" })??;
     drive(spec, schedule, queue, None, stop, progress).await
 }
 
@@ -137,7 +136,7 @@ async fn drive(
     }
     for member in &mut crew {
         tokio::select! {
-            ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker("while it was set up".to_owned()))??,
+            ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker { when: "while it was set up" })??,
             () = stop.requested() => return Err(HarnessError::Stopped),
         }
     }
@@ -170,7 +169,7 @@ async fn drive(
     let gather = async {
         let mut shares = Vec::new();
         for share in results {
-            shares.push(share.await.map_err(|_| HarnessError::Worker("while it ran".to_owned()))??);
+            shares.push(share.await.map_err(|_| HarnessError::Worker { when: "while it ran" })??);
         }
         Ok::<_, HarnessError>(shares)
     };
@@ -200,13 +199,13 @@ async fn drive(
         let measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
         UnjudgedRun::new(spec, measured)
     });
-    summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
+    summed.await.map_err(|_| HarnessError::Worker { when: "while the run was summed up" })
 }
 
 /// The settings of TLS connections; their files are read once.
 fn connector(protocol: &Transport) -> Result<Option<Connector>, HarnessError> {
     let Transport::Http(http) = protocol else { return Ok(None) };
-    http.tls.as_deref().map(Connector::new).transpose().map_err(|error| HarnessError::Spec(error.to_string()))
+    Ok(http.tls.as_deref().map(Connector::new).transpose()?)
 }
 
 /// The most users of a closed loop; 0: not a closed loop.

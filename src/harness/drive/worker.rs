@@ -55,11 +55,10 @@ impl WorkerJob {
             let found = RequestEncoder::negotiate(link, &self.spec).await?;
             if request_encoder.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
-                let why = "it is another model (streaming, tensors or batching) than on the first server".to_owned();
-                return Err(HarnessError::Model { endpoint: link.authority(), model, why });
+                return Err(HarnessError::OtherModel { endpoint: link.authority(), model });
             }
         }
-        let manner = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
+        let manner = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
         if let Some(inbox) = self.inbox.take() {
             inbox.sample_cache.set_encoder(&manner);
             self.inbox.set(Some(inbox));
@@ -110,8 +109,7 @@ impl WorkerJob {
                 Some(RequestEnd::Ok | RequestEnd::CancelledEarly) | None => {}
                 Some(RequestEnd::Cancelled) => return Err(HarnessError::Stopped),
                 Some(RequestEnd::Failed { class, why }) => {
-                    let why = format!("{}: {why}", class.as_str());
-                    return Err(HarnessError::Warmup { number: number + 1, why });
+                    return Err(HarnessError::Warmup { number: number + 1, class, why });
                 }
             }
         }

@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 
 use crate::harness::schedule::plan::{self, PLAN};
-use crate::harness::{HarnessError, Measured, RunResult};
+use crate::harness::{HarnessError, Measured, ResultFormatError, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
@@ -62,10 +62,10 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<(
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
-    let wrong = |why: String| HarnessError::Format { path: path.display().to_string(), why };
-    let result: RunResult = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    let wrong = |source: ResultFormatError| HarnessError::Format { path: path.to_owned(), source };
+    let result: RunResult = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;
     if result.schema != super::result::SCHEMA {
-        return Err(wrong(format!("schema is {}, known is {}", result.schema, super::result::SCHEMA)));
+        return Err(wrong(ResultFormatError::Schema { found: result.schema, known: super::result::SCHEMA }));
     }
     Ok(result)
 }

@@ -136,12 +136,15 @@ pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_)
         | HarnessError::Schedule(_)
+        | HarnessError::Tls(_)
+        | HarnessError::NoApiKey { .. }
+        | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
         | HarnessError::Model { .. }
         | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
-        HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
+        HarnessError::Worker { .. } | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
     };
     Failure::new(kind, error.to_string())
 }

@@ -43,11 +43,11 @@ impl<'a> DataErrors<'a> {
         if self.unlisted > 0 {
             self.found.push(format!("… and {} more", self.unlisted));
         }
-        Err(fault(self.file, self.found.join("\n  ")))
+        Err(HarnessError::Data { file: self.file.to_owned(), faults: self.found })
     }
 }
 
 /// One error that makes the whole file unusable.
 pub(in crate::harness) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
-    HarnessError::Data { file: file.display().to_string(), why: why.into() }
+    HarnessError::Data { file: file.to_owned(), faults: vec![why.into()] }
 }

@@ -22,17 +22,15 @@ pub(crate) async fn handshake(
     http: &Http,
 ) -> Result<HttpRequestTemplate, HarnessError> {
     let endpoint = pool.authority();
-    let absent = |why: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), why: why.to_string() };
-    let model = |why: HandshakeError| HarnessError::Model {
+    let absent = |error: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), source: error.into() };
+    let model = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        why: why.to_string(),
+        source: error.into(),
     };
     let key = match &http.api_key_env {
         None => None,
-        Some(name) => Some(std::env::var(name).map_err(|_| {
-            HarnessError::Spec(format!("the key is to be in the environment variable {name}, which is not set"))
-        })?),
+        Some(name) => Some(std::env::var(name).map_err(|_| HarnessError::NoApiKey { variable: name.clone() })?),
     };
     let asker = HandshakeClient { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
     await_port(pool).await.map_err(|error| absent(error.into()))?;

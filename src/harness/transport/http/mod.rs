@@ -26,4 +26,4 @@ pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
 pub(in crate::harness) use request_template::HttpRequestTemplate;
 pub(in crate::harness) use response_reader::HttpOutcome;
-pub(in crate::harness) use tls::{Connector, TlsError};
+pub(in crate::harness) use tls::{Connector, TlsError, TlsSetupError};

@@ -22,11 +22,11 @@ pub(in crate::harness) async fn handshake(
     spec: &BenchSpec,
 ) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
-    let absent = |why: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), why: why.to_string() };
-    let refuse = |why: HandshakeError| HarnessError::Model {
+    let absent = |error: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), source: error.into() };
+    let refuse = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        why: why.to_string(),
+        source: error.into(),
     };
     link.sender().await.map_err(|error| absent(error.into()))?;
     match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {

@@ -21,7 +21,7 @@ use crate::spec::Tls;
 
 /// Why connections cannot be secured.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::harness) enum TlsSetupError {
+pub enum TlsSetupError {
     /// All that is wrong with the named files.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Files(Vec<TlsFileError>),

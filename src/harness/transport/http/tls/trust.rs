@@ -13,7 +13,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 /// What is wrong with the files of `tls`. `option` is the key that names the file.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::harness) enum TlsFileError {
+pub enum TlsFileError {
     #[error("{option}: {} cannot be read: {source}", file.display())]
     Read { option: &'static str, file: PathBuf, source: pem::Error },
     #[error("{option}: {} cannot be read: {source}", file.display())]
