@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::record::FailureClass;
-use super::transport::handshake_error::HandshakeError;
 use super::transport::http::TlsSetupError;
 
 /// Reads after "failed: ".
@@ -46,10 +45,17 @@ pub enum HarnessError {
     Format { path: PathBuf, source: ResultFormatError },
 }
 
-/// Why a server or its model was not ready for a measurement.
+/// Why a server or its model was not ready for a measurement. What it wraps belongs to a transport, and this file is below
+/// them.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct HandshakeFailure(#[from] HandshakeError);
+pub struct HandshakeFailure(Box<dyn std::error::Error + Send + Sync>);
+
+impl HandshakeFailure {
+    pub(super) fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(cause))
+    }
+}
 
 /// Why a `result.json` is not one of this version.
 #[derive(Debug, thiserror::Error)]

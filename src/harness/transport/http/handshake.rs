@@ -10,7 +10,7 @@ use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::{BenchSpec, HarnessError};
+use crate::harness::{BenchSpec, HandshakeFailure, HarnessError};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -22,11 +22,14 @@ pub(crate) async fn handshake(
     http: &Http,
 ) -> Result<HttpRequestTemplate, HarnessError> {
     let endpoint = pool.authority();
-    let absent = |error: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), source: error.into() };
+    let absent = |error: HandshakeError| HarnessError::Connect {
+        endpoint: endpoint.clone(),
+        source: HandshakeFailure::new(error),
+    };
     let model = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        source: error.into(),
+        source: HandshakeFailure::new(error),
     };
     let key = match &http.api_key_env {
         None => None,

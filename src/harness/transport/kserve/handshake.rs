@@ -8,7 +8,7 @@ use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::{BenchSpec, HarnessError};
+use crate::harness::{BenchSpec, HandshakeFailure, HarnessError};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::{
@@ -22,11 +22,14 @@ pub(in crate::harness) async fn handshake(
     spec: &BenchSpec,
 ) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
-    let absent = |error: HandshakeError| HarnessError::Connect { endpoint: endpoint.clone(), source: error.into() };
+    let absent = |error: HandshakeError| HarnessError::Connect {
+        endpoint: endpoint.clone(),
+        source: HandshakeFailure::new(error),
+    };
     let refuse = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        source: error.into(),
+        source: HandshakeFailure::new(error),
     };
     link.sender().await.map_err(|error| absent(error.into()))?;
     match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {
