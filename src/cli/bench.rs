@@ -7,14 +7,17 @@ use serde_json::{Map, Value};
 
 use super::argument_error::ArgumentError;
 use super::bench_args::{
-    ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord, StreamWord,
+    ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord, StreamWord,
 };
+use super::gpu_selection::{GpuSelection, gpus};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchCommand {
     /// As given, with the scheme that follows from the other options.
     pub target: String,
+    /// A server to start for the measurement; the target is then its model.
+    pub serve: Option<BenchServer>,
     pub model: Option<String>,
     /// A value of the manifest's `bench.protocol`; `None`: that of the target.
     pub protocol: Option<&'static str>,
@@ -64,6 +67,21 @@ pub struct BenchCommand {
     pub notices: Vec<String>,
 }
 
+/// A server that runs for the measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchServer {
+    /// The action under `serve`.
+    pub engine: &'static str,
+    /// GPUs of one server, and servers.
+    pub tp: u32,
+    pub copies: u32,
+    /// Empty: the engine's usual one.
+    pub program: Vec<String>,
+    /// Which GPUs may be leased; `None`: all of the machine.
+    pub gpus: Option<GpuSelection>,
+    pub args: Vec<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BenchLoad {
     /// Closed loop: users.
@@ -98,7 +116,21 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         ));
     };
     let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
-    let target = if is_http && !target.contains("://") && !target.starts_with("sim:") {
+    let allowed = args.gpus.as_deref().map(gpus).transpose()?;
+    let serve = args.serve.map(|engine| BenchServer {
+        gpus: allowed,
+        engine: match engine {
+            ServedWord::Vllm => "vllm",
+        },
+        tp: args.tp,
+        copies: args.copies,
+        program: args.program.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
+        args: args.server_args.clone(),
+    });
+    if let Some(address) = serve.as_ref().and(target.contains("://").then_some(&target)) {
+        return invalid_value(format!("`--serve` starts a server for a model, and `{address}` is the address of one"));
+    }
+    let target = if is_http && serve.is_none() && !target.contains("://") && !target.starts_with("sim:") {
         format!("http://{target}")
     } else {
         target
@@ -134,6 +166,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     }
     Ok(BenchCommand {
         target,
+        serve,
         model: args.model.clone(),
         protocol,
         endpoint: args.endpoint.clone(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
 const WHERE: &str = "Target";
+const SERVED: &str = "A server for the measurement";
 const LOAD: &str = "Load";
 const WHAT: &str = "Requests";
 const JUDGE: &str = "Limits";
@@ -50,6 +51,26 @@ pub(crate) struct BenchArgs {
     /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and tritonclient have it.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
+
+    /// Start a server for the measurement, and stop it afterwards. TARGET is then the model: a name at Hugging Face, or a folder.
+    /// Arguments behind `--` go to the server.
+    #[arg(help_heading = SERVED, long, value_name = "ENGINE", requires = "target", conflicts_with = "url")]
+    pub serve: Option<ServedWord>,
+    /// GPUs of a server, which share every layer.
+    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
+    pub tp: u32,
+    /// Servers, each with its own GPUs.
+    #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
+    pub copies: u32,
+    /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`].
+    #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
+    pub program: Option<String>,
+    /// GPUs that the server may lease: a count, or ids with commas [default: all of the machine].
+    #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
+    pub gpus: Option<String>,
+    /// Further arguments of the server.
+    #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
+    pub server_args: Vec<String>,
 
     /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless
     /// there is a rate].
@@ -196,6 +217,11 @@ pub(crate) enum ProtocolWord {
     Generate,
     OpenaiChat,
     OpenaiCompletions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServedWord {
+    Vllm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

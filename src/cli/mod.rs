@@ -28,7 +28,7 @@ mod setting;
 mod triton;
 mod value_error;
 
-pub use bench::{BenchCommand, BenchLoad, TokenLength};
+pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
 pub use cache::{Cache, CacheAction, CacheGc};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;

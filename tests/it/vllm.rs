@@ -112,6 +112,54 @@ fn gpus_that_do_not_fit_are_refused_before_anything_starts() {
     assert!(!world.path("calls").exists());
 }
 
+#[test]
+fn one_line_starts_a_server_measures_it_and_stops_it() {
+    let world = world("  a: { shell: 'true' }\n");
+    let words = "bench --serve vllm org/llama --tp 2 --copies 2 --gpus 4 --requests 8 --input-tokens 16 --output-tokens 8 --concurrency 2 -- --max-num-seqs 64";
+    let words: Vec<&str> = words.split(' ').collect();
+    world.good(&words).says("vllm 0.24.0");
+    let line = "serve org/llama --host 0.0.0.0 --port PORT --tensor-parallel-size 2 --max-num-seqs 64";
+    assert_eq!(calls(&world), [format!("0,1 {line}"), format!("2,3 {line}")]);
+    nobody_left(&world);
+    let ended = world.regatta(&["bench", "--serve", "vllm", "http://127.0.0.1:8000"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("is the address of one");
+    assert_eq!(world.regatta(&["bench", "127.0.0.1:8000", "--tp", "2"]).code, 2, "there is no server to start");
+}
+
+#[test]
+fn memory_that_ran_out_names_the_option_and_how_far() {
+    let log = "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', 'gpu_memory_utilization': 0.5}\n\
+        ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256.\n";
+    let server = server("env: { FAULT: \"{{ inputs.log }}\" }\n    inputs: { log: fault.log }", "");
+    let world = world(&format!("{server}{USER}"));
+    world.file("fault.log", log);
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there");
+    ended.says(
+        "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (0.5 now)",
+    );
+    until("vLLM to be gone", || left(&world).is_empty());
+}
+
+#[test]
+fn doctor_names_the_model_the_version_and_a_taken_port() {
+    let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let world = world(&server("cpus: 1", &format!(", port: {port}")));
+    let ended = world.regatta(&["doctor", "m"]);
+    ended
+        .says("org/llama")
+        .says("not in the cache: the server fetches it")
+        .says(&format!("port {port}"))
+        .says("version not known");
+    let world = self::world(&server("cpus: 1", "").replace("org/llama", "./weights"));
+    world.regatta(&["doctor", "m"]).says("./weights").says("not there");
+    world.file("weights/config.json", "{}").file("weights/model.safetensors", "0123");
+    world.good(&["doctor", "m"]).says("in ");
+}
+
 /// Every process of the stand-in, its engine core in another session included.
 fn left(world: &World) -> Vec<(i32, String)> {
     alive_with(format!("W={}", world.path("").display()))

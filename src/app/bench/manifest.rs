@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::app::error::CommandError;
-use crate::cli::{BenchCommand, BenchLoad, TokenLength};
+use crate::cli::{BenchCommand, BenchLoad, BenchServer, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
 
 /// The stage that measures.
@@ -37,12 +37,16 @@ pub fn text(request: &BenchCommand) -> Result<String, CommandError> {
 pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();
     let mut vars = Map::new();
-    let target = match parts(&request.target) {
-        Some((gpu, model)) => {
+    let target = match (&request.serve, parts(&request.target)) {
+        (Some(served), _) => {
+            stages.insert("server".to_owned(), server(served, &request.target));
+            "{{ stages.server }}".to_owned()
+        }
+        (None, Some((gpu, model))) => {
             simulator(request, gpu, model, &mut vars, &mut stages)?;
             "{{ stages.simulator }}".to_owned()
         }
-        None => request.target.clone(),
+        (None, None) => request.target.clone(),
     };
     stages.insert(STAGE.to_owned(), json!({"bench": measurement(request, &target)?}));
     let mut manifest = Map::new();
@@ -57,20 +61,24 @@ pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandErr
 }
 
 fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandError> {
-    let is_simulated = request.target.starts_with(SIM);
-    let said = if is_simulated { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
+    let is_served = request.serve.is_some();
+    let is_simulated = !is_served && request.target.starts_with(SIM);
+    let said =
+        if is_simulated || is_served { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
         bench.insert(key.to_owned(), value);
     };
     put("target", json!(target));
-    let protocol = request.protocol.map(str::to_owned).or_else(|| {
+    // Every model completes; a base model has no template for a chat.
+    let usual = if is_served { Some("openai-completions") } else { None };
+    let protocol = request.protocol.or(usual).map(str::to_owned).or_else(|| {
         let protocol = serde_json::to_value(said.protocol).ok()?;
         protocol.as_str().map(str::to_owned)
     });
     let is_http = ["http://", "https://"].iter().any(|scheme| request.target.starts_with(scheme));
     let is_openai = protocol.as_deref().is_some_and(|protocol| protocol.starts_with("openai"));
-    if let Some(protocol) = request.protocol {
+    if let Some(protocol) = request.protocol.or(usual) {
         put("protocol", json!(protocol));
     } else if protocol.is_none() && is_http {
         // A bare server: the protocol that most of them have.
@@ -215,6 +223,22 @@ fn length(tokens: &TokenLength) -> Value {
 fn longest(tokens: &TokenLength) -> u64 {
     let most = u64::from(tokens.mean) + (tokens.stddev * 4.0).ceil() as u64;
     tokens.max.map_or(most, |max| most.min(u64::from(max)))
+}
+
+/// The stage that starts a server for the measurement.
+fn server(served: &BenchServer, model: &str) -> Value {
+    let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
+    if !served.program.is_empty() {
+        keys.insert("program".to_owned(), json!(served.program));
+    }
+    if served.tp > 1 {
+        keys.insert("tensor_parallel_size".to_owned(), json!(served.tp));
+    }
+    if !served.args.is_empty() {
+        keys.insert("args".to_owned(), json!(served.args));
+    }
+    keys.insert("servers".to_owned(), json!(served.copies));
+    json!({"gpus": served.tp * served.copies, "serve": { served.engine: keys }})
 }
 
 /// Engine, repository and server of the simulator, with the shapes and tuning that are shipped.

@@ -52,7 +52,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         jobs: None,
         keep_going: false,
         events: cli::EventsAs::Terminal,
-        gpus: None,
+        gpus: request.serve.as_ref().and_then(|served| served.gpus.clone()),
         on: cli::RunTarget::Local,
         store: None,
         // A one-line benchmark does not touch the lock file.

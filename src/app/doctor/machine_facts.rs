@@ -13,7 +13,6 @@ use crate::exec::process::probe;
 const LIMIT: Duration = Duration::from_secs(20);
 /// Programs of TensorRT-LLM's package: they are scripts of the Python that has it.
 const OF_TRTLLM: [&str; 4] = ["trtllm-build", "trtllm-serve", "trtllm-bench", "trtllm-llmapi-launch"];
-const ASK_TRTLLM: &str = "import importlib.metadata as m; print(m.version('tensorrt_llm'))";
 
 /// Name → the version that the program, or a file beside it, reports. Programs without a version are left out.
 pub fn versions(needs: &Needs, project: &Path) -> BTreeMap<String, String> {
@@ -37,7 +36,10 @@ fn name(program: &str) -> &str {
 fn version(program: &str, project: &Path) -> Option<String> {
     let path = found(program, project)?;
     if OF_TRTLLM.contains(&name(program)) {
-        return of_package(&path);
+        return of_package(&path, "tensorrt_llm");
+    }
+    if name(program) == "vllm" {
+        return of_package(&path, "vllm");
     }
     if name(program) == "tritonserver" {
         // bin/tritonserver, and beside bin its version.
@@ -59,8 +61,8 @@ fn found(program: &str, project: &Path) -> Option<PathBuf> {
     which::which(program).ok()
 }
 
-/// The version of the package, of the Python that a script names in its first line. Nothing of it is imported.
-fn of_package(script: &Path) -> Option<String> {
+/// The version of the package, of the Python that a script names in its first line. The package is not imported.
+fn of_package(script: &Path, package: &str) -> Option<String> {
     let text = fs::read(script).ok()?;
     let first = text.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(first).ok()?.strip_prefix("#!")?.trim();
@@ -68,7 +70,21 @@ fn of_package(script: &Path) -> Option<String> {
     if !python.last()?.contains("python") {
         return None;
     }
-    let said = probe(python.into_iter().chain(["-c", ASK_TRTLLM]), LIMIT).successful_output()?;
+    installed(&python, package)
+}
+
+/// The version of the package behind a program: a Python that runs a module, or a script of it.
+pub fn package_version(program: &[String], package: &str, project: &Path) -> Option<String> {
+    let path = found(program.first()?, project)?;
+    if name(&path.to_string_lossy()).starts_with("python") {
+        return installed(&[&path.to_string_lossy()], package);
+    }
+    of_package(&path, package)
+}
+
+fn installed(python: &[&str], package: &str) -> Option<String> {
+    let script = format!("import importlib.metadata as m; print(m.version('{package}'))");
+    let said = probe(python.iter().copied().chain(["-c", &script]), LIMIT).successful_output()?;
     Some(said.trim().to_owned()).filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
 }
 

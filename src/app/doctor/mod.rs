@@ -19,6 +19,7 @@ mod machine_facts;
 mod needs;
 mod run_checks;
 mod secrets;
+mod served_models;
 mod shell;
 mod tools;
 

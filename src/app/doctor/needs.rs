@@ -34,6 +34,8 @@ pub struct Needs {
     pub disk: Vec<(String, u64)>,
     /// Checkpoints to fetch, by their tasks: their hub reports their size.
     pub weights: Vec<(String, Weights)>,
+    /// Models that servers load by themselves.
+    pub served: Vec<ModelNeed>,
     /// Servers and ranks outside of containers that share memory.
     pub shared_memory: RequiringTasks,
     /// Several GPUs outside of a container: pinned memory.
@@ -54,6 +56,22 @@ pub struct ContainerNeed {
     pub gpus_by: RequiringTasks,
     /// Images that must be there; those that a stage makes are not among them.
     pub images: BTreeMap<String, RequiringTasks>,
+}
+
+/// A model that a server loads by itself, as its manifest has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelNeed {
+    pub task: String,
+    /// A folder, or a name at Hugging Face.
+    pub model: String,
+    /// GPUs that share its weights.
+    pub gpus: u32,
+    /// Its weights are made up: only its config is read.
+    pub is_dummy: bool,
+    /// The port of its first server, where it is given, and servers.
+    pub ports: Option<(u16, u32)>,
+    /// The program and the Python package behind it; none in a container.
+    pub program: Option<(Vec<String>, &'static str)>,
 }
 
 /// Reads a plan. `project` is the folder that relative paths are relative to.
@@ -216,6 +234,14 @@ impl Needs {
                     self.program(&server.program, &id);
                 }
             }
+            Action::Serve(Serve::Vllm(server)) => self.served.push(ModelNeed {
+                task: id,
+                model: server.model.clone(),
+                gpus: server.tensor_parallel_size * server.pipeline_parallel_size,
+                is_dummy: server.load_format.as_deref() == Some("dummy"),
+                ports: server.port.map(|port| (port, server.servers.unwrap_or(1))),
+                program: (!is_contained).then(|| (server.program.clone(), "vllm")),
+            }),
             Action::Bench(_) => self.benchmarks.push(id),
             Action::Weights(weights) if weights.hf.is_some() => self.weights.push((id, weights.clone())),
             _ => {}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::needs::Needs;
-use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, tools};
+use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, tools};
 use crate::report::{DoctorFinding, FindingLevel};
 
 /// Checks this machine for what is needed; `None`: facts only. `project` is the base of relative paths, `state` is where
@@ -13,6 +13,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Docto
     let asked = needs.is_some();
     let mut needs = needs.cloned().unwrap_or_default();
     let unknown = checkpoint_disk::sized(&mut needs, state);
+    let served = served_models::examine(&mut needs, project);
     let needs = &needs;
     let (pretty, os) = os();
     let mut all = vec![DoctorFinding::fact("system", pretty)];
@@ -26,6 +27,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Docto
                 tools::find(&path, by, &os)
             },
         ));
+        all.extend(served);
         all.extend(slurm(needs));
         all.extend(hosts::examine(needs, project));
         all.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));

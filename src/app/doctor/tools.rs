@@ -27,7 +27,7 @@ const VERSION: &[&str] = &["--version"];
 const TRITON: &str =
     "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
 
-const TOOLS: [Tool; 31] = [
+const TOOLS: [Tool; 32] = [
     Tool { name: "git", version: VERSION, from: InstallSource::Package("git", "git") },
     Tool { name: "git-lfs", version: VERSION, from: InstallSource::Package("git-lfs", "git-lfs") },
     Tool { name: "cmake", version: VERSION, from: InstallSource::Package("cmake", "cmake") },
@@ -64,6 +64,7 @@ const TOOLS: [Tool; 31] = [
     Tool { name: "trtllm-serve", version: &[], from: InstallSource::Pip("tensorrt-llm") },
     Tool { name: "trtllm-bench", version: &[], from: InstallSource::Pip("tensorrt-llm") },
     Tool { name: "trtllm-llmapi-launch", version: &[], from: InstallSource::Pip("tensorrt-llm") },
+    Tool { name: "vllm", version: &[], from: InstallSource::Pip("vllm") },
     Tool { name: "hf", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
     Tool { name: "huggingface-cli", version: &["version"], from: InstallSource::Pip("huggingface_hub") },
     Tool { name: "curl", version: VERSION, from: InstallSource::Package("curl", "curl") },

@@ -109,6 +109,6 @@ mod tests {
             "enable_chunked_prefill": true, "host": "127.0.0.1", "args": ["--disable-log-stats"],
             "options": {"compilation_config": {"level": 3}, "cudagraph_capture_sizes": [1, 2], "async-scheduling": false, "seed": 1, "revision": null},
         });
-        insta::assert_snapshot!(line(server), @"");
+        insta::assert_snapshot!(line(server), @r#"python3 -m vllm.entrypoints.openai.api_server --model /models/llama --host 127.0.0.1 --port 8000 --tokenizer /models/tokenizer --served-model-name llama --dtype bfloat16 --quantization fp8 --load-format dummy --tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2 --max-model-len 4096 --max-num-seqs 256 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching --enable-chunked-prefill --compilation-config {"level":3} --cudagraph-capture-sizes 1 2 --no-async-scheduling --seed 1 --disable-log-stats"#);
     }
 }
