@@ -25,13 +25,11 @@ impl TypedServer {
         let mut keys = Map::new();
         let mut others = arguments.to_vec();
         let mut unreadable = Vec::new();
-        let kinds: [(&'static [Opt], fn(&GivenOption) -> Option<Value>); 3] =
-            [(self.texts, text), (self.numbers, number), (self.switches, switch)];
-        for (table, value) in kinds {
+        for (table, kind) in [(self.texts, Kind::Text), (self.numbers, Kind::Number), (self.switches, Kind::Switch)] {
             let (line, rest) = read_known(self.action, table, &others, &mut TranslationBuilder::default());
             others = rest;
             for given in &line.given {
-                match value(given) {
+                match kind.value(given) {
                     Some(value) => drop(keys.insert(key(given), value)),
                     // `--max-model-len auto`.
                     None => unreadable.push(given.clone()),
@@ -62,16 +60,25 @@ fn key(given: &GivenOption) -> String {
     name.strip_prefix("no-").unwrap_or(name).replace('-', "_")
 }
 
-/// One name; of several the program serves under each.
-fn text(given: &GivenOption) -> Option<Value> {
-    if let [one] = given.values.as_slice() { Some(json!(one)) } else { None }
+/// What the value of an option is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    Switch,
 }
 
-fn number(given: &GivenOption) -> Option<Value> {
-    let text = given.value();
-    text.parse::<u32>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok()
-}
-
-fn switch(given: &GivenOption) -> Option<Value> {
-    Some(json!(!given.name.starts_with("--no-")))
+impl Kind {
+    /// None: the key cannot have it.
+    fn value(self, given: &GivenOption) -> Option<Value> {
+        match self {
+            // One name; of several the program serves under each.
+            Self::Text => (given.values.len() == 1).then(|| json!(given.value())),
+            Self::Number => {
+                let text = given.value();
+                text.parse::<u32>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok()
+            }
+            Self::Switch => Some(json!(!given.name.starts_with("--no-"))),
+        }
+    }
 }

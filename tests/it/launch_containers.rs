@@ -69,6 +69,9 @@ fn what_a_plan_prints_for_a_server_in_a_container_is_what_a_run_starts() {
             "trtllm_serve: {{ model: \"{model}\", tensor_parallelism: 2, port: {port}, args: [--trust_remote_code], options: {{ speculative_config: {{ speculative_model_dir: \"{drafts}\" }} }} }}"
         ),
         format!(
+            "vllm: {{ model: \"{model}\", tensor_parallel_size: 2, port: {port}, options: {{ speculative_config: {{ model: \"{drafts}\" }} }} }}"
+        ),
+        format!(
             "command: {{ words: [vllm, serve, \"{model}\", \"--draft={drafts}\", --port, \"{{port}}\"], port: {port}, ready: {{ by: health }} }}"
         ),
     ] {
