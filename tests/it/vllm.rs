@@ -128,6 +128,28 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
 }
 
 #[test]
+fn a_server_with_a_key_is_ready_when_it_is_healthy() {
+    let user = "  user: { shell: 'echo {{ stages.server }}' }\n";
+    let mut world = world(&format!("{}{user}", server("secrets: [VLLM_API_KEY]", "")));
+    world.env("VLLM_API_KEY", "sk-secret");
+    let ended = world.good(&["run", "m"]);
+    assert!(!format!("{ended:?}").contains("sk-secret"), "{ended:?}");
+    nobody_left(&world);
+}
+
+#[test]
+fn the_steps_of_the_engine_are_kept() {
+    let world = world(&format!("{}{BENCH}", server("cpus: 1", ", step_log: true")));
+    let ended = world.good(&["run", "m"]);
+    ended.says("server 0: 24 steps of its engine are in ");
+    let printed = format!("{}{}", ended.stdout, ended.stderr);
+    let path = printed.lines().find_map(|line| line.split_once(" are in ")).expect("a file").1;
+    let steps = fs::read_to_string(path.trim()).expect("the steps");
+    let first: Value = serde_json::from_str(steps.lines().next().expect("a step")).expect("JSON");
+    assert_eq!((&first["prefill_tokens"], &first["milliseconds"]), (&16.into(), &12.34.into()));
+}
+
+#[test]
 fn memory_that_ran_out_names_the_option_and_how_far() {
     let log = "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', 'gpu_memory_utilization': 0.5}\n\
         ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256.\n";

@@ -74,6 +74,9 @@ pub struct Vllm {
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_chunked_prefill: Option<bool>,
+    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and milliseconds, as JSON lines beside the server's log (`….steps.jsonl`). vLLM 0.24 or newer.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub step_log: bool,
     /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`), false (`--no-name`), or a map, which is given as JSON.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub options: IndexMap<String, Value>,
@@ -138,6 +141,10 @@ fn vllm_serve() -> Vec<String> {
 }
 fn everywhere() -> String {
     "0.0.0.0".to_owned()
+}
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 const fn one() -> u32 {
     1

@@ -18,6 +18,7 @@ mod ready;
 mod repository_copies;
 mod running_server;
 mod shortage;
+mod step_log;
 mod stop;
 mod trtllm;
 mod vllm;
@@ -62,10 +63,27 @@ pub async fn perform(mut context: TaskContext, serve: &Serve, program: Option<&P
         Servers { context: &context, set: JoinSet::new(), ready_senders: Vec::new(), quit: context.lease.stop.child() };
     let mut planned: Vec<PlannedServer> = planned;
     let result = servers.run_until_end(&mut planned, limit, send_ready).await;
+    let left = servers.end(&planned).await;
+    if let Serve::Vllm(server) = serve
+        && server.step_log
+    {
+        keep_steps(&context, &planned);
+    }
     // A server that was already dead at the stop request has failed.
-    match (result, servers.end(&planned).await) {
+    match (result, left) {
         (Ok(_), Some(left)) => Err(servers.exit_failure(&planned[left.server], &left, "while it was needed")),
         (result, _) => result,
+    }
+}
+
+/// The steps of each server's engine, from its log.
+fn keep_steps(context: &TaskContext, planned: &[PlannedServer]) {
+    for PlannedServer { name, log, .. } in planned {
+        context.lease.notice(match step_log::write(log) {
+            Ok(Some((path, count))) => format!("{name}: {count} steps of its engine are in {}", path.display()),
+            Ok(None) => format!("{name}: its log has no steps of its engine"),
+            Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.display()),
+        });
     }
 }
 

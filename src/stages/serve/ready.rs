@@ -145,6 +145,10 @@ async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     }
     match timeout(PATIENCE, first_model(endpoint)).await {
         Ok(Ok(Some(_))) => (Step::Up, Some(endpoint.clone())),
+        // With an API key only `/health` is open.
+        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 401 | 403, .. }) => {
+            (Step::Up, Some(endpoint.clone()))
+        }
         Ok(Ok(None)) => (Step::Live(endpoint.clone(), "/v1/models lists none".to_owned()), None),
         Ok(Err(error)) => (Step::Live(endpoint.clone(), format!("/v1/models: {}", error.why)), None),
         Err(_) => (Step::Live(endpoint.clone(), "/v1/models: no answer".to_owned()), None),

@@ -64,6 +64,7 @@ pub fn argv(server: &Vllm, port: &str) -> Vec<String> {
     put("enforce-eager", server.enforce_eager.map(Value::from));
     put("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
     put("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
+    put("enable-logging-iteration-details", server.step_log.then(|| true.into()));
     for (name, value) in &server.options {
         put(&name.replace('_', "-"), Some(value.clone()));
     }

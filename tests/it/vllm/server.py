@@ -53,6 +53,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
+        if self.path.startswith("/v1/") and os.environ.get("VLLM_API_KEY"):
+            return self.send_error(401)
         if self.path == "/v1/models":
             entry = {"id": NAME, "object": "model", "created": 1, "owned_by": "vllm", "root": MODEL, "max_model_len": 4096}
             return self.reply(json.dumps({"object": "list", "data": [entry]}))
@@ -78,6 +80,10 @@ class Handler(BaseHTTPRequestHandler):
             reason = "length" if index == count - 1 else None
             self.event({**head, "choices": [{"index": 0, "text": " a", "finish_reason": reason}]})
             time.sleep(0.002)
+        if "--enable-logging-iteration-details" in args:
+            with lock:
+                number = counted["requests"] - 1
+                print(f"{CORE} [core.py:453] Iteration({number}): 1 context requests, {prompt} context tokens, 0 generation requests, 0 generation tokens, iteration elapsed time: 12.34 ms", flush=True)
         usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         self.event({**head, "choices": [], "usage": usage})
         self.event("[DONE]")
