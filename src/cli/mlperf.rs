@@ -24,7 +24,8 @@ pub(super) enum MlperfCommand {
     /// Compare two submissions or two runs: values, and settings that differ.
     #[command(after_long_help = help::MLPERF)]
     Diff(DiffArgs),
-    /// Check a submission folder, more strictly than the official checker: exit code 1 when it is refused.
+    /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1 when it
+    /// would not be accepted.
     #[command(after_long_help = help::MLPERF)]
     Check(MlperfCheckArgs),
     /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
@@ -83,6 +84,9 @@ pub(super) struct MlperfCheckArgs {
     /// The round it is for [default: as its files show].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
+    /// Print everything that a reviewer may object to, instead of counts.
+    #[arg(help_heading = HOW, long)]
+    pub review: bool,
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
@@ -93,7 +97,7 @@ pub(super) struct MlperfCheckArgs {
 pub enum MlperfAction {
     Status { manifest: Option<String>, settings: Vec<GivenSetting>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
-    Check { folder: PathBuf, round: Option<String>, json: bool },
+    Check { folder: PathBuf, round: Option<String>, review: bool, json: bool },
     Search { manifest: String, settings: Vec<GivenSetting>, cost: bool },
 }
 
@@ -103,7 +107,9 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             MlperfAction::Status { manifest, settings, json }
         }
         MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfAction::Diff { a, b, json },
-        MlperfCommand::Check(MlperfCheckArgs { folder, round, json }) => MlperfAction::Check { folder, round, json },
+        MlperfCommand::Check(MlperfCheckArgs { folder, round, review, json }) => {
+            MlperfAction::Check { folder, round, review, json }
+        }
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
             settings.extend(rehearsal(rehearse));
             MlperfAction::Search { manifest, settings, cost }

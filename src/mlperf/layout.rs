@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use super::MlperfScenario;
 use crate::spec::TestMode;
 
+/// The folder beside a submission's divisions with what Regatta reports of it: it is not submitted.
+pub const REPORT_FOLDER: &str = ".regatta";
+
 /// How a submission's folders are arranged below `<division>/<submitter>/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmissionLayout {
@@ -75,9 +78,9 @@ pub fn verdict_file(test: TestMode) -> &'static str {
     if test == TestMode::Test09 { "verify_output_len.txt" } else { "verify_accuracy.txt" }
 }
 
-/// By the name of a result's folder.
+/// By the name of a result's folder; its case does not matter, as for the official checker.
 pub fn scenario_titled(title: &str) -> Option<MlperfScenario> {
     [MlperfScenario::Offline, MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream]
         .into_iter()
-        .find(|scenario| scenario.title() == title)
+        .find(|scenario| scenario.title().eq_ignore_ascii_case(title))
 }

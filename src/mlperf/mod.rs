@@ -32,14 +32,14 @@ mod truncate_accuracy_log;
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
-pub use layout::SubmissionLayout;
+pub use layout::{REPORT_FOLDER, SubmissionLayout};
 pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
-    ExaminedResult, FindingWeight, GateFinding, JudgedRun, MEASUREMENT_FIELDS, SubmissionReport, examine, round_of,
-    run_value,
+    ExaminedResult, FindingWeight, GateFinding, JudgedRun, MEASUREMENT_FIELDS, SubmissionReport, UnexaminedBenchmark,
+    examine, round_of, run_value,
 };
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
 pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord};

@@ -27,8 +27,11 @@ pub struct Round {
 pub struct LoadgenPin {
     /// The version of `mlcommons-loadgen` that is fetched.
     pub version: String,
-    /// All versions with the round's seeds.
+    /// All released versions with the round's seeds.
     pub accepted: Vec<String>,
+    /// Further versions in logs that MLCommons published for the round: built from the repository, between releases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<String>,
     pub seeds: Seeds,
 }
 

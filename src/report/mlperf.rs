@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
@@ -63,10 +64,9 @@ pub fn value(judged: &JudgedRun) -> String {
     }
 }
 
-/// A table of results, then each finding with its place, its rule and what to do.
-pub fn examined(examined: &SubmissionReport, styler: Styler) -> String {
+/// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.
+pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> String {
     let mut out = String::new();
-    let refused = examined.refusal_count();
     let rows: Vec<_> = examined
         .results
         .iter()
@@ -82,35 +82,93 @@ pub fn examined(examined: &SubmissionReport, styler: Styler) -> String {
         })
         .collect();
     out.push_str(&table(styler, "", &rows));
+    findings(&mut out, examined.of(FindingWeight::Refused), styler);
+    if review {
+        findings(&mut out, examined.of(FindingWeight::Review), styler);
+    } else {
+        objections(&mut out, examined, styler);
+    }
+    unexamined(&mut out, examined, styler);
+    let refused = examined.refusal_count();
+    let (tone, word) = if refused > 0 {
+        (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
+    } else {
+        (TextRole::Good, "MLCommons would accept it".to_owned())
+    };
+    let objections = examined.of(FindingWeight::Review).count();
+    let objections = match objections {
+        0 => String::new(),
+        some if review => format!(", {some} for review"),
+        some => format!(", {some} for review (`--review` prints them)"),
+    };
+    let results = counted(examined.results.len(), "result");
+    let _ = writeln!(out, "\n{results} for {}: {}{objections}", examined.round, styler.tone(tone, word));
+    out
+}
+
+/// Each finding with its place, its rule and what to do.
+fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, styler: Styler) {
     let mut last = "";
-    for finding in &examined.findings {
-        let GateFinding { weight, check, place, what, why, fix } = finding;
+    for GateFinding { weight, check, place, what, why, fix } in found {
         if place != last {
             let _ = writeln!(out, "\n{}", styler.tone(TextRole::Strong, clean(place)));
             last = place;
         }
         let (tone, word) = match weight {
             FindingWeight::Refused => (TextRole::Bad, "refused"),
-            FindingWeight::Warning => (TextRole::Warning, "warning"),
+            FindingWeight::Review => (TextRole::Warning, "review"),
         };
         let _ = writeln!(out, "  {} {}: {}", styler.tone(tone, word), clean(check), clean(what));
         let _ = writeln!(out, "    why: {}", clean(why));
         let _ = writeln!(out, "    do:  {}", clean(fix));
     }
-    let warnings = examined.findings.len() - refused;
-    let results = counted(examined.results.len(), "result");
-    let (tone, word) = if refused > 0 {
-        (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
-    } else {
-        (TextRole::Good, "passes".to_owned())
-    };
-    let warned = if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
-    let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, styler.tone(tone, word));
-    out
 }
 
+/// What a reviewer may object to: how often each check found something, and the first of it.
+fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
+    let mut groups: IndexMap<&str, (usize, &GateFinding)> = IndexMap::new();
+    for finding in examined.of(FindingWeight::Review) {
+        groups.entry(&finding.check).or_insert((0, finding)).0 += 1;
+    }
+    if groups.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, "a reviewer may object"));
+    let rows: Vec<_> = groups
+        .into_iter()
+        .map(|(check, (times, first))| {
+            vec![
+                (TextRole::Plain, times.to_string()),
+                (TextRole::Name, clean(check)),
+                (TextRole::Plain, cut(&clean(&first.what), 70)),
+            ]
+        })
+        .collect();
+    out.push_str(&table(styler, "  ", &rows));
+}
+
+/// Benchmarks that were not looked at, by their names.
+fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
+    let mut names: IndexMap<&str, usize> = IndexMap::new();
+    for found in &examined.not_examined {
+        *names.entry(found.place.rsplit('/').next().unwrap_or_default()).or_default() += 1;
+    }
+    if !names.is_empty() {
+        let names: Vec<String> = names.iter().map(|(name, times)| format!("{times} × {}", clean(name))).collect();
+        let what = format!("not examined, no language models: {}", names.join(", "));
+        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Quiet, what));
+    }
+}
+
+/// Both verdicts: `submittable`, and the number of findings that a reviewer may raise.
 pub fn examined_json(examined: &SubmissionReport) -> String {
-    format!("{:#}\n", json!({ "submittable": examined.refusal_count() == 0, "examined": examined }))
+    let report = json!({
+        "submittable": examined.refusal_count() == 0,
+        "refused": examined.refusal_count(),
+        "for_review": examined.of(FindingWeight::Review).count(),
+        "examined": examined,
+    });
+    format!("{report:#}\n")
 }
 
 pub fn status(standing: &[ResultProgress], paint: Styler) -> String {

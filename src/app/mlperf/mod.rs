@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
-use crate::mlperf::{self, Round};
+use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
 
 pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, CommandError> {
@@ -17,7 +17,15 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     match request {
         MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
         MlperfAction::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        MlperfAction::Check { folder, round, json } => check(&folder, round.as_deref(), json, styler),
+        MlperfAction::Check { folder, round, review, json } => {
+            let examined = examined(&folder, round.as_deref())?;
+            print(&if json {
+                report::mlperf::examined_json(&examined)
+            } else {
+                report::mlperf::examined(&examined, review, styler)
+            });
+            Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
+        }
         MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
@@ -34,7 +42,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     }
 }
 
-fn check(folder: &Path, round: Option<&str>, json: bool, styler: Styler) -> Result<CliExit, CommandError> {
+fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, CommandError> {
     require_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
@@ -45,9 +53,7 @@ fn check(folder: &Path, round: Option<&str>, json: bool, styler: Styler) -> Resu
             CommandError::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
         })?,
     };
-    let examined = mlperf::examine(folder, &round);
-    print(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, styler) });
-    Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
+    Ok(mlperf::examine(folder, &round))
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {

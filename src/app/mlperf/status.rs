@@ -243,7 +243,7 @@ fn accuracy(folder: &Path) -> Option<String> {
 }
 
 fn package(folder: &Path) -> Option<String> {
-    let package = match read_output(&folder.join("package.json"))? {
+    let package = match read_output(&folder.join(mlperf::REPORT_FOLDER).join("package.json"))? {
         Ok(package) => package,
         Err(unreadable) => return Some(unreadable.to_string()),
     };

@@ -90,6 +90,11 @@ pub(super) const BUILT_IN: [&str; 8] = [
 /// Keys that the manifest sets elsewhere, and where.
 pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];
 
+/// Whether only a submission to Open may set it.
+pub fn is_open_only(name: &str, scenario: MlperfScenario) -> bool {
+    ConfKey::named(name).is_some_and(|key| key.division_in(scenario) == Division::Open)
+}
+
 impl ConfKey {
     pub(super) fn named(name: &str) -> Option<Self> {
         KEYS.into_iter().find(|key| key.name == name)

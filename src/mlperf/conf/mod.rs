@@ -10,6 +10,7 @@ mod text;
 mod tests;
 
 pub use check::check;
+pub use keys::is_open_only;
 pub use read::{ConfLine, read, review};
 pub use settings::{MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings};
 pub use text::{Conf, conf};

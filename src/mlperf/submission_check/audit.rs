@@ -30,14 +30,14 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         if size <= 2 {
             let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
             let why = "the verification is of the samples that the test logged";
-            to.refuse("audit log", &log, what, why, "run the test with its audit.config and verify it again");
+            to.review("audit log", &log, what, why, "run the test with its audit.config and verify it again");
         }
     }
     let above = audit_folder(entry, TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
-            to.warn("extra test", &above.join(name), what, "it is not examined", "take it out");
+            to.review("extra test", &above.join(name), what, "it is not examined", "take it out");
         }
     }
 }

@@ -4,13 +4,33 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::mlperf::SubmissionLayout;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingWeight {
-    /// It cannot be submitted like this.
+    /// MLCommons would not accept it: the round's own checker refuses it, or the rules do and no published result has it.
     Refused,
-    /// It can; a reviewer may ask.
-    Warning,
+    /// MLCommons would accept it; a reviewer may object.
+    Review,
+}
+
+impl FindingWeight {
+    /// Of what the official checkers until v5.1 refuse, and those since v6.0 no longer look at.
+    pub(super) const fn of_older_checker(layout: SubmissionLayout) -> Self {
+        match layout {
+            SubmissionLayout::Split => Self::Refused,
+            SubmissionLayout::Single => Self::Review,
+        }
+    }
+
+    /// Of what the official checkers refuse since v6.0, and those until v5.1 let pass.
+    pub(super) const fn of_newer_checker(layout: SubmissionLayout) -> Self {
+        match layout {
+            SubmissionLayout::Split => Self::Review,
+            SubmissionLayout::Single => Self::Refused,
+        }
+    }
 }
 
 /// One thing that is wrong with a submission.
@@ -48,10 +68,10 @@ impl<'a> GateFindings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(FindingWeight::Refused, check, place, what.into(), why.into(), fix.into());
+        self.find(FindingWeight::Refused, check, place, what, why, fix);
     }
 
-    pub(super) fn warn(
+    pub(super) fn review(
         &mut self,
         check: &str,
         place: &Path,
@@ -59,12 +79,22 @@ impl<'a> GateFindings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(FindingWeight::Warning, check, place, what.into(), why.into(), fix.into());
+        self.find(FindingWeight::Review, check, place, what, why, fix);
     }
 
-    fn add(&mut self, weight: FindingWeight, check: &str, place: &Path, what: String, why: String, fix: String) {
+    /// One or the other, where the weight depends on the round or on the place.
+    pub(super) fn find(
+        &mut self,
+        weight: FindingWeight,
+        check: &str,
+        place: &Path,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
-        self.all.push(GateFinding { weight, check: check.to_owned(), place, what, why, fix });
+        let (check, what, why, fix) = (check.to_owned(), what.into(), why.into(), fix.into());
+        self.all.push(GateFinding { weight, check, place, what, why, fix });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::GateFindings;
+use super::finding::{FindingWeight, GateFindings};
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{MlperfScenario, Round};
@@ -10,8 +10,31 @@ use crate::mlperf::{MlperfScenario, Round};
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
 
+/// What a log is of. The official checker reads the seeds and the mode of performance runs only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunKind {
+    Performance,
+    Accuracy,
+}
+
+impl RunKind {
+    const fn mode(self) -> &'static str {
+        match self {
+            Self::Performance => "PerformanceOnly",
+            Self::Accuracy => "AccuracyOnly",
+        }
+    }
+
+    const fn weight(self) -> FindingWeight {
+        match self {
+            Self::Performance => FindingWeight::Refused,
+            Self::Accuracy => FindingWeight::Review,
+        }
+    }
+}
+
 /// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
-pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, mode: &str) -> Option<Detail> {
+pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: RunKind) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
         let path = folder.join(name);
@@ -42,40 +65,41 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, mode: &s
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
         to.refuse("unreadable log", &path, what, why, AGAIN);
     }
-    check_log_complete(to, &path, &detail, mode);
+    check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
-    seeds(to, &path, &detail, round);
+    seeds(to, &path, &detail, round, kind);
     errors(to, &path, &detail);
     Some(detail)
 }
 
 /// The log is of the mode, and has its end.
-fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, mode: &str) {
+fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind: RunKind) {
+    let mode = kind.mode();
     match detail.text("effective_test_mode") {
         Some(found) if found == mode => {}
         found => {
             let what = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
-            to.refuse("test mode", path, what, "each folder holds the logs of its own mode", AGAIN);
+            to.find(kind.weight(), "test mode", path, what, "each folder holds the logs of its own mode", AGAIN);
         }
     }
     // LoadGen's last line in both modes.
-    if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && mode == "PerformanceOnly" {
+    if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
         to.refuse("torn log", path, "it ends before LoadGen gave a result", "the run was broken off", AGAIN);
     }
 }
 
+/// The seeds say what round a LoadGen is of; its version says how it was built.
 fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
-    let accepted = round.loadgen.accepted.join(", ");
-    let of_another = |version: &str| {
-        let mut others = Round::NAMES.into_iter().filter_map(Round::named);
-        others.any(|other| other.name != round.name && other.loadgen.accepted.iter().any(|known| known == version))
-    };
+    let pin = &round.loadgen;
+    let mut known = pin.accepted.iter().chain(&pin.published);
+    let accepted = pin.accepted.join(", ");
+    let line_of = |version: &str| version.rsplit_once('.').map(|(line, _)| line.to_owned());
     match detail.loadgen_version() {
-        Some(version) if round.loadgen.accepted.iter().any(|known| known == version) => {}
-        Some(version) if other_round(detail) == Some(round.name.as_str()) && !of_another(version) => {
-            let what = format!("LoadGen was {version}, with the seeds of {}; known are {accepted}", round.name);
+        Some(version) if known.any(|one| one == version) => {}
+        Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
+            let what = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
             let why = "LoadGen must be an unaltered tagged revision";
-            to.warn("LoadGen version", path, what, why, "look whether it was one, and not a commit in between");
+            to.review("LoadGen version", path, what, why, "look whether it was one, and not a commit in between");
         }
         found => {
             let what =
@@ -85,7 +109,9 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
             to.refuse("LoadGen version", path, what, "a round pins LoadGen, with its seeds and its rules", fix);
         }
     }
-    if let Some(status) = detail.text("loadgen_git_status_message").filter(|status| !status.trim().is_empty()) {
+    // Built outside of a git work tree, it writes NA.
+    let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
+    if !status.is_empty() && status != "NA" {
         let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
         to.refuse(
             "altered LoadGen",
@@ -97,7 +123,7 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     }
 }
 
-fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
+fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
     let seeds = &round.loadgen.seeds;
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
         let found = detail.count(&format!("effective_{name}_rng_seed"));
@@ -106,7 +132,14 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
             let of = other_round(detail).map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let what = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
             let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
-            to.refuse("seeds", path, what, why, "run again with the round's LoadGen, one test per process");
+            to.find(
+                kind.weight(),
+                "seeds",
+                path,
+                what,
+                why,
+                "run again with the round's LoadGen, one test per process",
+            );
         }
     }
 }
@@ -130,7 +163,7 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
     }
     if detail.warnings > 0 {
         let what = format!("LoadGen logged {} warnings", detail.warnings);
-        to.warn("LoadGen warnings", path, what, "reviewers read them", "read them at the end of the summary");
+        to.review("LoadGen warnings", path, what, "reviewers read them", "read them at the end of the summary");
     }
 }
 

@@ -1,8 +1,11 @@
-//! The gate before a submission: stricter than the official checker, and reports what, where, why and what to do.
+//! The gate before a submission: what is wrong, where, why, and what to do.
+//!
+//! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the round,
+//! which `tests/bench/published` compares on published results, and is stricter only where no published result is concerned:
+//! a run that LoadGen called INVALID, LoadGen's errors, logs that contradict one another. *Review*: MLCommons accepts it, and a
+//! reviewer may object.
 //!
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
-//! Three things that the official checker accepts are refused here: a run that LoadGen called INVALID, LoadGen's errors,
-//! and an Interactive folder with a run under Server's limits.
 
 mod accuracy;
 mod audit;
@@ -14,6 +17,7 @@ mod performance;
 mod record;
 mod scenarios;
 mod settings;
+mod structure;
 mod system;
 mod tree;
 
@@ -24,11 +28,12 @@ use serde::{Deserialize, Serialize};
 
 use finding::GateFindings;
 pub use finding::{FindingWeight, GateFinding};
+use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
-use tree::{ResultEntry, Submitter};
+use tree::ResultEntry;
 
 use super::log::{DETAIL_FILE, Detail};
-use super::{LOCK_FILE, MlperfScenario, PackageProvenance, Round, SubmissionLayout};
+use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout};
 use crate::mlperf::layout::scenario_titled;
 use crate::spec::TestMode;
 
@@ -37,8 +42,19 @@ use crate::spec::TestMode;
 pub struct SubmissionReport {
     pub round: String,
     pub results: Vec<ExaminedResult>,
+    /// Benchmarks of the round that are not judged here: no language models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_examined: Vec<UnexaminedBenchmark>,
     /// The worst first, in the order of places.
     pub findings: Vec<GateFinding>,
+}
+
+/// The folder of a benchmark that the gate does not know the rules of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnexaminedBenchmark {
+    /// The folder, below the submission.
+    pub place: String,
+    pub why: String,
 }
 
 /// One result of a submission.
@@ -69,7 +85,12 @@ pub struct JudgedRun {
 
 impl SubmissionReport {
     pub fn refusal_count(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.weight == FindingWeight::Refused).count()
+        self.of(FindingWeight::Refused).count()
+    }
+
+    /// Findings of one weight, in the order of places.
+    pub fn of(&self, weight: FindingWeight) -> impl Iterator<Item = &GateFinding> {
+        self.findings.iter().filter(move |finding| finding.weight == weight)
     }
 }
 
@@ -95,38 +116,48 @@ pub fn round_of(root: &Path) -> Option<Round> {
 pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let mut to = GateFindings::new(root);
     let mut results = Vec::new();
+    let mut not_examined = Vec::new();
+    let layout = SubmissionLayout::of(&round.name);
     let submitters = tree::submitters(root);
-    if submitters.iter().all(|submitter| submitter.systems.is_empty()) {
-        let what = "there is no result in it";
-        let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
-        to.refuse("empty", root, what, why, "name the folder that holds closed/ or open/");
-    }
-    names::check(&mut to, root);
-    for submitter in &submitters {
-        folders(&mut to, submitter, round);
-        system::check(&mut to, submitter);
+    structure::root(&mut to, root, layout);
+    names::check(&mut to, root, layout);
+    for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
+        structure::submitter(&mut to, submitter, round);
+        system::check(&mut to, submitter, layout);
         let lock = record::read(&mut to, submitter, round);
-        for system in &submitter.systems {
-            for found in &system.benchmarks {
-                let Some(benchmark) = scenarios::known(&mut to, round, found) else { continue };
-                scenarios::check(&mut to, submitter, found, benchmark);
-                for name in &found.scenarios {
-                    let Some(scenario) = scenario_titled(name) else { continue };
-                    let entry = ResultEntry {
-                        submitter,
-                        system: &system.name,
-                        benchmark: &found.name,
-                        scenario: name,
-                        layout: SubmissionLayout::of(&round.name),
-                    };
-                    results.push(result(&mut to, &entry, round, benchmark, scenario, lock.as_ref()));
+        for (system, found) in submitter.benchmarks() {
+            let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
+                BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
+                BenchmarkFolder::LeftOut(why) => {
+                    let place = found.folder.strip_prefix(root).unwrap_or(&found.folder).display().to_string();
+                    not_examined.push(UnexaminedBenchmark { place, why: why.to_owned() });
+                    continue;
                 }
+                BenchmarkFolder::Unknown => continue,
+            };
+            scenarios::check(&mut to, submitter, found, benchmark);
+            for name in &found.scenarios {
+                let Some(scenario) = scenario_titled(name) else { continue };
+                let entry = ResultEntry {
+                    submitter,
+                    system: &system.name,
+                    benchmark: &found.name,
+                    official,
+                    scenario: name,
+                    layout,
+                };
+                results.push(result(&mut to, &entry, round, benchmark, scenario, lock.as_ref()));
             }
         }
     }
+    if results.is_empty() {
+        let what = "there is no result in it that could be examined";
+        let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
+        to.refuse("empty", root, what, why, "name the folder that holds closed/ or open/");
+    }
     let mut findings = to.all;
     findings.sort_by_key(|finding| finding.weight);
-    SubmissionReport { round: round.name.clone(), results, findings }
+    SubmissionReport { round: round.name.clone(), results, not_examined, findings }
 }
 
 /// One result, all of it.
@@ -158,43 +189,4 @@ fn result(
         judged: performance.map(|detail| performance::value(&detail, scenario)).unwrap_or_default(),
         accuracy: accuracy.metrics,
     }
-}
-
-/// The folders beside the results.
-fn folders(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
-    let layout = SubmissionLayout::of(&round.name);
-    let source = submitter.folder.join(layout.source());
-    if files_of(&source).next().is_none() {
-        let what = if source.is_dir() { "it is empty" } else { "it is missing" };
-        let why = "the code that made the results goes with them";
-        to.refuse("source", &source, what, why, "`mlperf.package.source: FOLDER`");
-    }
-    let documentation = submitter.folder.join("documentation");
-    // What packing puts there explains nothing.
-    let own = [LOCK_FILE, "REHEARSAL.md"];
-    if !files_of(&documentation).any(|name| !own.contains(&name.as_str())) {
-        let why = "calibration and bandwidth are explained there";
-        to.warn("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
-    }
-    let (other, name) = match layout {
-        SubmissionLayout::Single => (SubmissionLayout::Split, "v5.1"),
-        SubmissionLayout::Split => (SubmissionLayout::Single, "v6.0"),
-    };
-    let strays: &[&str] =
-        if layout == SubmissionLayout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
-    for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
-        let what = format!("this folder belongs to the layout of {name}");
-        let why = format!(
-            "{} has its own layout; the official checker does not look here ({} is the source there)",
-            round.name,
-            other.source()
-        );
-        to.refuse("layout", &stray, what, why, "pack again for this round");
-    }
-}
-
-/// Names of all files below a folder.
-fn files_of(folder: &Path) -> impl Iterator<Item = String> {
-    let walk = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| item.file_type().is_file());
-    walk.map(|item| item.file_name().to_string_lossy().into_owned())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::GateFindings;
+use super::finding::{FindingWeight, GateFindings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
 use crate::mlperf::log::Detail;
@@ -18,12 +18,14 @@ pub(super) fn check(
     scenario: MlperfScenario,
 ) -> Option<Detail> {
     let folder = entry.performance();
-    let detail = loadgen::read(to, &folder, round, "PerformanceOnly")?;
+    let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Performance)?;
     loadgen::scenario(to, &folder, &detail, entry, scenario);
     let at = folder.join("mlperf_log_detail.txt");
     valid(to, &folder, &detail);
     duration(to, &at, &detail, scenario);
-    samples(to, &at, &detail, benchmark, scenario, entry.is_closed());
+    samples(to, &at, &detail, benchmark, scenario, entry);
+    dataset(to, &at, &detail, benchmark, entry);
+    equal_issue(to, &at, &detail, entry);
     switches(to, &at, &detail);
     place(to, &at, &detail, entry);
     if entry.is_closed() {
@@ -112,8 +114,8 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
     // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
     let lasted = match scenario {
         MlperfScenario::Offline => detail
-            .number("result_query_count")
-            .filter(|count| *count > 1.0)
+            // Equal issue rounds the one query up to a multiple of the data set.
+            .number("generated_samples_per_query")
             .or_else(|| detail.number("effective_samples_per_query"))
             .zip(detail.number("result_samples_per_second"))
             .map(|(samples, rate)| samples / rate * 1e3),
@@ -138,7 +140,7 @@ fn samples(
     detail: &Detail,
     benchmark: &Benchmark,
     scenario: MlperfScenario,
-    closed: bool,
+    entry: &ResultEntry,
 ) {
     let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
@@ -150,21 +152,31 @@ fn samples(
     };
     let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
     less("sample count", "effective_performance_sample_count", benchmark.performance_samples, whole);
-    less("sample count", "qsl_reported_total_count", benchmark.dataset_samples, whole);
-    if scenario == MlperfScenario::Offline && closed {
+    if scenario == MlperfScenario::Offline && entry.is_closed() {
         let why = "Offline asks for every sample at least once";
         less("Offline samples", "effective_samples_per_query", benchmark.offline_min_samples, why);
     }
-    if closed && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
+}
+
+/// The data set as the run's sample library counted it. In Open it may be another.
+fn dataset(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
+    let found = detail.count("qsl_reported_total_count");
+    if found.is_none_or(|found| found < benchmark.dataset_samples) {
+        let found = found.map_or("not logged".to_owned(), |found| found.to_string());
+        let what = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
+        let why = "a result is measured on the whole data set";
+        let weight = if entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
+        to.find(weight, "sample count", at, what, why, "run with the benchmark's whole data set");
+    }
+}
+
+/// Since v6.0 the official checker does not ask for it, and a published result is without.
+fn equal_issue(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+    if entry.is_closed() && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
         let what = "equal issue (sample_concatenate_permutation) was off";
-        let why = "in performance runs of language models each sample is issued equally often; the official checker does not check it";
-        to.refuse(
-            "equal issue",
-            at,
-            what,
-            why,
-            "take it out of user.conf; audit tests turn it off themselves, results may not",
-        );
+        let why = "in performance runs of language models each sample is issued equally often";
+        let fix = "take it out of user.conf; audit tests turn it off themselves, results may not";
+        to.find(FindingWeight::of_older_checker(entry.layout), "equal issue", at, what, why, fix);
     }
 }
 
@@ -175,7 +187,9 @@ fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry)
     if is != must && entry.submitter.division != "open" {
         let what = format!("the system under test is called {name:?} in the division {}", entry.submitter.division);
         let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
-        to.refuse("division", at, what, why, "pack it for the other division, or run it on the host");
+        // What a system is called in Closed is not looked at.
+        let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
+        to.find(weight, "division", at, what, why, "pack it for the other division, or run it on the host");
     }
 }
 

@@ -5,10 +5,59 @@ use super::tree::{Benchmarked, Submitter};
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
-/// The round's table of a benchmark; reports an unknown one.
-pub(super) fn known<'a>(to: &mut GateFindings, round: &'a Round, found: &Benchmarked) -> Option<&'a Benchmark> {
-    if let Some(benchmark) = round.benchmarks.get(&found.name) {
-        return Some(benchmark);
+/// What the folder of a benchmark is to the round.
+pub(super) enum BenchmarkFolder<'a> {
+    /// The round's name of it, and its table.
+    Known(&'a str, &'a Benchmark),
+    /// A benchmark of the round that is not examined here, and why.
+    LeftOut(&'a str),
+    /// None of the round; a finding says so.
+    Unknown,
+}
+
+/// Names of folders that the official checker takes for a benchmark's.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("ssd-resnet34", "retinanet"),
+    ("mobilenet", "resnet"),
+    ("resnet50", "resnet"),
+    ("llama3_1-405b", "llama3.1-405b"),
+    ("llama3_1-8b", "llama3.1-8b"),
+    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
+];
+
+/// Parts of names that make the official checker guess, for submissions to Open.
+const GUESSED: [(&str, &str); 5] = [
+    ("mobilenet", "resnet"),
+    ("efficientnet", "resnet"),
+    ("resnet50", "resnet"),
+    ("bert-99", "bert-99"),
+    ("llama3_1-405b", "llama3.1-405b"),
+];
+
+/// The benchmark that a folder is of; reports one that the round does not have.
+pub(super) fn folder<'a>(
+    to: &mut GateFindings,
+    submitter: &Submitter,
+    round: &'a Round,
+    found: &Benchmarked,
+) -> BenchmarkFolder<'a> {
+    let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
+    let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
+        names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| (*name).to_owned())
+    };
+    let name = if is_of_round(&found.name) {
+        found.name.clone()
+    } else {
+        listed(&OTHER_NAMES, &|known| known == found.name)
+            .or_else(|| submitter.model_mapping.get(&found.name).cloned())
+            .or_else(|| listed(&GUESSED, &|known| found.name.contains(known)))
+            .unwrap_or_else(|| found.name.clone())
+    };
+    if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
+        return BenchmarkFolder::Known(name, benchmark);
+    }
+    if let Some(why) = round.left_out(&name) {
+        return BenchmarkFolder::LeftOut(why);
     }
     let others: Vec<&str> = Round::NAMES
         .into_iter()
@@ -16,16 +65,17 @@ pub(super) fn known<'a>(to: &mut GateFindings, round: &'a Round, found: &Benchma
         .collect();
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
-        let near = crate::diag::did_you_mean(&found.name, names)
-            .unwrap_or_else(|| "`regatta` knows the language models only".to_owned());
-        let what = format!("{} is no benchmark of {} that is known here", found.name, round.name);
-        to.warn("benchmark", &found.folder, what, "nothing of it was checked", near);
+        let near = crate::diag::did_you_mean(&found.name, names.clone());
+        let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
+        let what = format!("{} is no benchmark of {}", found.name, round.name);
+        let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
+        to.refuse("benchmark", &found.folder, what, why, fix);
     } else {
         let what = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
         let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
         to.refuse("benchmark", &found.folder, what, "a round has its own benchmarks", fix);
     }
-    None
+    BenchmarkFolder::Unknown
 }
 
 /// The scenarios of one benchmark, by their folders.
@@ -35,13 +85,14 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
-            let title = may.iter().find(|scenario| scenario.title().eq_ignore_ascii_case(name));
-            let fix =
-                title.map_or_else(|| "take it out".to_owned(), |scenario| format!("call it {}", scenario.title()));
-            let why = "scenarios are written Offline, Server, Interactive, letter by letter";
-            to.refuse("scenario", &at, format!("{name:?} is no scenario"), why, fix);
+            let why = "scenarios are Offline, Server, Interactive";
+            to.refuse("scenario", &at, format!("{name:?} is no scenario"), why, "take it out");
             continue;
         };
+        if scenario.title() != name {
+            let fix = format!("call it {}", scenario.title());
+            to.review("scenario", &at, format!("it is called {name:?}"), "other scripts tell letters' case apart", fix);
+        }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
             let what = format!("{name} is no scenario of {}", found.name);

@@ -5,7 +5,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::finding::GateFindings;
+use super::finding::{FindingWeight, GateFindings};
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{MlperfScenario, Round, SubmissionLayout, TestRequest, conf};
@@ -54,9 +54,9 @@ pub(super) fn check(
         } else {
             "it has the commands to repeat the result"
         };
-        let (check, what) = match std::fs::read_to_string(&at) {
-            Ok(text) if !text.trim().is_empty() => continue,
-            Ok(_) => ("empty file", "it is empty"),
+        let (check, what) = match std::fs::metadata(&at).map(|meta| meta.len()) {
+            Ok(0) => ("empty file", "it is empty"),
+            Ok(_) => continue,
             Err(_) => ("missing file", "it is missing"),
         };
         to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
@@ -66,7 +66,7 @@ pub(super) fn check(
         let none = IndexMap::new();
         let ask = TestRequest {
             round: &round.name,
-            benchmark: entry.benchmark,
+            benchmark: entry.official,
             scenario,
             mode: TestMode::Performance,
             division: if entry.is_closed() { Division::Closed } else { Division::Open },
@@ -107,10 +107,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
         }
     };
     for (field, meaning, example) in MEASUREMENT_FIELDS {
-        if !super::system::is_meaningful(fields.get(field)) {
-            let what = if fields.contains_key(field) { "is empty" } else { "is missing" };
+        let value = fields.get(field);
+        if !super::system::is_meaningful(value) {
+            let what = if value.is_some() { "is empty" } else { "is missing" };
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
-            to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules require {meaning}"), fix);
+            let weight = super::system::weight_of_empty(value);
+            let why = format!("the rules require {meaning}");
+            to.find(weight, "measurements", &at, format!("`{field}` {what}"), why, fix);
         }
     }
 }
@@ -120,6 +123,9 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
     for (line, wrong) in conf::review(text, ask) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
+        // What the run used is in its log; the official checker asks only that user.conf is there.
+        let is_forbidden = ask.division == Division::Closed
+            && wrong.at.last().is_some_and(|key| conf::is_open_only(key, ask.scenario));
         let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
         // What a rehearsal shortens goes by the names that its log's findings have.
         let check = match wrong.at.last().map(String::as_str) {
@@ -128,7 +134,8 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
             Some("accuracy_sample_count_override") => "accuracy samples",
             _ => "user.conf",
         };
-        to.refuse(check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
+        let weight = if is_forbidden { FindingWeight::Refused } else { FindingWeight::Review };
+        to.find(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let Some(detail) = performance else { return };
     let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
@@ -155,7 +162,7 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
                 in_force / factor
             );
             let why = "user.conf is what the run was made with";
-            to.refuse("user.conf", at, what, why, "pack the user.conf next to the run's logs");
+            to.review("user.conf", at, what, why, "pack the user.conf next to the run's logs");
         }
     }
 }

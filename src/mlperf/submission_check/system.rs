@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::finding::GateFindings;
+use super::finding::{FindingWeight, GateFindings};
 use super::tree::{Submitter, files};
+use crate::mlperf::SubmissionLayout;
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
 
@@ -13,7 +14,7 @@ const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
 
 /// All systems of a submitter: those with results and those that are described.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter) {
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
         files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
@@ -33,7 +34,17 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter) {
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
-        to.warn("system name", &at, "no result is of this system", "a described system has results", "take it out");
+        let weight = FindingWeight::of_older_checker(layout);
+        let why = "a described system has results";
+        to.find(weight, "system name", &at, "no result is of this system", why, "take it out");
+    }
+}
+
+/// Of a value with no meaning: the official checker takes a place-holder, and any text but an empty one.
+pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
+    match value {
+        Some(Value::String(text)) if !text.is_empty() => FindingWeight::Review,
+        _ => FindingWeight::Refused,
     }
 }
 
@@ -56,7 +67,8 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
             Some(_) => continue,
         };
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
-        to.refuse(
+        to.find(
+            weight_of_empty(value),
             "system fields",
             at,
             format!("`{}` {what}", field.name),
@@ -66,7 +78,8 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
     }
     for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        if !text.is_empty() && !known.contains(&text) {
+        let is_known = known.iter().any(|one| one.eq_ignore_ascii_case(text));
+        if !text.is_empty() && !is_known {
             let what = format!("`{name}` is {text:?}, not one of {}", known.join(" | "));
             to.refuse("system fields", at, what, "the table of results is sorted by it", "take one of them");
         }
@@ -75,7 +88,9 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
         if !text.is_empty() && text != expected {
             let what = format!("`{name}` is {text:?}, its folder is {expected:?}");
-            to.refuse("system fields", at, what, "both are one name, letter by letter", "take the folder's name");
+            let same = text.eq_ignore_ascii_case(expected);
+            let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
+            to.find(weight, "system fields", at, what, "both are one name, letter by letter", "take the folder's name");
         }
     }
     for name in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {

@@ -1,5 +1,6 @@
 //! What is where in a submission folder, by names alone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,8 @@ pub(super) struct Submitter {
     pub name: String,
     pub folder: PathBuf,
     pub systems: Vec<SystemEntry>,
+    /// Of Open: a folder's name → the benchmark that it is of.
+    pub model_mapping: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,12 +30,22 @@ pub(super) struct Benchmarked {
     pub scenarios: Vec<String>,
 }
 
+impl Submitter {
+    /// All folders of benchmarks, each with its system.
+    pub(super) fn benchmarks(&self) -> impl Iterator<Item = (&SystemEntry, &Benchmarked)> {
+        self.systems.iter().flat_map(|system| system.benchmarks.iter().map(move |found| (system, found)))
+    }
+}
+
 /// One result: a benchmark on a system in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultEntry<'a> {
     pub submitter: &'a Submitter,
     pub system: &'a str,
+    /// The name of its folder.
     pub benchmark: &'a str,
+    /// The round's name of it.
+    pub official: &'a str,
     /// The name of its folder.
     pub scenario: &'a str,
     pub layout: SubmissionLayout,
@@ -82,10 +95,16 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
                     SystemEntry { name: system, benchmarks }
                 })
                 .collect();
-            found.push(Submitter { division: division.to_owned(), name, folder, systems });
+            let model_mapping = if division == "open" { model_mapping(&folder) } else { BTreeMap::new() };
+            found.push(Submitter { division: division.to_owned(), name, folder, systems, model_mapping });
         }
     }
     found
+}
+
+fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
+    let read = fs::read(submitter.join("model_mapping.json")).ok();
+    read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
 /// Names of folders in a folder, sorted. None that cannot be read.

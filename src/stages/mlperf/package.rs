@@ -11,7 +11,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
     self, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, ProvenanceStage,
-    SubmissionReport, Unpacked, WrittenPackage,
+    REPORT_FOLDER, SubmissionReport, Unpacked, WrittenPackage,
 };
 use crate::runner::{UpstreamProvenance, UpstreamTask};
 use crate::spec::TestMode;
@@ -200,8 +200,10 @@ fn write(
         "examined": examined,
         "official": official,
     });
-    let path = out.join("package.json");
-    fs::write(&path, format!("{package:#}\n"))
+    let folder = out.join(REPORT_FOLDER);
+    let path = folder.join("package.json");
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&path, format!("{package:#}\n")))
         .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", path.display())))
 }
 
@@ -217,6 +219,10 @@ fn package_outcome(
     };
     let stopping: Vec<&GateFinding> = examined.findings.iter().filter(stops).collect();
     let results = examined.results.len();
+    let for_review = match examined.of(FindingWeight::Review).count() {
+        0 => String::new(),
+        some => format!(", {some} findings for review"),
+    };
     let checker = match official {
         None => String::new(),
         Some(official) if official.passed => ", the official checker passes it".to_owned(),
@@ -244,7 +250,7 @@ fn package_outcome(
         let told = examined.refusal_count();
         format!("REHEARSAL, not for submission: {results} results in {kept}, {told} findings because of it{checker}")
     } else {
-        format!("{results} results in {kept}, the gate passes it{checker}")
+        format!("{results} results in {kept}, the gate passes it{for_review}{checker}")
     };
     Ok(Done { headline: Some(headline), ..Done::default() })
 }

@@ -1,4 +1,4 @@
-//! Broken submissions: each is refused, for its own reason. What the official checker says of each stands beside it.
+//! Broken submissions: each has its own finding, and all but a few are refused. What the official checker says of each stands beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -124,7 +124,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("user.conf with a misspelt key", |s| s.replace(&s.of("Server/user.conf"), "min_duration", "min_durations")),
     ("user.conf for a model that LoadGen does not know", |s| s.replace(&s.of("Server/user.conf"), "llama2-70b.", "llama2-70b-99.9.")),
     // Strays and names.
-    ("audit.config in the package", |s| write(s.of("Server/TEST06/audit.config"), "*.*.mode = 2\n")),
+    ("audit.config in the package", |s| write(s.of("Server/performance/run_1/audit.config"), "*.*.mode = 2\n")),
     ("a name with a space", |s| write(s.at("documentation/cali bration.md"), "x\n")),
     ("two names that differ in case", |s| write(s.at("documentation/Calibration.md"), "x\n")),
     // What only regatta.lock knows.
@@ -148,6 +148,25 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     }),
     ("result copied in", |s| lock(s, |lock| drop(lock["results"].as_array_mut().unwrap().pop()))),
     ("packed for another round", |s| lock(s, |lock| lock["round"] = json!("v6.0"))),
+];
+
+/// Those that MLCommons accepted in published results: a reviewer may object to them.
+const FOR_REVIEW: [&str; 15] = [
+    "second test of a process: seeds are 0",
+    "logs of another mode",
+    "equal issue off",
+    "hash of another log",
+    "accuracy of another system",
+    "scenario in lower case",
+    "TEST06 without samples",
+    "cooling to be done",
+    "submitter in another case",
+    "user.conf of another run",
+    "user.conf with a misspelt key",
+    "user.conf for a model that LoadGen does not know",
+    "audit.config in the package",
+    "a name with a space",
+    "two names that differ in case",
 ];
 
 /// Writes the lock that `pack` would have written, changed.
@@ -207,7 +226,7 @@ fn a_good_submission_passes() {
 }
 
 #[test]
-fn every_broken_submission_is_refused_for_its_own_reason() {
+fn every_broken_submission_has_its_own_finding() {
     let official = official();
     let mut told = String::from(
         "# What is done to a good submission, what the official checker says of it, and what the gate says.\n",
@@ -217,10 +236,11 @@ fn every_broken_submission_is_refused_for_its_own_reason() {
         let submission = good(folder.path());
         spoil(&submission);
         let examined = examine(&submission.0);
-        assert!(examined.refusal_count() > 0, "{name} passes");
+        assert!(!examined.findings.is_empty(), "{name} passes");
+        assert_eq!(examined.refusal_count() == 0, FOR_REVIEW.contains(name), "{name}");
         let _ = writeln!(told, "\n{name}\n  official: {}", official.get(*name).map_or("not asked", String::as_str));
         for finding in &examined.findings {
-            let word = if finding.weight == FindingWeight::Refused { "refused" } else { "warning" };
+            let word = if finding.weight == FindingWeight::Refused { "refused" } else { "review" };
             let place = finding.place.strip_prefix("closed/Example/").unwrap_or(&finding.place);
             let place = place.replace(&format!("results/{SYSTEM}/{BENCHMARK}/"), "…/");
             let _ = writeln!(
