@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::published_ports::{listen_on, published};
+use crate::interop::command_line::host_paths::mounts;
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read_front};
 use crate::interop::command_line::program::{base, is_secret};
+use crate::interop::command_line::stage_container::{put_container, put_secret};
 use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
@@ -57,7 +60,13 @@ pub(in crate::interop) fn translate(
         sheet.push_error(format!("`{engine} run` needs an image"));
         return sheet.finish(TOOL, TranslationKind::Nothing(String::new()));
     };
-    let mut container = container(&line, image, &mut sheet);
+    let ContainerKeys { keys: mut container, secrets } = container(&line, image, &mut sheet);
+    let ports: Vec<(u64, u64)> = line
+        .given
+        .iter()
+        .filter(|given| given.name == "--publish")
+        .flat_map(|given| published(given.value()))
+        .collect();
     let entry =
         ENTRY_POINTS.iter().find(|(name, _)| image.split([':', '@']).next() == Some(name)).map(|(_, words)| *words);
     let mut started: Vec<String> = entry.into_iter().flatten().map(|word| (*word).to_owned()).collect();
@@ -80,22 +89,42 @@ pub(in crate::interop) fn translate(
         return sheet.finish(TOOL, TranslationKind::Container(container));
     }
     let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
-    if let TranslationKind::Manifest(manifest) = &mut translation.kind
-        && let Some(Value::Object(stages)) = manifest.get_mut("stages")
-    {
-        for stage in stages.values_mut().filter_map(Value::as_object_mut) {
-            stage.insert("container".to_owned(), Value::Object(container.clone()));
+    for stage in translation.kind.stages_mut() {
+        if put_container(stage, &container) {
+            secrets.iter().for_each(|name| put_secret(stage, name));
+        }
+        listen_on(stage, &ports);
+    }
+    // A client has no container here.
+    if let TranslationKind::Bench(bench) = &mut translation.kind {
+        for (host, inside) in mounts(&container) {
+            bench.args.iter_mut().for_each(|word| *word = on_host(word, &inside, &host));
         }
     }
     sheet.absorb(&format!("{engine} run"), &mut translation);
     sheet.finish(translation.tool, translation.kind)
 }
 
-/// The keys of `container:`.
-fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> Map<String, Value> {
+/// A path below `inside`, as it is on the host.
+fn on_host(word: &str, inside: &str, host: &str) -> String {
+    match word.strip_prefix(inside) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{host}{rest}"),
+        _ => word.to_owned(),
+    }
+}
+
+/// What a line says about its container.
+struct ContainerKeys {
+    /// The keys of `container:`.
+    keys: Map<String, Value>,
+    /// Variables whose values are not written down.
+    secrets: Vec<String>,
+}
+
+fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> ContainerKeys {
     let mut keys = Map::from_iter([("image".to_owned(), json!(image))]);
     let (mut mounts, mut args) = (Vec::new(), Vec::new());
-    let (mut ulimits, mut env) = (Map::new(), Map::new());
+    let (mut ulimits, mut env, mut secrets) = (Map::new(), Map::new(), Vec::new());
     for given in &line.given {
         let value = given.value();
         match given.name {
@@ -131,12 +160,14 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             "--mount" => args.push(format!("--mount={value}")),
             "--env" => match value.split_once('=') {
                 Some((name, _)) if is_secret(name) => {
-                    sheet.note(format!("{name} is not written down: name it in the stage's `secrets`"));
+                    secrets.push(name.to_owned());
+                    sheet
+                        .note(format!("{name} is read from the environment of the run; its value is not written down"));
                 }
                 Some((name, value)) => {
                     env.insert(name.to_owned(), json!(value));
                 }
-                None => sheet.note(format!("{value} is passed on: name it in the stage's `secrets` or `env`")),
+                None => secrets.push(value.to_owned()),
             },
             "--workdir" | "--entrypoint" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory"
             | "--cpus" | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--pull" => {
@@ -146,7 +177,7 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             // A server's ports are the host's own.
             "--publish" => {
                 keys.entry("network").or_insert_with(|| json!("host"));
-                sheet.note(format!("-p {value}: with `network: host` the server's ports are the host's"));
+                sheet.note(format!("-p {value}: with `network: host` the server listens on the host's port itself"));
             }
             // A stage removes its container, and has no terminal in it.
             _ => {}
@@ -162,5 +193,5 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             keys.insert(name.to_owned(), Value::Object(values));
         }
     }
-    keys
+    ContainerKeys { keys, secrets }
 }

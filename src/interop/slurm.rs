@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
-use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::stage_container::put_container;
+use crate::interop::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
 #[rustfmt::skip]
@@ -28,51 +29,148 @@ const KEYS: [(&str, &str); 9] = [
     ("--exclude", "exclude"),
 ];
 
-/// What starts a command's tasks is what a stage's servers do themselves.
-pub(in crate::interop) fn srun(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
+/// Options that belong to the allocation, or to the terminal of the line: those of a step are the others.
+const OF_THE_ALLOCATION: [&str; 18] = [
+    "--account",
+    "--partition",
+    "--time",
+    "--exclusive",
+    "--job-name",
+    "--output",
+    "--error",
+    "--reservation",
+    "--qos",
+    "--constraint",
+    "--nodelist",
+    "--exclude",
+    "--dependency",
+    "--comment",
+    "--pty",
+    "--wait",
+    "--parsable",
+    "--switches",
+];
+
+/// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are started by a
+/// step of the server's own.
+pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read_front("srun", TABLE, words, &mut sheet);
     if line.behind.is_empty() {
         sheet.push_error("`srun` needs a command");
         return sheet.finish("srun", TranslationKind::Nothing(String::new()));
     }
-    let mut translation = inner(&line.behind)?;
-    let mut container = Map::new();
-    if let Some(image) = line.value("--container-image") {
-        container.insert("image".to_owned(), json!(image));
-        if let Some(mounts) = line.value("--container-mounts") {
-            container.insert("mounts".to_owned(), json!(mounts.split(',').collect::<Vec<_>>()));
+    let number = |name: &str| line.value(name).and_then(|value| value.parse::<u64>().ok());
+    let nodes = number("--nodes").unwrap_or(1).max(1);
+    let tasks = number("--ntasks").or_else(|| Some(nodes * number("--ntasks-per-node")?)).unwrap_or(nodes).max(1);
+    let step = if tasks > 1 { step(&line) } else { Vec::new() };
+    let mut translation = inner(&step, &line.behind)?;
+    let container = container(&line);
+    let mut is_step = false;
+    for stage in translation.kind.stages_mut() {
+        let has_own_line = |stage: &Map<String, Value>| {
+            let server = stage.get("serve").and_then(|serve| serve.pointer("/command/words/0"));
+            let vllm = stage.get("serve").and_then(|serve| serve.pointer("/vllm/program/0"));
+            let launcher = stage.get("trtllm_bench").and_then(|bench| bench.pointer("/launcher/0"));
+            [server, vllm, launcher].into_iter().flatten().any(|word| word == "srun")
+        };
+        if has_own_line(stage) {
+            is_step = true;
+        } else if triton_step(stage, &line, nodes, tasks) {
+            is_step = tasks > 1;
+        } else if !container.is_empty() {
+            put_container(stage, &container);
+        }
+        if is_step && let Some(gpus) = stage.get("gpus").and_then(Value::as_u64) {
+            stage.insert("gpus".to_owned(), json!(gpus.div_ceil(nodes)));
         }
     }
-    if let TranslationKind::Manifest(manifest) = &mut translation.kind
-        && let Some(Value::Object(stages)) = manifest.get_mut("stages")
-    {
-        for stage in stages.values_mut().filter_map(Value::as_object_mut) {
-            if !container.is_empty() {
-                stage.insert("container".to_owned(), Value::Object(container.clone()));
-            }
-            under_slurm(stage, &line);
-        }
+    if is_step && nodes > 1 {
+        sheet.note(format!("`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs on, and its step takes all nodes of the job"));
     }
     let settings = settings(&line);
     if !settings.is_empty() {
         sheet.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm {settings}`"));
     }
-    if line.has("--mpi") {
+    if line.has("--mpi") && !is_step {
         sheet.note("inside a job ranks are started by `srun --mpi=pmix`: `regatta plan FILE --launch` prints the line");
     }
-    left(&line, &mut sheet);
+    left(&line, is_step, &mut sheet);
     sheet.absorb("srun", &mut translation);
     sheet.finish(translation.tool, translation.kind)
 }
 
-/// A launcher's own start of ranks, inside a job.
-fn under_slurm(stage: &mut Map<String, Value>, line: &ParsedLine) {
-    if line.has("--mpi")
-        && let Some(Value::Object(server)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton"))
-    {
-        server.entry("launcher").or_insert_with(|| json!("srun"));
+/// `srun` with the options of a step, as they were written.
+fn step(line: &ParsedLine) -> Vec<String> {
+    let given = line.given.iter().filter(|given| !OF_THE_ALLOCATION.contains(&given.name));
+    let words = given.flat_map(|given| std::iter::once(given.written.clone()).chain(given.values.iter().cloned()));
+    std::iter::once("srun".to_owned()).chain(words).collect()
+}
+
+/// pyxis writes `nvcr.io#nvidia/…` where a registry has a `/`.
+fn container(line: &ParsedLine) -> Map<String, Value> {
+    let mut container = Map::new();
+    if let Some(image) = line.value("--container-image") {
+        let image = image.strip_prefix("docker://").unwrap_or(image);
+        container.insert("image".to_owned(), json!(image.replacen('#', "/", 1)));
+        if let Some(mounts) = line.value("--container-mounts") {
+            container.insert("mounts".to_owned(), json!(mounts.split(',').collect::<Vec<_>>()));
+        }
     }
+    container
+}
+
+/// Ranks of Triton are one step of the job, in their container by pyxis. Whether the stage is Triton's.
+fn triton_step(stage: &mut Map<String, Value>, line: &ParsedLine, nodes: u64, tasks: u64) -> bool {
+    let Some(server) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")).and_then(Value::as_object_mut)
+    else {
+        return false;
+    };
+    if !line.has("--mpi") && tasks == 1 {
+        return false;
+    }
+    server.insert("launcher".to_owned(), json!("srun"));
+    if tasks > 1 {
+        server.insert("mode".to_owned(), json!("leader"));
+        server.insert("world_size".to_owned(), json!(tasks));
+    }
+    let options = ["--container-image", "--container-mounts", "--container-name", "--ntasks-per-node", "--export"];
+    let args: Vec<String> = options
+        .iter()
+        .filter_map(|name| {
+            let value = line.value(name)?;
+            let value = if *name == "--container-mounts" { also_as_on_the_host(value) } else { value.to_owned() };
+            Some(format!("{name}={value}"))
+        })
+        .collect();
+    let mut step = Map::new();
+    if nodes > 1 {
+        step.insert("nodes".to_owned(), json!(nodes));
+    }
+    if !args.is_empty() {
+        step.insert("args".to_owned(), json!(args));
+    }
+    if !step.is_empty() {
+        server.insert("srun".to_owned(), Value::Object(step));
+    }
+    if tasks > 1 {
+        stage.insert("gpus".to_owned(), json!(tasks));
+    }
+    true
+}
+
+/// The mounts, and each folder also where it is on the host: Regatta writes its own paths into the ranks' lines.
+fn also_as_on_the_host(mounts: &str) -> String {
+    let mut all: Vec<String> = mounts.split(',').map(str::to_owned).collect();
+    for mount in mounts.split(',') {
+        let mut parts = mount.split(':');
+        if let (Some(host), Some(inside)) = (parts.next(), parts.next())
+            && host != inside
+        {
+            all.push(format!("{host}:{host}"));
+        }
+    }
+    all.join(",")
 }
 
 /// `sbatch X.sub`
@@ -80,7 +178,7 @@ pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Transla
     let tool = "sbatch";
     let mut sheet = TranslationBuilder::default();
     let line = read_front(tool, TABLE, words, &mut sheet);
-    left(&line, &mut sheet);
+    left(&line, false, &mut sheet);
     let settings = settings(&line);
     let options = if settings.is_empty() { String::new() } else { format!(" {settings}") };
     let text = match line.behind.first() {
@@ -103,8 +201,10 @@ fn settings(line: &ParsedLine) -> String {
     found.collect::<Vec<_>>().join(" ")
 }
 
-fn left(line: &ParsedLine, sheet: &mut TranslationBuilder) {
-    for given in &line.given {
+/// `is_step`: the options of a step are written in the manifest.
+fn left(line: &ParsedLine, is_step: bool, sheet: &mut TranslationBuilder) {
+    let is_left = |name: &str| !is_step || OF_THE_ALLOCATION.contains(&name);
+    for given in line.given.iter().filter(|given| is_left(given.name)) {
         let why = match given.name {
             "--output" | "--error" | "--unbuffered" | "--label" => "each task's output is kept: `regatta logs TASK`",
             "--job-name" | "--comment" => "jobs are named by their run and task",

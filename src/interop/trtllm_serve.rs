@@ -6,6 +6,7 @@ use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::interop::command_server::ServerProgram;
 
 const SERVE: &str = "trtllm-serve";
 #[rustfmt::skip]
@@ -55,6 +56,26 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
     }
     let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
     sheet.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
+}
+
+/// Its line as it was written, for one that something else starts: ranks on several nodes, a profiler.
+static AS_WRITTEN: ServerProgram = ServerProgram {
+    tool: SERVE,
+    own: &[
+        one(&["--port"]),
+        one(&["--extra_llm_api_options", "--config"]),
+        one(&["--chat_template"]),
+        one(&["--metadata_server_config_file"]),
+    ],
+    ranks: &[one(&["--tp_size", "--tensor_parallel_size"]), one(&["--pp_size", "--pipeline_parallel_size"])],
+    port: "--port",
+    key_variable: None,
+    typed: None,
+};
+
+/// The line unchanged: a `serve: { command: … }` stage.
+pub(in crate::interop) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    AS_WRITTEN.translate(&[SERVE], env, words)
 }
 
 /// A `serve: { trtllm_serve: … }` stage in the making.

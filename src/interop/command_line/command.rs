@@ -1,7 +1,8 @@
 //! One command: which program it calls, and what that means here.
 
 use super::no_meaning::no_meaning;
-use super::program::{Env, LAUNCHER, Program, program};
+use super::prefix::{keep, need_own_line};
+use super::program::{Env, Program, program};
 use super::script::read_text;
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
 use super::translation_error::{ProblemKind, TranslationError};
@@ -55,13 +56,15 @@ pub const TOOLS: [&str; 32] = [
 pub(super) struct Surroundings {
     /// The folder that the script changed to.
     pub folder: Option<String>,
+    /// The words of the command that it is behind, where that starts several ranks of it: `srun -N 2 …`.
+    before: Vec<String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
 }
 
 impl Surroundings {
     fn inside(&self) -> Self {
-        Self { folder: self.folder.clone(), depth: self.depth + 1 }
+        Self { folder: self.folder.clone(), before: Vec::new(), depth: self.depth + 1 }
     }
 
     /// A path as it is from where the script began.
@@ -83,9 +86,14 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
     }
     let inner = |words: &[String]| translate(words, &surroundings.inside());
-    let program = program(words)?;
-    let Program { env, path, name, arguments, has_launcher, around } = &program;
-    let arguments = *arguments;
+    let ranks = |before: &[String], words: &[String]| {
+        translate(words, &Surroundings { before: before.to_vec(), ..surroundings.inside() })
+    };
+    let Program { env, path, name, arguments, mut around } = program(words)?;
+    let (env, name) = (&env, &name);
+    if !surroundings.before.is_empty() {
+        around.insert(0, surroundings.before.clone());
+    }
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
         // `bash -lc "…"` is a text of its own.
         ("bash" | "sh" | "zsh", Some(flags))
@@ -94,6 +102,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             read_text(None, &arguments[1])?
         }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
+        ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
         ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments)?,
         ("vllm", Some("bench")) if matches!(arguments.get(1).map(String::as_str), Some("throughput" | "latency")) => {
@@ -104,16 +113,13 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("sglang.launch_server", _) => sglang::command_line::module(name, env, arguments)?,
         ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
         ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
-        ("trtllm-bench", _) => {
-            let launcher: Vec<String> = has_launcher.then(|| LAUNCHER.to_owned()).into_iter().collect();
-            trtllm_bench::command_line::translate(env, &launcher, arguments)?
-        }
+        ("trtllm-bench", _) => trtllm_bench::command_line::translate(env, arguments)?,
         ("convert_checkpoint.py" | "quantize.py", _) => {
             convert_checkpoint::translate(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
         }
         ("trtllm-build", _) => trtllm_build::translate(env, arguments, &|path| surroundings.path(path))?,
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
-        ("srun", _) => slurm::srun(arguments, &inner)?,
+        ("srun", _) => slurm::srun(arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments)?,
         ("git", _) => git_clone::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
@@ -125,12 +131,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         }
         _ => without_env(env, alone(path, name, env, arguments)?),
     };
-    for prefix in around {
-        let mut sheet = TranslationBuilder::default();
-        sheet
-            .push_untranslated(prefix.clone(), "stages start their processes themselves, bound to the GPUs they lease");
-        translation.untranslated.extend(sheet.untranslated);
-    }
+    keep(&around, &mut translation);
     Ok(translation)
 }
 

@@ -1,15 +1,18 @@
 //! A pasted command line: one command, or several with `&&` between them.
 
 use super::command::{Surroundings, translate};
+use super::host_paths::on_the_host;
 use super::script::read_text;
 use super::translation::Translation;
 use super::translation_error::TranslationError;
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
-    match words {
+    let mut translation = match words {
         // One argument is a line that was quoted.
-        [line] => read_text(None, line),
-        words => translate(words, &Surroundings::default()),
-    }
+        [line] => read_text(None, line)?,
+        words => translate(words, &Surroundings::default())?,
+    };
+    on_the_host(&mut translation);
+    Ok(translation)
 }

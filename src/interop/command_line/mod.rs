@@ -4,14 +4,19 @@
 //! notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an error.
 
 mod command;
+mod connections;
+pub(super) mod host_paths;
 mod line;
 pub(super) mod load;
+mod loops;
 mod no_meaning;
 pub(super) mod options;
+mod prefix;
 pub(super) mod program;
 pub(super) mod python;
 mod script;
 mod shell;
+pub(super) mod stage_container;
 pub(super) mod translation;
 pub(super) mod translation_error;
 

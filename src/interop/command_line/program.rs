@@ -52,8 +52,11 @@ static AROUND: &[(&str, &[Opt])] = &[
     ("nice", &[one(&["-n", "--adjustment"])]),
     ("timeout", &[one(&["-s", "--signal"]), one(&["-k", "--kill-after"])]),
     ("numactl", &[one(&["-N", "--cpunodebind"]), one(&["-m", "--membind"]), one(&["-C", "--physcpubind"]), one(&["-i", "--interleave"]), flag(&["-l", "--localalloc"])]),
-    ("mpirun", MPI), ("mpiexec", MPI),
+    ("mpirun", MPI), ("mpiexec", MPI), ("nsys", &[]), ("ncu", &[]), ("taskset", &[]), ("setsid", &[]), ("stdbuf", &[one(&["-o"]), one(&["-e"]), one(&["-i"])]),
 ];
+
+/// Options of `ncu` without a value; all others have one.
+const NCU_FLAGS: [&str; 7] = ["-f", "--force-overwrite", "--nvtx", "--csv", "--quiet", "--call-stack", "--verbose"];
 
 static MPI: &[Opt] = &[
     one(&["-n", "-np", "--np", "-c"]),
@@ -77,16 +80,14 @@ pub(super) struct Program<'a> {
     /// Its last part.
     pub name: &'a str,
     pub arguments: &'a [String],
-    /// Whether ranks of TensorRT-LLM are brought up in front of it.
-    pub has_launcher: bool,
-    /// Prefixes that were taken off: `numactl -N 0`.
-    pub around: Vec<String>,
+    /// Prefixes that were taken off: `numactl -N 0`, `trtllm-llmapi-launch`.
+    pub around: Vec<Vec<String>>,
 }
 
 /// Variables in front, launchers, and the tool with its arguments.
 pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
     let mut env = Env::default();
-    let (mut around, mut has_launcher) = (Vec::new(), false);
+    let mut around: Vec<Vec<String>> = Vec::new();
     let mut rest = words;
     while let Some((word, more)) = rest.split_first() {
         match (assignment(word), AROUND.iter().find(|(name, _)| *name == word)) {
@@ -95,13 +96,12 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
                 rest = more;
             }
             (_, Some((name, table))) => {
-                has_launcher |= *name == LAUNCHER;
                 let behind = behind_options(name, table, more);
                 // `timeout` has its time first.
                 let behind = if *name == "timeout" { behind.get(1..).unwrap_or_default() } else { behind };
                 let own = &rest[..rest.len() - behind.len()];
-                if own.len() > 1 {
-                    around.push(own.join(" "));
+                if own.len() > 1 || *name == LAUNCHER {
+                    around.push(own.to_vec());
                 }
                 rest = behind;
             }
@@ -113,7 +113,7 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     };
     let name = base(path);
     let (path, name, arguments) = if is_python(name) { script(rest)? } else { (path.as_str(), name, rest) };
-    Ok(Program { env, path, name, arguments, has_launcher, around })
+    Ok(Program { env, path, name, arguments, around })
 }
 
 /// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is not known
@@ -130,9 +130,26 @@ fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) ->
         }
         return words.get(at..).unwrap_or_default();
     }
+    if let "nsys" | "ncu" | "taskset" = name {
+        return behind_profiler(name, words);
+    }
     let mut sheet = TranslationBuilder::default();
     let line = read_front(name, table, words, &mut sheet);
     &words[words.len() - line.behind.len()..]
+}
+
+/// Every option of `nsys profile` has a value, those of `ncu` have one but for a few; `taskset` has a mask or a list first.
+fn behind_profiler<'a>(name: &str, words: &'a [String]) -> &'a [String] {
+    let mut at = usize::from(name == "nsys" && !words.is_empty());
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+        let is_alone = match name {
+            "taskset" => true,
+            "ncu" => NCU_FLAGS.contains(&word.as_str()) || word.contains('='),
+            _ => word.contains('='),
+        };
+        at += if is_alone { 1 } else { 2 };
+    }
+    words.get(at + usize::from(name == "taskset")..).unwrap_or_default()
 }
 
 /// Whether a variable's name says that its value is not to be written down.

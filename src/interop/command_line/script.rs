@@ -6,9 +6,13 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::command::{Surroundings, TOOLS, translate};
+use super::connections::{Asked, StartedServer, asked, read_outputs};
+use super::host_paths::on_the_host;
+use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
 use super::program::{assignment, program};
 use super::shell::{Variables, WrittenCommand, split};
+use super::stage_container::put_container;
 use super::translation::{
     RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
 };
@@ -23,7 +27,9 @@ const MOST_COMMANDS: usize = 10_000;
 
 /// What a script means here; on error everything that is wrong with it.
 pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationError> {
-    read_text(Some(name), text)
+    let mut translation = read_text(Some(name), text)?;
+    on_the_host(&mut translation);
+    Ok(translation)
 }
 
 /// `name` is that of its file; a pasted line has none.
@@ -61,8 +67,8 @@ struct Script {
     /// `cp -r FROM/* TO`
     copied: Vec<(String, String)>,
     whole: TranslatedScript,
-    /// The last stage with a server.
-    server: Option<String>,
+    /// Servers that it started, in its order.
+    servers: Vec<StartedServer>,
     /// Sentences on commands without a meaning here, with their places.
     without: Vec<(String, String)>,
     /// Loops and conditions.
@@ -271,7 +277,8 @@ impl Script {
             TranslationKind::Nothing(why) => self.without.push((place.to_owned(), why)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
-                self.whole.benches.push(ScriptBench { server: self.server.clone(), bench });
+                let server = self.asked(bench.args.first().map(String::as_str).unwrap_or_default());
+                self.whole.benches.push(ScriptBench { server, bench });
             }
             TranslationKind::Run(run) => self.run(run),
             TranslationKind::Commands(commands) => commands.into_iter().for_each(|words| self.command_line(words)),
@@ -282,7 +289,11 @@ impl Script {
             }
             TranslationKind::Script(script) => {
                 self.stages(script.stages);
-                self.whole.benches.extend(script.benches);
+                for mut one in script.benches {
+                    let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
+                    one.server = one.server.or_else(|| self.asked(target));
+                    self.whole.benches.push(one);
+                }
                 self.whole.commands.extend(script.commands);
                 script.runs.into_iter().for_each(|run| self.run(run));
             }
@@ -325,10 +336,22 @@ impl Script {
         }
     }
 
+    /// The server of the script that a target leads to.
+    fn asked(&mut self, target: &str) -> Option<String> {
+        let (server, note) = match asked(&self.servers, target) {
+            Asked::Server(server) => (Some(server.to_owned()), None),
+            Asked::Presumed(server, note) => (Some(server.to_owned()), Some(note)),
+            Asked::Other(note) => (None, note),
+        };
+        self.sheet.notes.extend(note);
+        server
+    }
+
     /// A request to a server that the script started is a stage of its own.
     fn command_line(&mut self, mut words: Vec<String>) {
         let is_request = words.len() > 3 && words[..2] == ["regatta", "triton"];
-        let Some(server) = self.server.clone().filter(|_| is_request) else {
+        let server = is_request.then(|| words[3].clone()).and_then(|target| self.asked(&target));
+        let Some(server) = server else {
             return self.whole.commands.push(words);
         };
         words[3] = format!("{{{{ stages.{server} }}}}");
@@ -344,21 +367,15 @@ impl Script {
                 number += 1;
                 unique = format!("{name}_{number}");
             }
-            if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut())
-                && RUN_IN_CONTAINERS.iter().any(|action| keys.contains_key(*action))
-                && !keys.contains_key("container")
-                && !is_ours(keys)
-            {
-                keys.insert("container".to_owned(), Value::Object(container.clone()));
+            if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut()) {
+                put_container(keys, container);
             }
             if let (Some(clocks), Some(keys)) = (&self.gpu_clocks, stage.as_object_mut())
                 && keys.contains_key("gpus")
             {
                 keys.insert("gpu_clocks".to_owned(), clocks.clone());
             }
-            if stage.get("serve").is_some() {
-                self.server = Some(unique.clone());
-            }
+            self.servers.extend(StartedServer::of(&unique, &stage));
             self.whole.stages.insert(unique, stage);
         }
     }
@@ -451,111 +468,17 @@ impl Script {
         };
         let mut translation = self.sheet.finish(tool, kind)?;
         translation.unknown.extend(unknown);
-        connect(&mut translation);
+        let produced = std::mem::take(&mut translation.produced);
+        if let TranslationKind::Script(script) = &mut translation.kind {
+            read_outputs(script.stages.values_mut(), &produced);
+        }
         Ok(translation)
     }
-}
-
-/// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
-fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
-    /// A loop over more values is not written out.
-    const MOST_VALUES: usize = 64;
-    let words = shlex::split(text)?;
-    let [first, name, between, values @ ..] = words.as_slice() else { return None };
-    if first != "for" || between != "in" || values.is_empty() {
-        return None;
-    }
-    let joined = values.join(" ");
-    let values = match joined.strip_prefix("$(seq ").and_then(|rest| rest.strip_suffix(')')) {
-        Some(numbers) => sequence(numbers)?,
-        None if joined.contains(['$', '`', '*', '{']) => return None,
-        None => values.to_vec(),
-    };
-    (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
-}
-
-/// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
-fn sequence(text: &str) -> Option<Vec<String>> {
-    let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let (first, step, last) = match numbers.as_slice() {
-        [last] => (1, 1, *last),
-        [first, last] => (*first, 1, *last),
-        [first, step, last] if *step > 0 => (*first, *step, *last),
-        _ => return None,
-    };
-    Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
-}
-
-/// How many commands behind the first one a loop ends that only waits: `until curl …/ready; do sleep 1; done`.
-fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
-    const WAITS: [&str; 10] = ["curl", "wget", "nc", "grep", "sleep", "echo", "true", "[", "[[", "test"];
-    let first = &commands.first()?.text;
-    if !first.starts_with("until ") && !first.starts_with("while ") {
-        return None;
-    }
-    let length = end_of_loop(commands)?;
-    let mut programs = commands[..length].iter().filter_map(|command| {
-        let words = command.text.split_whitespace();
-        words.skip_while(|word| ["until", "while", "do", "!"].contains(word)).next()
-    });
-    programs.all(|program| WAITS.contains(&program)).then_some(length)
-}
-
-/// How many commands behind the first one its `done` is.
-fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
-    let mut open = 0_usize;
-    for (at, command) in commands.iter().enumerate() {
-        let words = command.text.split_whitespace().find(|word| !["do", "then", "else"].contains(word));
-        match words {
-            Some("for" | "while" | "until" | "select") => open += 1,
-            Some("done") => open = open.checked_sub(1)?,
-            _ => {}
-        }
-        if open == 0 {
-            return Some(at);
-        }
-    }
-    None
 }
 
 /// Their variables select what they do, so exported ones are theirs.
 const READS_VARIABLES: [&str; 2] = ["make", "llmb-run"];
 
-/// Actions whose programs can run in a container.
-const RUN_IN_CONTAINERS: [&str; 5] = ["shell", "engine", "serve", "trtllm_bench", "mlperf"];
-
-/// A stage that only calls Regatta.
-fn is_ours(stage: &Map<String, Value>) -> bool {
-    stage.get("shell").and_then(|words| words.get(0)).and_then(Value::as_str) == Some("regatta")
-}
-
 fn is_run_args(words: &[String]) -> bool {
     words.first().is_some_and(|word| word.starts_with("RUN_ARGS="))
-}
-
-/// Where one stage names a path that another one writes, it reads that stage's output.
-fn connect(translation: &mut Translation) {
-    let produced = std::mem::take(&mut translation.produced);
-    let TranslationKind::Script(script) = &mut translation.kind else { return };
-    for stage in script.stages.values_mut() {
-        for (path, expression) in &produced {
-            replace(stage, path.trim_start_matches("./").trim_end_matches('/'), expression);
-        }
-    }
-}
-
-fn replace(value: &mut Value, path: &str, expression: &str) {
-    match value {
-        Value::String(text) => {
-            let plain = text.trim_start_matches("./").trim_end_matches('/');
-            if plain == path {
-                expression.clone_into(text);
-            } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
-                *text = format!("{expression}{rest}");
-            }
-        }
-        Value::Array(all) => all.iter_mut().for_each(|one| replace(one, path, expression)),
-        Value::Object(all) => all.values_mut().for_each(|one| replace(one, path, expression)),
-        _ => {}
-    }
 }

@@ -59,6 +59,18 @@ pub enum TranslationKind {
     Nothing(String),
 }
 
+impl TranslationKind {
+    /// The stages of what becomes a manifest.
+    pub(in crate::interop) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
+        let stages = match self {
+            Self::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
+            Self::Script(script) => Some(&mut script.stages),
+            _ => None,
+        };
+        stages.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut)
+    }
+}
+
 /// The commands of a script, sorted by what they are here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranslatedScript {
@@ -182,6 +194,10 @@ impl From<NoMeaning> for String {
         sentence
     }
 }
+
+/// The same behind words that start several ranks of the command: `srun -N 2 …`.
+pub(in crate::interop) type TranslateRanks<'a> =
+    &'a dyn Fn(&[String], &[String]) -> Result<Translation, TranslationError>;
 
 /// What a command in another command means: `docker run IMAGE COMMAND`.
 pub(in crate::interop) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;

@@ -28,13 +28,8 @@ fn product(line: &ParsedLine, names: &[&str]) -> u64 {
     names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
 }
 
-/// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user. `launcher`: what
-/// stood before it.
-pub(in crate::interop) fn translate(
-    env: &Env,
-    launcher: &[String],
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+/// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
+pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, sheet);
@@ -53,7 +48,7 @@ pub(in crate::interop) fn translate(
     };
     match kind {
         "build" => return build(words, &line, sheet),
-        "throughput" => return throughput(env, &line, model, launcher, sheet),
+        "throughput" => return throughput(env, &line, model, sheet),
         _ => {}
     }
     sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");

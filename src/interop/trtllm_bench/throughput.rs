@@ -10,12 +10,11 @@ use crate::interop::trtllm_serve::visible;
 
 const BENCH: &str = "trtllm-bench";
 
-/// `launcher`: what stood before it.
+/// What stands in front of it becomes its `launcher`.
 pub(super) fn throughput(
     env: &Env,
     line: &ParsedLine,
     model: &str,
-    launcher: &[String],
     mut sheet: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
@@ -78,7 +77,7 @@ pub(super) fn throughput(
             }
         }
     }
-    keys.insert("launcher".to_owned(), json!(launcher));
+    keys.insert("launcher".to_owned(), json!([]));
     if !flags.is_empty() {
         keys.insert("flags".to_owned(), Value::Object(flags));
     }

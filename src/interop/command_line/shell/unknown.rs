@@ -30,6 +30,13 @@ impl UnknownValue {
         Self::named(written, written)
     }
 
+    /// A path whose file or folder is somewhere else than the text says.
+    pub(in crate::interop) fn of_path(written: &str) -> Self {
+        let last = written.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        // So that it is taken for a path.
+        Self::named(&format!("{last}_path"), written)
+    }
+
     /// With the letters and digits of `text` as the name.
     fn named(text: &str, written: &str) -> Self {
         let mut name = String::new();

@@ -1,0 +1,124 @@
+//! Which server of a script a client asks: the one that listens on the port of its target.
+
+use serde_json::Value;
+
+/// A server that the script starts.
+#[derive(Clone, Debug)]
+pub(super) struct StartedServer {
+    pub stage: String,
+    /// None of them known: the server gets a free one.
+    ports: Vec<u16>,
+    /// Of its container, by which others on the same network find it.
+    container: Option<String>,
+}
+
+/// What a target leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked<'a> {
+    /// This stage's server.
+    Server(&'a str),
+    /// This stage's server, whose ports are others: a sentence on it.
+    Presumed(&'a str, String),
+    /// No server of the script, and why.
+    Other(Option<String>),
+}
+
+impl StartedServer {
+    /// None where the stage has no server.
+    pub fn of(name: &str, stage: &Value) -> Option<Self> {
+        let serve = stage.get("serve")?.as_object()?;
+        let keys = serve.values().filter_map(Value::as_object).flatten();
+        let ports = keys.filter(|(key, _)| *key == "port" || key.ends_with("_port"));
+        let ports = ports.filter_map(|(_, port)| u16::try_from(port.as_u64()?).ok()).collect();
+        let container = stage.pointer("/container/name").and_then(Value::as_str).map(str::to_owned);
+        Some(Self { stage: name.to_owned(), ports, container })
+    }
+
+    fn is_at(&self, host: &str) -> bool {
+        self.container.as_deref() == Some(host)
+    }
+}
+
+/// `target` is an address or a URL, as it was written.
+pub(super) fn asked<'a>(servers: &'a [StartedServer], target: &str) -> Asked<'a> {
+    let Some(last) = servers.last() else { return Asked::Other(None) };
+    // A value that the text does not have is most likely the address of what it started.
+    if target.contains(['{', '$']) {
+        return Asked::Server(&last.stage);
+    }
+    let address = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let address = address.split('/').next().unwrap_or_default();
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse::<u16>().ok()),
+        _ => (address, None),
+    };
+    if let Some(server) = servers.iter().find(|server| server.is_at(host)) {
+        return Asked::Server(&server.stage);
+    }
+    if !["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", ""].contains(&host) {
+        return Asked::Other(Some(format!("{target} is not on this machine: no server of the script is asked there")));
+    }
+    let listens = |server: &&StartedServer| port.is_some_and(|port| server.ports.contains(&port));
+    // The last one counts: one that came before it on the same port has ended.
+    if let Some(server) = servers.iter().rev().find(listens) {
+        return Asked::Server(&server.stage);
+    }
+    match servers.iter().rev().find(|server| server.ports.is_empty()) {
+        Some(server) => Asked::Server(&server.stage),
+        None => {
+            let ports = last.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            let note = format!("{target} is taken for `{}`, which the script starts on {ports}", last.stage);
+            Asked::Presumed(&last.stage, note)
+        }
+    }
+}
+
+/// Where one stage names a path that another one writes, it reads that stage's output.
+pub(super) fn read_outputs<'a>(stages: impl Iterator<Item = &'a mut Value>, produced: &[(String, String)]) {
+    for stage in stages {
+        for (path, expression) in produced {
+            replace_path(stage, path.trim_start_matches("./").trim_end_matches('/'), expression);
+        }
+    }
+}
+
+/// A path, and every path below it, in each text of the value.
+pub(super) fn replace_path(value: &mut Value, path: &str, with: &str) {
+    match value {
+        Value::String(text) => {
+            let plain = text.trim_start_matches("./").trim_end_matches('/');
+            if plain == path {
+                with.clone_into(text);
+            } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
+                *text = format!("{with}{rest}");
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|one| replace_path(one, path, with)),
+        Value::Object(all) => all.values_mut().for_each(|one| replace_path(one, path, with)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_client_asks_the_server_that_listens_on_its_port() {
+        let one = |name: &str, port: u16, container: &str| {
+            let stage = json!({"serve": {"command": {"port": port}}, "container": {"name": container}});
+            StartedServer::of(name, &stage).unwrap()
+        };
+        let servers = [one("a", 9000, "first"), one("b", 9001, "second")];
+        assert_eq!(asked(&servers, "http://localhost:9000/v1"), Asked::Server("a"));
+        assert_eq!(asked(&servers, "127.0.0.1:9001"), Asked::Server("b"));
+        assert_eq!(asked(&servers, "http://first:8000"), Asked::Server("a"));
+        assert_eq!(asked(&servers, "{{url}}"), Asked::Server("b"));
+        assert!(matches!(asked(&servers, "localhost:8000"), Asked::Presumed("b", _)));
+        assert!(matches!(asked(&servers, "gpu7:9000"), Asked::Other(Some(_))));
+        assert_eq!(asked(&[], "gpu7:9000"), Asked::Other(None));
+        assert!(StartedServer::of("c", &json!({"bench": {}})).is_none());
+    }
+}
