@@ -9,4 +9,5 @@ mod verify;
 mod tests;
 
 pub use config::{Config, config};
+pub use outputs::{Test06Answers, test06_answers};
 pub use verify::{AuditVerification, VerifyError, verify};

@@ -1,7 +1,9 @@
 //! TEST06: answers are consistent with what the system reported while it made them.
 
+use std::path::Path;
+
 use super::super::MlperfScenario;
-use super::super::log::{LogError, LoggedAnswer};
+use super::super::log::{AnswerLog, LogError, LoggedAnswer};
 
 /// How many offending samples are named.
 const NAMED: usize = 5;
@@ -87,6 +89,20 @@ impl AuditOutputs {
             if passes { "complete" } else { "failed" },
         )
     }
+}
+
+/// What the log of a TEST06 run shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test06Answers {
+    pub answers: u64,
+    /// The first answers that fail the test, each with what is wrong.
+    pub offences: Vec<String>,
+}
+
+/// Looks at every answer in a log. None: it is not there, or not whole.
+pub fn test06_answers(log: &Path, scenario: MlperfScenario, end_ids: &[i32]) -> Option<Test06Answers> {
+    let outputs = AuditOutputs::of(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
+    Some(Test06Answers { answers: outputs.answers, offences: outputs.first_offences })
 }
 
 /// Compares the reported first token with the beginning of the answer.

@@ -4,9 +4,13 @@ use std::path::Path;
 
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, folders};
+use crate::mlperf::audit::test06_answers;
 use crate::mlperf::layout::{test_folder, verdict_file};
 use crate::mlperf::{Benchmark, MlperfScenario};
 use crate::spec::TestMode;
+
+/// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
+const FEWEST_ANSWERS: u64 = 60;
 
 pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
     if !entry.is_closed() {
@@ -27,6 +31,9 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         verdict(to, &folder, *test, scenario);
         let log = folder.join("accuracy/mlperf_log_accuracy.json");
         let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
+        if *test == TestMode::Test06 {
+            answers(to, &log, benchmark, scenario);
+        }
         if size <= 2 {
             let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
             let why = "the verification is of the samples that the test logged";
@@ -39,6 +46,20 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
             let what = format!("{name} is no test of {}", entry.benchmark);
             to.review("extra test", &above.join(name), what, "it is not examined", "take it out");
         }
+    }
+}
+
+/// The answers of TEST06, where their log is whole: their number, and what the test looks at.
+fn answers(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
+    let Some(found) = test06_answers(at, scenario, &benchmark.end_ids) else { return };
+    let fix = "run the test with its audit.config and verify it again";
+    if found.answers > 0 && found.answers < FEWEST_ANSWERS {
+        let what = format!("it holds {} answers, about 100 are sampled", found.answers);
+        to.refuse("audit log", at, what, "the verification is of the samples that the test logged", fix);
+    }
+    for offence in found.offences {
+        let why = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
+        to.refuse("audit log", at, offence, why, fix);
     }
 }
 

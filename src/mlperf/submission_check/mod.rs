@@ -9,11 +9,13 @@
 
 mod accuracy;
 mod audit;
+mod consistency;
 mod finding;
 mod limits;
 mod loadgen;
 mod names;
 mod performance;
+mod power;
 mod record;
 mod scenarios;
 mod settings;
@@ -175,6 +177,10 @@ fn result(
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);
     }
+    if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
+        consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
+    }
+    power::check(to, entry, performance.as_ref());
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, scenario, performance.as_ref());
     if let Some(lock) = lock {

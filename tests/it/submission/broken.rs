@@ -123,7 +123,58 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("user.conf with its own TTFT", |s| s.replace(&s.of("Server/user.conf"), "min_duration = 600000", "ttft_latency = 5000")),
     ("user.conf with a misspelt key", |s| s.replace(&s.of("Server/user.conf"), "min_duration", "min_durations")),
     ("user.conf for a model that LoadGen does not know", |s| s.replace(&s.of("Server/user.conf"), "llama2-70b.", "llama2-70b-99.9.")),
+    // What the logs say twice.
+    ("early stopping not met, yet VALID", |s| s.set("Server/performance/run_1", "early_stopping_met", &json!(false))),
+    ("early stopping not logged", |s| s.replace(&s.log("Server/performance/run_1"), "\"early_stopping_met\"", "\"early_stopping\"")),
+    ("minimum duration not met, yet VALID", |s| s.set("Offline/performance/run_1", "result_min_duration_met", &json!(false))),
+    ("minimum of queries not met, yet VALID", |s| s.set("Offline/performance/run_1", "result_min_queries_met", &json!(false))),
+    ("constraints not met, yet VALID", |s| s.set("Server/performance/run_1", "result_perf_constraints_met", &json!(false))),
+    ("tokens per second tripled", |s| s.set("Server/performance/run_1", "result_completed_tokens_per_second", &json!(35_820.6))),
+    ("Offline tokens per second tripled in both logs", |s| {
+        s.set("Offline/performance/run_1", "result_tokens_per_second", &json!(33_861.9));
+        s.summary("Offline", "Tokens per second", "33861.9");
+    }),
+    ("Offline samples and tokens per second tripled in both logs", |s| {
+        s.set("Offline/performance/run_1", "result_tokens_per_second", &json!(33_861.9));
+        s.set("Offline/performance/run_1", "result_samples_per_second", &json!(115.2));
+        s.summary("Offline", "Tokens per second", "33861.9");
+        s.summary("Offline", "Samples per second", "115.2");
+    }),
+    ("summary with a higher rate", |s| s.summary("Server", "Completed tokens per second", "35820.6")),
+    ("50 queries", |s| s.set("Server/performance/run_1", "result_query_count", &json!(50))),
+    ("50 queries in both counts", |s| {
+        s.set("Server/performance/run_1", "result_query_count", &json!(50));
+        s.set("Server/performance/run_1", "generated_query_count", &json!(50));
+    }),
+    ("99th percentile below the 90th", |s| s.set("Server/performance/run_1", "result_99.00_percentile_latency_ns", &json!(1000))),
+    // Power.
+    ("power without spl.txt, ranging and the meter's log", |s| {
+        for name in ["client.json", "client.log", "server.json", "server.log"] {
+            write(s.of("Server/performance/power").join(name), "{}");
+        }
+    }),
+    ("power of another time", |s| {
+        for name in ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"] {
+            write(s.of("Server/performance/power").join(name), "{}");
+        }
+        run(&s.of("Server/performance/ranging"), "Server", "performance");
+        for name in ["ranging", "run_1"] {
+            write(s.of("Server/performance").join(name).join("spl.txt"), "Time,01-01-1999 00:00:00.000,Watts,4000.0\n");
+        }
+    }),
+    // TEST06 by its own log.
+    ("TEST06 of three answers", |s| {
+        let log = super::fixture::audit_log();
+        let three: Vec<&str> = log.lines().take(4).collect();
+        write(s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), format!("{}\n]\n", three.join("\n").trim_end_matches(',')));
+    }),
+    ("TEST06 with two ends", |s| s.replace(&s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "0500000009000000\", \"token_data\" : \"05000000\", \"token_count\" : 2", "050000000200000002000000\", \"token_data\" : \"05000000\", \"token_count\" : 3")),
+    ("TEST06 with wrong counts", |s| s.replace(&s.of("Offline/TEST06/accuracy/mlperf_log_accuracy.json"), "\"token_count\" : 2", "\"token_count\" : 3")),
+    ("TEST06 with another first token", |s| s.replace(&s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "\"token_data\" : \"05000000\"", "\"token_data\" : \"06000000\"")),
     // Strays and names.
+    ("a misspelt benchmark", |s| fs::rename(s.of(""), s.of("../llama2-70b-99.8")).unwrap()),
+    ("a file beside closed/", |s| write(s.0.join("results.csv"), "x\n")),
+    ("no calibration", |s| fs::rename(s.at("documentation/calibration.md"), s.at("documentation/bandwidth.md")).unwrap()),
     ("audit.config in the package", |s| write(s.of("Server/performance/run_1/audit.config"), "*.*.mode = 2\n")),
     ("a name with a space", |s| write(s.at("documentation/cali bration.md"), "x\n")),
     ("two names that differ in case", |s| write(s.at("documentation/Calibration.md"), "x\n")),
@@ -151,7 +202,9 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
 ];
 
 /// Those that MLCommons accepted in published results: a reviewer may object to them.
-const FOR_REVIEW: [&str; 15] = [
+const FOR_REVIEW: [&str; 17] = [
+    "a file beside closed/",
+    "no calibration",
     "second test of a process: seeds are 0",
     "logs of another mode",
     "equal issue off",

@@ -214,7 +214,6 @@ fn a_folder_is_checked_and_held_against_another() {
     good(&world.path("a"));
     let b = good(&world.path("b"));
     world.good(&["mlperf", "check", "a"]).says("3 results for v6.1: MLCommons would accept it");
-    b.set("Server/performance/run_1", "result_completed_tokens_per_second", &serde_json::json!(13_134.2));
     b.field(&b.system(), "framework", Some("TensorRT-LLM 1.0".into()));
     b.replace(&b.of("Server/user.conf"), "40.5", "44.5");
     let told: serde_json::Value =
@@ -223,6 +222,9 @@ fn a_folder_is_checked_and_held_against_another() {
     assert_eq!(told["examined"]["findings"][0]["check"], "user.conf");
     world.good(&["mlperf", "check", "b"]).says("1 for review (`--review` prints them)");
     world.good(&["mlperf", "check", "b", "--review"]).says("  review user.conf: line 1: it sets target_qps = 44.5");
+    b.set("Server/performance/run_1", "result_completed_tokens_per_second", &serde_json::json!(13_134.2));
+    let refused = world.regatta(&["mlperf", "check", "b"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
     let ended = world.good(&["mlperf", "diff", "a", "b"]);
     insta::assert_snapshot!(ended.stdout, @r#"
     A  a

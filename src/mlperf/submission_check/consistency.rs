@@ -1,0 +1,187 @@
+//! What a performance run's logs say twice: the verdict and its parts, rates and counts, the summary and the detail log, the
+//! lengths of answers and those of the accuracy run. In published results all of it agrees within two percent or better.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+
+use super::finding::GateFindings;
+use crate::mlperf::log::Detail;
+use crate::mlperf::{Benchmark, MlperfScenario};
+
+const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
+const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
+/// Of a rate that is computed from counts and durations.
+const RATE_TOLERANCE: f64 = 0.02;
+/// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most.
+const LENGTH_TOLERANCE: f64 = 0.1;
+
+/// A detail log with a verdict of VALID, against itself, its summary and the scores of the accuracy run.
+pub(super) fn check(
+    to: &mut GateFindings,
+    folder: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+    scores: &IndexMap<String, f64>,
+) {
+    let at = folder.join("mlperf_log_detail.txt");
+    parts_of_verdict(to, &at, detail, scenario);
+    let Some(rates) = Rates::of(detail, scenario) else { return };
+    counts(to, &at, detail, &rates, scenario);
+    lengths(to, &at, &rates, benchmark, scores);
+    summary(to, folder, &rates);
+    percentiles(to, &at, detail);
+}
+
+/// Samples and tokens per second, by the numbers that results are ranked by.
+struct Rates {
+    samples: f64,
+    tokens: f64,
+}
+
+impl Rates {
+    /// None: of SingleStream, or the log has none.
+    fn of(detail: &Detail, scenario: MlperfScenario) -> Option<Self> {
+        let (samples, tokens) = match scenario {
+            MlperfScenario::Offline => ("result_samples_per_second", "result_tokens_per_second"),
+            MlperfScenario::Server | MlperfScenario::Interactive => {
+                ("result_completed_samples_per_sec", "result_completed_tokens_per_second")
+            }
+            MlperfScenario::SingleStream => return None,
+        };
+        let rates = Self { samples: detail.number(samples)?, tokens: detail.number(tokens)? };
+        (rates.samples > 0.0).then_some(rates)
+    }
+}
+
+/// LoadGen's verdict is VALID where each of its conditions is met.
+fn parts_of_verdict(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
+    if detail.text("result_validity") != Some("VALID") {
+        return;
+    }
+    let is_server = matches!(scenario, MlperfScenario::Server | MlperfScenario::Interactive);
+    let conditions = [
+        ("early_stopping_met", true),
+        ("result_min_duration_met", true),
+        ("result_min_queries_met", true),
+        ("result_perf_constraints_met", is_server),
+    ];
+    for (key, is_always_there) in conditions {
+        let found = match detail.flag(key) {
+            Some(false) => "false",
+            None if is_always_there => "not logged",
+            _ => continue,
+        };
+        let what = format!("{key} is {found}, and the result VALID");
+        to.refuse("verdict", at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
+    }
+}
+
+/// How many queries there were, how long they took, and the rates that follow.
+fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scenario: MlperfScenario) {
+    let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
+    let is_near = |a: f64, b: f64| (a - b).abs() <= RATE_TOLERANCE * b.abs();
+    let longest = seconds("result_max_latency_ns");
+    let mut disagree = |what: String| to.refuse("counts", at, what, WHY, FIX);
+    if scenario == MlperfScenario::Offline {
+        // One query: it takes as long as its last sample.
+        let samples = detail.number("generated_samples_per_query");
+        if let (Some(samples), Some(longest)) = (samples, longest)
+            && !is_near(samples / rates.samples, longest)
+        {
+            disagree(format!(
+                "{samples} samples in {longest:.0} s are {:.3} samples/s, it has {:.3}",
+                samples / longest,
+                rates.samples
+            ));
+        }
+        return;
+    }
+    let (Some(issued), Some(lasted)) = (detail.number("generated_query_count"), seconds("generated_query_duration"))
+    else {
+        return;
+    };
+    if let Some(counted) = detail.number("result_query_count").filter(|counted| (counted - issued).abs() >= 1.0) {
+        disagree(format!("result_query_count is {counted}, generated_query_count {issued}"));
+    }
+    if let Some(asked) = detail.number("effective_target_qps").filter(|asked| !is_near(issued / lasted, *asked)) {
+        disagree(format!(
+            "{issued} queries in {lasted:.0} s are {:.3} a second, target_qps is {asked}",
+            issued / lasted
+        ));
+    }
+    // The last answers come after the last query, by the longest latency at most.
+    let took = issued / rates.samples;
+    let latest = lasted + longest.unwrap_or(f64::INFINITY);
+    if took < lasted * (1.0 - RATE_TOLERANCE) || took > latest * (1.0 + RATE_TOLERANCE) {
+        disagree(format!(
+            "at {:.3} samples/s {issued} queries take {took:.0} s; they were issued for {lasted:.0} s, and all answered after {latest:.0} s",
+            rates.samples
+        ));
+    }
+}
+
+/// Tokens of an answer: those of the accuracy run, and no more than the benchmark asks for.
+fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmark, scores: &IndexMap<String, f64>) {
+    let mean = rates.tokens / rates.samples;
+    // Some servers count the end of an answer, too.
+    let most = f64::from(benchmark.max_output_tokens) * 1.02;
+    if mean > most {
+        let what = format!(
+            "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are asked for",
+            benchmark.max_output_tokens
+        );
+        to.refuse("lengths", at, what, WHY, FIX);
+    }
+    // A benchmark whose accuracy run has another data set has other lengths there.
+    let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
+    if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
+        let what = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
+        let why = "performance and accuracy are measured with the same answers";
+        to.refuse("lengths", at, what, why, FIX);
+    }
+}
+
+/// The rates that the summary prints.
+fn summary(to: &mut GateFindings, folder: &Path, rates: &Rates) {
+    let at = folder.join("mlperf_log_summary.txt");
+    let text = std::fs::read_to_string(&at).unwrap_or_default();
+    let printed = |names: [&str; 2]| {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            names.contains(&name.trim()).then(|| value.trim().parse::<f64>().ok())?
+        })
+    };
+    let of = [
+        ("samples/s", printed(["Samples per second", "Completed samples per second"]), rates.samples),
+        ("tokens/s", printed(["Tokens per second", "Completed tokens per second"]), rates.tokens),
+    ];
+    for (unit, printed, logged) in of {
+        // It prints two decimals of small numbers.
+        if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
+            let what = format!("it has {printed} {unit}, the detail log {logged}");
+            to.refuse("logs disagree", &at, what, WHY, FIX);
+        }
+    }
+}
+
+/// Percentiles grow.
+fn percentiles(to: &mut GateFindings, at: &Path, detail: &Detail) {
+    let kinds = [
+        ("latency", "result_", "_percentile_latency_ns"),
+        ("TTFT", "result_first_token_", "_percentile_latency_ns"),
+        ("TPOT", "result_time_per_output_token_", "_percentile_ns"),
+    ];
+    for (name, before, after) in kinds {
+        let values: Vec<(&str, f64)> = ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"]
+            .into_iter()
+            .filter_map(|percent| Some((percent, detail.number(&format!("{before}{percent}{after}"))?)))
+            .collect();
+        if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
+            let [(low, a), (high, b)] = [pair[0], pair[1]];
+            let what = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
+            to.refuse("counts", at, what, "a higher percentile is no smaller", FIX);
+        }
+    }
+}
