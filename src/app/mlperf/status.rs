@@ -282,8 +282,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         assert_eq!((accuracy(folder), package(folder)), (None, None));
-        for name in ["accuracy.json", "package.json"] {
-            std::fs::write(folder.join(name), "{").unwrap();
+        let report = folder.join(mlperf::REPORT_FOLDER);
+        std::fs::create_dir(&report).unwrap();
+        for path in [folder.join("accuracy.json"), report.join("package.json")] {
+            std::fs::write(path, "{").unwrap();
         }
         let shown = [accuracy(folder), package(folder)].map(Option::unwrap);
         assert!(shown[0].starts_with("accuracy.json cannot be read: EOF"), "{shown:?}");

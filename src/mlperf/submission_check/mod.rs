@@ -124,9 +124,10 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     structure::root(&mut to, root, layout);
     names::check(&mut to, root, layout);
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
+        // First of all, whether it is a rehearsal.
+        let lock = record::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
         system::check(&mut to, submitter, layout);
-        let lock = record::read(&mut to, submitter, round);
         for (system, found) in submitter.benchmarks() {
             let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),

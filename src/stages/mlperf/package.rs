@@ -18,7 +18,7 @@ use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 
 /// What makes a rehearsal one. In a rehearsal these are reported, but are no errors.
-const OF_A_REHEARSAL: [&str; 12] = [
+const OF_A_REHEARSAL: [&str; 14] = [
     "rehearsal",
     "synthetic data",
     "duration",
@@ -31,6 +31,8 @@ const OF_A_REHEARSAL: [&str; 12] = [
     "missing scenario",
     "missing test",
     "equal issue",
+    "lengths",
+    "calibration",
 ];
 
 pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
