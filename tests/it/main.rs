@@ -85,6 +85,7 @@ mod triton;
 mod triton_cpu;
 mod vectors;
 mod vllm;
+mod vllm_triton;
 mod weights;
 mod wire_forms;
 mod world;

@@ -1,0 +1,63 @@
+//! `regatta run vllm-triton`: vLLM's engine behind a real Triton. The engine is a stand-in with vLLM's Python interface, since there is
+//! no GPU; what is between it and the client is what users run.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::real;
+use crate::world::{World, alive_with, signal, until};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.copy("manifests");
+    world.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/vllm-engine"));
+    world
+}
+
+fn words<'a>(program: &'a str, settings: &[&'a str]) -> Vec<&'a str> {
+    let fixed = ["run", "vllm-triton", program, "model=m", "sides=triton", "repeats=1", "input_tokens=16", "output_tokens=8"];
+    [&fixed, settings].concat()
+}
+
+fn program() -> String {
+    format!("tritonserver={}", real::tritonserver().display())
+}
+
+#[test]
+#[ignore = "needs a real tritonserver"]
+fn token_ids_go_through_triton_to_the_engine_and_back() {
+    let world = world();
+    let ended = world.regatta(&words(&program(), &["requests=20", "rate=40", "--gpus", "0"]));
+    // Beside other tests the client may be too late for its schedule. The answers are right or not.
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    for scenario in ["offline", "server"] {
+        let result: Value =
+            serde_json::from_str(&world.read(format!("latest/measure/triton/{scenario}/result.json"))).unwrap();
+        assert_eq!((&result["counts"]["ok"], &result["counts"]["failed"]), (&json!(20), &json!(0)), "{scenario}");
+        assert_eq!(result["tokens"]["output"], json!(20 * 8));
+        let server = &result["identity"]["servers"][0];
+        assert_eq!((&server["kind"], &server["backend"]), (&json!("triton"), &json!("python")));
+    }
+    until("the engine ends with its server", || alive_with(world.path("")).is_empty());
+}
+
+#[test]
+#[ignore = "needs a real tritonserver"]
+fn an_engine_that_cannot_start_says_why() {
+    let world = world();
+    let ended = world.regatta(&words(&program(), &["model=no-such-model", "--gpus", "0"]));
+    assert_eq!(ended.code, 1, "{}\n{}", ended.stdout, ended.stderr);
+    ended.says("no-such-model is not a folder and not a model at Hugging Face");
+}
+
+#[test]
+#[ignore = "needs a real tritonserver"]
+fn no_engine_is_left_when_the_run_is_killed() {
+    let world = world();
+    let child = world.start(&words(&program(), &["scenarios=server", "requests=100000", "--gpus", "0"]));
+    let engines = || alive_with(world.path("")).into_iter().filter(|(_, line)| line.contains("engine.py")).count();
+    until("the engine is there", || engines() > 0);
+    signal(&child, "KILL");
+    until("nothing is left", || alive_with(world.path("")).is_empty());
+}

@@ -1,0 +1,3 @@
+class AsyncEngineArgs:
+    def __init__(self, model, **others):
+        self.model, self.others = model, others
