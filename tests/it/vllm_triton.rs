@@ -28,7 +28,7 @@ fn program() -> String {
 #[ignore = "needs a real tritonserver"]
 fn token_ids_go_through_triton_to_the_engine_and_back() {
     let world = world();
-    let ended = world.regatta(&words(&program(), &["requests=20", "rate=40", "--gpus", "0"]));
+    let ended = world.regatta(&words(&program(), &["requests=20", "rate=40", "duration=500ms", "--gpus", "1"]));
     // Beside other tests the client may be too late for its schedule. The answers are right or not.
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     for scenario in ["offline", "server"] {
@@ -46,7 +46,7 @@ fn token_ids_go_through_triton_to_the_engine_and_back() {
 #[ignore = "needs a real tritonserver"]
 fn an_engine_that_cannot_start_says_why() {
     let world = world();
-    let ended = world.regatta(&words(&program(), &["model=no-such-model", "--gpus", "0"]));
+    let ended = world.regatta(&words(&program(), &["model=no-such-model", "--gpus", "1"]));
     assert_eq!(ended.code, 1, "{}\n{}", ended.stdout, ended.stderr);
     ended.says("no-such-model is not a folder and not a model at Hugging Face");
 }
@@ -55,7 +55,7 @@ fn an_engine_that_cannot_start_says_why() {
 #[ignore = "needs a real tritonserver"]
 fn no_engine_is_left_when_the_run_is_killed() {
     let world = world();
-    let child = world.start(&words(&program(), &["scenarios=server", "requests=100000", "--gpus", "0"]));
+    let child = world.start(&words(&program(), &["scenarios=server", "duration=1h", "--gpus", "1"]));
     let engines = || alive_with(world.path("")).into_iter().filter(|(_, line)| line.contains("engine.py")).count();
     until("the engine is there", || engines() > 0);
     signal(&child, "KILL");
