@@ -96,9 +96,10 @@ pub(super) fn key_of(
     };
     let base = key.digest();
     let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
-    let lowered = match may_be_lowered {
-        true => shelf.reduced_setting(&base).map_err(|e| Failure::new(FailureKind::Files, e.to_string()))?,
-        false => None,
+    let lowered = if may_be_lowered {
+        shelf.reduced_setting(&base).map_err(|e| Failure::new(FailureKind::Files, e.to_string()))?
+    } else {
+        None
     };
     if let Some(lowered) = &lowered {
         key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
