@@ -91,14 +91,18 @@ pub(in crate::interop) fn translate(
     let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
     for stage in translation.kind.stages_mut() {
         if put_container(stage, &container) {
-            secrets.iter().for_each(|name| put_secret(stage, name));
+            for name in &secrets {
+                put_secret(stage, name);
+            }
         }
         listen_on(stage, &ports);
     }
     // A client has no container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
         for (host, inside) in mounts(&container) {
-            bench.args.iter_mut().for_each(|word| *word = on_host(word, &inside, &host));
+            for word in &mut bench.args {
+                *word = on_host(word, &inside, &host);
+            }
         }
     }
     sheet.absorb(&format!("{engine} run"), &mut translation);

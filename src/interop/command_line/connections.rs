@@ -63,14 +63,12 @@ pub(super) fn asked<'a>(servers: &'a [StartedServer], target: &str) -> Asked<'a>
     if let Some(server) = servers.iter().rev().find(listens) {
         return Asked::Server(&server.stage);
     }
-    match servers.iter().rev().find(|server| server.ports.is_empty()) {
-        Some(server) => Asked::Server(&server.stage),
-        None => {
-            let ports = last.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-            let note = format!("{target} is taken for `{}`, which the script starts on {ports}", last.stage);
-            Asked::Presumed(&last.stage, note)
-        }
+    if let Some(server) = servers.iter().rev().find(|server| server.ports.is_empty()) {
+        return Asked::Server(&server.stage);
     }
+    let ports = last.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let note = format!("{target} is taken for `{}`, which the script starts on {ports}", last.stage);
+    Asked::Presumed(&last.stage, note)
 }
 
 /// Where one stage names a path that another one writes, it reads that stage's output.

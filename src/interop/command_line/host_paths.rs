@@ -59,7 +59,9 @@ pub(super) fn on_the_host(translation: &mut Translation) {
         for (key, value) in stage.iter_mut() {
             // The mounts themselves, and variables that programs in the container read.
             if key != "container" && key != "env" {
-                mounts.iter().for_each(|(host, inside)| replace_path(value, inside, host));
+                for (host, inside) in &mounts {
+                    replace_path(value, inside, host);
+                }
             }
         }
         let inputs = stage.get("inputs").and_then(Value::as_object).into_iter().flatten();

@@ -59,8 +59,7 @@ pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
     }
     let length = end_of_loop(commands)?;
     let mut programs = commands[..length].iter().filter_map(|command| {
-        let words = command.text.split_whitespace();
-        words.skip_while(|word| ["until", "while", "do", "!"].contains(word)).next()
+        command.text.split_whitespace().find(|word| !["until", "while", "do", "!"].contains(word))
     });
     programs.all(|program| WAITS.contains(&program)).then_some(length)
 }
