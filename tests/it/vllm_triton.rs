@@ -16,7 +16,8 @@ fn world() -> World {
 }
 
 fn words<'a>(program: &'a str, settings: &[&'a str]) -> Vec<&'a str> {
-    let fixed = ["run", "vllm-triton", program, "model=m", "sides=triton", "repeats=1", "input_tokens=16", "output_tokens=8"];
+    let fixed =
+        ["run", "vllm-triton", program, "model=m", "sides=triton", "repeats=1", "input_tokens=16", "output_tokens=8"];
     [&fixed, settings].concat()
 }
 
@@ -55,9 +56,10 @@ fn an_engine_that_cannot_start_says_why() {
 #[ignore = "needs a real tritonserver"]
 fn no_engine_is_left_when_the_run_is_killed() {
     let world = world();
-    let child = world.start(&words(&program(), &["scenarios=server", "duration=1h", "--gpus", "1"]));
+    let mut child = world.start(&words(&program(), &["scenarios=server", "duration=1h", "--gpus", "1"]));
     let engines = || alive_with(world.path("")).into_iter().filter(|(_, line)| line.contains("engine.py")).count();
     until("the engine is there", || engines() > 0);
     signal(&child, "KILL");
+    child.wait().expect("it ends");
     until("nothing is left", || alive_with(world.path("")).is_empty());
 }
