@@ -173,9 +173,18 @@ fn glibc(_: &Log<'_>, line: &str) -> Diagnosis {
 fn module(_: &Log<'_>, line: &str) -> Diagnosis {
     let name =
         after(line, "No module named ").map(|rest| rest.trim_start_matches('\'')).map_or("a module", leading_token);
+    // Triton writes what its Python models fail with into lines of its own; any other line is of the program itself.
+    if line.contains("failed to load '") || line.contains("Python stub") {
+        return Diagnosis::new(
+            format!("the Python model imports {name}, which is not installed for it"),
+            format!(
+                "install {name} into the environment whose `python3` comes first on PATH: the stub ignores PYTHONPATH"
+            ),
+        );
+    }
     Diagnosis::new(
-        format!("the Python model imports {name}, which is not installed for it"),
-        format!("install {name} into the environment whose `python3` comes first on PATH: the stub ignores PYTHONPATH"),
+        format!("the program's Python does not have {name}"),
+        format!("start it with the Python of the environment that has {name}, or set PYTHONPATH under `env:`"),
     )
 }
 

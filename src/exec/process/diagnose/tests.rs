@@ -293,6 +293,13 @@ fn a_machine_without_what_the_server_needs_is_told_what_is_missing() {
     );
     begins(
         &[
+            "/opt/env/bin/python3: Error while finding module specification for 'vllm.entrypoints.openai.api_server' (ModuleNotFoundError: No module named 'vllm')",
+        ],
+        "the program's Python does not have vllm",
+        "start it with the Python of the environment that has vllm",
+    );
+    begins(
+        &[
             "E0101 00:00:00.000000 1 pb_stub.cc:366] \"Failed to initialize Python stub: ValueError: no such tokenizer\"",
         ],
         "a Python model failed while it was loaded: ValueError: no such tokenizer\"",
