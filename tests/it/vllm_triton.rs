@@ -16,8 +16,7 @@ fn world() -> World {
 }
 
 fn words<'a>(program: &'a str, settings: &[&'a str]) -> Vec<&'a str> {
-    let fixed =
-        ["run", "vllm-triton", program, "model=m", "sides=triton", "repeats=1", "input_tokens=16", "output_tokens=8"];
+    let fixed = ["run", "vllm-triton", program, "sides=triton", "repeats=1", "input_tokens=16", "output_tokens=8"];
     [&fixed, settings].concat()
 }
 
@@ -29,14 +28,18 @@ fn program() -> String {
 #[ignore = "needs a real tritonserver"]
 fn token_ids_go_through_triton_to_the_engine_and_back() {
     let world = world();
-    let ended = world.regatta(&words(&program(), &["requests=20", "rate=40", "duration=500ms", "--gpus", "1"]));
+    let ended =
+        world.regatta(&words(&program(), &["model=m", "requests=20", "rate=40", "duration=500ms", "--gpus", "1"]));
     // Beside other tests the client may be too late for its schedule. The answers are right or not.
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     for scenario in ["offline", "server"] {
         let result: Value =
             serde_json::from_str(&world.read(format!("latest/measure/triton/{scenario}/result.json"))).unwrap();
-        assert_eq!((&result["counts"]["ok"], &result["counts"]["failed"]), (&json!(20), &json!(0)), "{scenario}");
-        assert_eq!(result["tokens"]["output"], json!(20 * 8));
+        let counts = &result["counts"];
+        let ok = counts["ok"].as_u64().expect("a count");
+        assert!(ok > 0 && (scenario == "server" || ok == 20), "{scenario}: {counts}");
+        assert_eq!(counts["failed"], json!(0));
+        assert_eq!(result["tokens"]["output"], json!(ok * 8));
         let server = &result["identity"]["servers"][0];
         assert_eq!((&server["kind"], &server["backend"]), (&json!("triton"), &json!("python")));
     }
@@ -56,7 +59,7 @@ fn an_engine_that_cannot_start_says_why() {
 #[ignore = "needs a real tritonserver"]
 fn no_engine_is_left_when_the_run_is_killed() {
     let world = world();
-    let mut child = world.start(&words(&program(), &["scenarios=server", "duration=1h", "--gpus", "1"]));
+    let mut child = world.start(&words(&program(), &["model=m", "scenarios=server", "duration=1h", "--gpus", "1"]));
     let engines = || alive_with(world.path("")).into_iter().filter(|(_, line)| line.contains("engine.py")).count();
     until("the engine is there", || engines() > 0);
     signal(&child, "KILL");
