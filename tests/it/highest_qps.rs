@@ -50,7 +50,7 @@ stages:
         round: v5.1
         benchmark: llama2-70b-99.9
         rehearse: true
-        user_conf: {{ min_duration: 4, min_query_count: 600 }}
+        user_conf: {{ min_duration: 4, min_query_count: 1100 }}
 "#
         ),
     );
@@ -94,7 +94,7 @@ fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     );
     assert_eq!(json_of(&out.join("test.json"))["target_qps"].as_f64(), Some(at_least));
     let conf = fs::read_to_string(out.join("user.conf")).unwrap();
-    assert!(conf.contains("llama2-70b-interactive.Server.min_query_count = 600"), "{conf}");
+    assert!(conf.contains("llama2-70b-interactive.Server.min_query_count = 1100"), "{conf}");
     let short = fs::read_to_string(out.join("probes/01-100/user.conf")).unwrap();
     assert!(short.contains("sample_concatenate_permutation = 0"), "{short}");
     assert!(world.regatta(&["mlperf", "search", "m"]).ran().is_empty(), "what was found is not looked for again");
