@@ -95,7 +95,10 @@ impl Expression<'_> {
         if is_in_braces && !self.takes("}") {
             return None;
         }
-        if is_name { (self.value)(&word)?.trim().parse().ok() } else { word.parse().ok() }
+        let number = if is_name { (self.value)(&word)?.trim().to_owned() } else { word };
+        // The shell reads 010 as 8.
+        let is_octal = number.len() > 1 && number.starts_with('0');
+        if is_octal { None } else { number.parse().ok() }
     }
 }
 
@@ -114,6 +117,7 @@ mod tests {
             ("-N", Some(-4)),
             ("M + 1", None),
             ("1 / 0", None),
+            ("010 + 1", None),
             ("(1", None),
             ("", None),
             ("9223372036854775807 + 1", None),
