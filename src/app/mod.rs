@@ -18,6 +18,7 @@ mod lockfile;
 mod manifests;
 mod mlperf;
 mod output;
+mod own_fault;
 mod past_runs;
 mod planning;
 mod project;
@@ -51,14 +52,16 @@ pub fn main() -> ExitCode {
     let color = request.global.color.choice();
     color.write_global();
     let goes_on = outlives_its_reader(&request.job);
-    let exit = perform(request).unwrap_or_else(|trouble| {
-        match &trouble {
-            CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
-            CommandError::Differs(told) => print_error(told),
-            CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
-            CommandError::Other(error) => print_error(&format!("error: {error:#}\n")),
-        }
-        trouble.exit()
+    let exit = own_fault::guard(|| {
+        perform(request).unwrap_or_else(|trouble| {
+            match &trouble {
+                CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
+                CommandError::Differs(told) => print_error(told),
+                CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
+                CommandError::Other(error) => print_error(&format!("error: {error:#}\n")),
+            }
+            trouble.exit()
+        })
     });
     output::exit_code(exit, goes_on)
 }

@@ -24,6 +24,8 @@ pub enum CliExit {
     Differs,
     /// A comparison shows a difference that `--fail-if` does not allow.
     DifferenceExceeded,
+    /// Regatta's own code panicked (`EX_SOFTWARE` of sysexits.h).
+    OwnFault,
     /// A stop request interrupted the run (128 + SIGINT).
     Interrupted,
     /// The code of the command that `regatta serve … -- COMMAND` ran, where it is not 0.
@@ -41,6 +43,7 @@ impl CliExit {
             Self::InvalidServer => 5,
             Self::Differs => 6,
             Self::DifferenceExceeded => 7,
+            Self::OwnFault => 70,
             Self::Interrupted => 130,
             Self::OfCommand(code) => code,
         }
@@ -57,6 +60,7 @@ impl CliExit {
             Self::InvalidServer,
             Self::Differs,
             Self::DifferenceExceeded,
+            Self::OwnFault,
             Self::Interrupted,
         ];
         let ours = all.into_iter().find(|exit| i32::from(exit.code()) == code);
@@ -86,7 +90,7 @@ impl CliExit {
     pub fn worst(exits: impl IntoIterator<Item = Self>) -> Self {
         let weight = |exit: &Self| match exit {
             Self::Interrupted => 0,
-            Self::Failed | Self::OfCommand(_) => 1,
+            Self::Failed | Self::OwnFault | Self::OfCommand(_) => 1,
             Self::Differs => 2,
             Self::Usage => 3,
             Self::InvalidClient => 4,

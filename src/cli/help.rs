@@ -17,6 +17,7 @@ macro_rules! with_run_codes {
             "  4    a benchmark is INVALID(load): the load was not reached, or a limit was missed\n",
             "  5    a benchmark is INVALID(server): the server answered with errors\n",
             "  6    with --locked: something differs from the lock file\n",
+            "  70   a fault in Regatta itself\n",
             "  130  interrupted\n",
         )
     };
@@ -31,6 +32,7 @@ macro_rules! with_codes {
             "  0    success\n",
             "  1    the command failed\n",
             "  2    the manifest or the command line is wrong\n",
+            "  70   a fault in Regatta itself\n",
             "  130  interrupted\n",
             "  141  the reader of the output closed it (`| head`)\n",
         )
@@ -111,6 +113,7 @@ pub(super) const LOCK_DIFF: &str = concat!(
     "  0    they are the same\n",
     "  1    they differ, or the command failed\n",
     "  2    the manifest or the command line is wrong\n",
+    "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
@@ -126,6 +129,7 @@ pub(super) const DOCTOR: &str = concat!(
     "  0    everything that is needed is there\n",
     "  1    something that is needed is missing\n",
     "  2    the manifest or the command line is wrong\n",
+    "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
@@ -172,6 +176,7 @@ pub(super) const CACHE: &str = concat!(
     "  0    success\n",
     "  1    the store cannot be used, or something in it is damaged\n",
     "  2    the manifest or the command line is wrong\n",
+    "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
@@ -225,6 +230,7 @@ pub(super) const SELFTEST: &str = concat!(
     "  1    the command failed\n",
     "  2    the command line is wrong\n",
     "  3    INVALID(client): this machine could not generate the load now; the reasons are printed\n",
+    "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );
@@ -249,6 +255,7 @@ pub(super) const COMPARE: &str = concat!(
     "  1    the command failed\n",
     "  2    the results are not comparable, or the command line is wrong\n",
     "  7    a --fail-if holds\n",
+    "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );

@@ -5,6 +5,7 @@
 
 mod digest;
 mod endpoint;
+mod file_digest;
 mod gpu_id;
 mod id;
 mod memory;
@@ -14,6 +15,7 @@ mod stop;
 
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};
+pub use file_digest::open_regular;
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};

@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
+use super::expression_limits::bound;
 use super::value::{MAX_TEXT, NoValue, node_of};
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
@@ -115,6 +116,7 @@ impl Expressions {
             }
             minijinja::escape_formatter(out, state, value)
         });
+        bound(&mut env);
         // `10m` → 600000, for programs that count so.
         env.add_filter("milliseconds", |text: &str| {
             let wrong = |error: DurationError| Error::new(ErrorKind::InvalidOperation, error.to_string());

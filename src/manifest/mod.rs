@@ -6,6 +6,7 @@
 
 mod catalog_keys;
 mod expression;
+mod expression_limits;
 mod expression_paths;
 mod expression_source;
 mod given_values;

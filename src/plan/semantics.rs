@@ -491,7 +491,11 @@ impl StageChecker<'_> {
             Length::Normal { mean, stddev, .. } if *stddev < 0.0 || !mean.is_finite() || !stddev.is_finite() => {
                 self.push_error(&["bench", key, "normal", "stddev"], "must not be negative", "", None);
             }
-            _ => {}
+            _ => {
+                if let Some(fault) = length.fault() {
+                    self.push_error(&["bench", key], fault, "", None);
+                }
+            }
         }
     }
 

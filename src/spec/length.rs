@@ -31,6 +31,9 @@ pub struct Weighted {
     pub weight: f64,
 }
 
+/// Ten million tokens is the longest context that a model of today has.
+const LONGEST: u32 = 1 << 24;
+
 impl Length {
     pub(crate) const fn is_given(&self) -> bool {
         matches!(self, Self::Given)
@@ -54,8 +57,19 @@ impl Length {
                 Some("mean and stddev must be finite, stddev at least 0")
             }
             Self::Lognormal { mean, .. } if *mean <= 0.0 => Some("the mean of a lognormal law must be above 0"),
+            _ if self.longest() > LONGEST => Some("must be at most 16777216 tokens, more than any model takes"),
             Self::Empirical(values) => empirical_fault(values),
             _ => None,
+        }
+    }
+
+    /// The most tokens that it gives; 0 where the data decides.
+    fn longest(&self) -> u32 {
+        match self {
+            Self::Given => 0,
+            Self::Fixed(tokens) => *tokens,
+            Self::Uniform { max, .. } | Self::Normal { max, .. } | Self::Lognormal { max, .. } => *max,
+            Self::Empirical(values) => values.iter().map(|value| value.tokens).max().unwrap_or(0),
         }
     }
 }

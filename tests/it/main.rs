@@ -83,6 +83,7 @@ mod tls;
 mod translate;
 mod triton;
 mod triton_cpu;
+mod untrusted;
 mod vectors;
 mod vllm;
 mod vllm_triton;

@@ -30,14 +30,14 @@ fn failure(spec: &BenchSpec) -> (FailureClass, String) {
 #[test]
 fn an_answer_without_end_fails_with_its_limit_and_is_not_read_on() {
     let line = "x".repeat(1_000);
-    let event = "data: {\"choices\":[{\"delta\":{\"content\":\"t\"}}]}\n\n";
+    let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{line}\"}}}}]}}\n\n");
     let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
     let open = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
     let cases: [(&str, Vec<Do>, &str); 7] = [
         ("a header", vec![Do::Send("HTTP/1.1 200 OK\r\nX: ".to_owned()), Do::Flood(line.clone())], "header"),
         ("one event", vec![Do::Send(format!("{open}data: ")), Do::Flood(line.clone())], "line"),
         ("one event of many lines", vec![Do::Send(open.to_owned()), Do::Flood(format!("data: {line}\n"))], "line"),
-        ("tokens", vec![Do::Send(HEAD.to_owned()), Do::Flood(chunk(event))], "body"),
+        ("tokens", vec![Do::Send(HEAD.to_owned()), Do::Flood(chunk(&event))], "body"),
         ("keep-alive lines", vec![Do::Send(open.to_owned()), Do::Flood(format!(": {line}\n\n"))], "body"),
         ("one piece", vec![Do::Send(json.to_owned()), Do::Flood(line.clone())], "body"),
         ("a chunk extension", vec![Do::Send(format!("{HEAD}1;")), Do::Flood(line.clone())], "body"),
@@ -51,6 +51,26 @@ fn an_answer_without_end_fails_with_its_limit_and_is_not_read_on() {
         let taken = server.flooded.load(std::sync::atomic::Ordering::SeqCst);
         assert!(taken < 32 << 20, "{what}: {taken} bytes");
     }
+}
+
+/// Tokens that keep coming: the stall time-out never fires, and their bytes are few.
+#[test]
+fn an_answer_whose_tokens_do_not_end_fails() {
+    let event = "data: {\"choices\":[{\"delta\":{\"content\":\"t\"}}]}\n\n";
+    let server = Scripted::start(move |_| vec![Do::Send(HEAD.to_owned()), Do::Flood(chunk(event))]);
+    let (class, why) = failure(&chat(&server, 1));
+    assert_eq!(class, FailureClass::TooLarge, "{why}");
+    assert!(why.contains("the answer has not ended after"), "{why}");
+
+    fn endless(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
+        let token =
+            || ModelStreamInferResponse { infer_response: Some(response(&request.id, 1, false)), ..Default::default() };
+        (0..10_000).map(|_| token()).collect()
+    }
+    let script = kserve::script(|_| Act::Play { gap: std::time::Duration::ZERO, messages: endless });
+    let (class, why) = failure(&kserve::spec(&GrpcServer::start(true, None, script), 1));
+    assert_eq!(class, FailureClass::TooLarge, "{why}");
+    assert!(why.contains("the answer has not ended after"), "{why}");
 }
 
 #[test]

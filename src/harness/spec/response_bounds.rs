@@ -52,6 +52,18 @@ impl ResponseBounds {
         if bytes <= limit { Ok(()) } else { Err(exceeded("the answer, all messages together,", limit, key)) }
     }
 
+    /// Of an answer that has `tokens` so far. A server that does not heed the requested length, and does not stop, would otherwise
+    /// occupy a request for as long as its bytes last: hours.
+    pub(in crate::harness) fn check_tokens(&self, tokens: u32, requested: u32) -> Result<(), Fault> {
+        if tokens <= requested.saturating_mul(4).saturating_add(4096) {
+            return Ok(());
+        }
+        Err((
+            FailureClass::TooLarge,
+            format!("the answer has not ended after {tokens} tokens, and {requested} were requested"),
+        ))
+    }
+
     pub(in crate::harness) fn header_bytes(&self) -> usize {
         usize::try_from(self.header).unwrap_or(usize::MAX)
     }
@@ -83,6 +95,16 @@ fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_may_be_longer_than_requested_and_not_endless() {
+        let limits = ResponseBounds::default();
+        assert_eq!(limits.check_tokens(150, 100), Ok(()));
+        assert_eq!(limits.check_tokens(u32::MAX, u32::MAX), Ok(()));
+        let (class, text) = limits.check_tokens(5_000, 100).unwrap_err();
+        assert_eq!(class, FailureClass::TooLarge);
+        assert_eq!(text, "the answer has not ended after 5000 tokens, and 100 were requested");
+    }
 
     #[test]
     fn all_messages_of_an_answer_together_are_bounded() {

@@ -99,6 +99,8 @@ pub enum NpyError {
     NumberType,
     #[error("its shape is not understood")]
     ShapeText,
+    #[error("its shape needs more data than the file has, or none")]
+    Size,
     #[error("rows and columns are expected, and its shape is {0:?}")]
     Dimensions(Vec<usize>),
     #[error("row {row} has length {length}, and rows have {columns} ids")]

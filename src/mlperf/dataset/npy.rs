@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::{NpyError, SampleFileError};
 use super::row::DatasetRow;
 use super::row::RowSink;
+use crate::event::open_regular;
 
 /// Rows of padded ids, and the length of each.
 pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
@@ -48,7 +49,8 @@ impl NpyColumn {
 
     fn open(file: &Path) -> Result<Self, SampleFileError> {
         let path = file.to_owned();
-        let opened = File::open(file).map_err(|source| SampleFileError::Io { path: file.to_owned(), source })?;
+        let (opened, metadata) =
+            open_regular(file).map_err(|source| SampleFileError::Io { path: file.to_owned(), source })?;
         let mut reader = BufReader::with_capacity(1 << 20, opened);
         let no = |error| SampleFileError::Npy { path: file.to_owned(), error };
         let mut head = [0; 10];
@@ -70,7 +72,13 @@ impl NpyColumn {
         };
         let shape = after("'shape':").and_then(|rest| rest.strip_prefix('(')?.split_once(')'));
         let parts = shape.map_or("", |(shape, _)| shape).split(',').map(str::trim).filter(|part| !part.is_empty());
-        let shape = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| no(NpyError::ShapeText))?;
+        let shape: Vec<usize> = parts.map(str::parse).collect::<Result<_, _>>().map_err(|_| no(NpyError::ShapeText))?;
+        // Checked here, so that what follows may count on it: no size in the header is larger than the file.
+        let needed =
+            shape.iter().try_fold(width, |bytes: usize, side| bytes.checked_mul(*side).filter(|bytes| *bytes > 0));
+        if needed.is_none_or(|bytes| bytes as u64 > metadata.len().saturating_sub(10 + length)) {
+            return Err(no(NpyError::Size));
+        }
         Ok(Self { path, reader, shape, width })
     }
 

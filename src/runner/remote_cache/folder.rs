@@ -19,7 +19,8 @@ use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
 use super::error::RemoteCacheError;
-use super::listed_object::{ListedObject, TEMPORARY};
+use super::listed_object::{LARGEST_OBJECT, ListedObject, TEMPORARY};
+use crate::event::open_regular;
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;
@@ -79,6 +80,12 @@ impl Folder {
             let length = file.metadata()?.len();
             let range = range.unwrap_or(0..length);
             let end = range.end.min(length);
+            if end.saturating_sub(range.start) > LARGEST_OBJECT {
+                return Err(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    "it is larger than anything that is read at once",
+                ));
+            }
             let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
             file.read_exact_at(&mut bytes, range.start)?;
             Ok(Some(bytes.into()))
@@ -214,7 +221,7 @@ fn flatten_join<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::R
 fn open(path: &Path) -> io::Result<Option<File>> {
     let mut pause = PAUSE;
     for _ in 1..TRIES {
-        match File::open(path) {
+        match open_regular(path).map(|(file, _)| file) {
             Ok(file) => return Ok(Some(file)),
             Err(e) if is_stale(&e) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -227,7 +234,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         sleep(pause);
         pause *= 2;
     }
-    match File::open(path) {
+    match open_regular(path).map(|(file, _)| file) {
         Ok(file) => Ok(Some(file)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// What is read at once, as a whole, is smaller than this: a store is untrusted.
+pub(super) const LARGEST_OBJECT: u64 = 256 << 20;
+
 /// One object, as a listing has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedObject {

@@ -23,7 +23,7 @@ use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
 use super::error::{RemoteCacheError, error_chain_text};
-use super::listed_object::ListedObject;
+use super::listed_object::{LARGEST_OBJECT, ListedObject};
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";
@@ -66,9 +66,14 @@ impl Objects {
 
     pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
         let path = self.path(name);
-        none_if_not_found(
-            limited(async { self.store.get_opts(&path, GetOptions::default()).await?.bytes().await }).await?,
-        )
+        let Some(found) = none_if_not_found(limited(self.store.get_opts(&path, GetOptions::default())).await?)? else {
+            return Ok(None);
+        };
+        if found.meta.size > LARGEST_OBJECT {
+            let why = format!("has {} bytes, more than anything that is read at once", found.meta.size);
+            return Err(RemoteCacheError::Damaged { object: name.to_owned(), why });
+        }
+        none_if_not_found(limited(found.bytes()).await?)
     }
 
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, RemoteCacheError> {

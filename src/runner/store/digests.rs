@@ -13,7 +13,7 @@ use super::StateFolder;
 use super::durable::{PathError, replace_cache};
 use super::file_stamp::FileStamp;
 use super::outputs::hash_file;
-use crate::event::{Digest, Hasher};
+use crate::event::{Digest, Hasher, open_regular};
 
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
 #[derive(Debug, Default)]
@@ -36,6 +36,10 @@ pub struct InputState {
 pub enum InputError {
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
+    #[error("{} is a link to {}, which does not exist", link.display(), target.display())]
+    Dangling { link: PathBuf, target: PathBuf },
+    #[error("{} is a link to {}, and the input is inside that", link.display(), target.display())]
+    Encloses { link: PathBuf, target: PathBuf },
     #[error("no file matches {0}")]
     NoMatch(String),
     #[error("{0} is not a pattern: {1}")]
@@ -122,6 +126,7 @@ impl Digests {
     }
 
     fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>) -> Result<Digest, InputError> {
+        use super::durable::WithPath as _;
         let Ok(stamp) = FileStamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
@@ -131,6 +136,9 @@ impl Digests {
         let mut h = Hasher::new();
         for item in WalkDir::new(path).follow_links(true).sort_by_file_name() {
             let item = item.map_err(|e| walk_error(path, e))?;
+            if item.path_is_symlink() {
+                refuse_enclosing(path, item.path())?;
+            }
             let name = item.path().strip_prefix(path).unwrap_or(item.path());
             let stamp =
                 FileStamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
@@ -139,8 +147,10 @@ impl Digests {
                 let (digest, stamp) = self.file(item.path())?;
                 h.field(digest.bytes());
                 seen.push((item.path().to_owned(), stamp));
-            } else {
+            } else if stamp.is_folder() {
                 seen.push((item.path().to_owned(), stamp));
+            } else {
+                open_regular(item.path()).at("read", item.path())?;
             }
         }
         Ok(h.finish())
@@ -180,8 +190,23 @@ fn glob(
     Ok(())
 }
 
+/// A link that leads out of an input and around it: all that is beside the input would be part of it.
+fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
+    use super::durable::WithPath as _;
+    let target = fs::canonicalize(link).at("follow", link)?;
+    if fs::canonicalize(input).at("look at", input)?.starts_with(&target) {
+        return Err(InputError::Encloses { link: link.to_owned(), target });
+    }
+    Ok(())
+}
+
 fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
     let place = e.path().unwrap_or(path).to_owned();
+    if let Ok(target) = fs::read_link(&place)
+        && !place.exists()
+    {
+        return InputError::Dangling { link: place, target };
+    }
     let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links lead in a circle"));
     InputError::Path(PathError { doing: "list", path: place, source })
 }

@@ -58,16 +58,16 @@ impl FileStamp {
         Ok(Self::read(&rustix::fs::stat(path)?))
     }
 
-    pub(super) fn of_open(file: &fs::File) -> std::io::Result<Self> {
-        let m = file.metadata()?;
+    /// Of a regular file.
+    pub(super) fn of_regular(m: &fs::Metadata) -> Self {
         let kind = if m.mode() & 0o100 == 0 { EntryKind::File } else { EntryKind::Program };
-        Ok(Self {
+        Self {
             size: m.size(),
             mtime: m.mtime() * 1_000_000_000 + m.mtime_nsec(),
             ctime: m.ctime() * 1_000_000_000 + m.ctime_nsec(),
             inode: m.ino(),
             kind,
-        })
+        }
     }
 
     #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]

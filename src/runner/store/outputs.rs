@@ -1,7 +1,6 @@
 //! A folder's digest and the list of what is in it.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::event::{Digest, Hasher};
+use crate::event::{Digest, Hasher, open_regular};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,21 +153,9 @@ fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathE
 
 /// The digest of a file's bytes, and its stamp from before they were read.
 pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
-    /// From here on mapping the file and hashing on all cores pays.
-    const LARGE: u64 = 1 << 20;
-    let mut file = File::open(path).at("open", path)?;
-    let stamp = FileStamp::of_open(&file).at("look at", path)?;
-    let digest = if stamp.size >= LARGE {
-        drop(file);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_mmap_rayon(path).at("read", path)?;
-        Digest::from_bytes(*hasher.finalize().as_bytes())
-    } else {
-        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
-        file.read_to_end(&mut bytes).at("read", path)?;
-        Digest::of(&bytes)
-    };
-    Ok((digest, stamp))
+    let (file, metadata) = open_regular(path).at("read", path)?;
+    let digest = Digest::of_file(&file, metadata.len()).at("read", path)?;
+    Ok((digest, FileStamp::of_regular(&metadata)))
 }
 
 /// What happened to a folder since it was sealed.

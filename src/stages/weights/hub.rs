@@ -11,10 +11,14 @@ use serde_json::Value;
 use super::failures::refused;
 use super::index::{ExpectedFile, HubIndex};
 use crate::event::{Failure, FailureKind};
+use crate::units::size;
 
 const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for so long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
+/// The most time and bytes for a list of files: a hub's answer is untrusted.
+const LISTING_TIME: Duration = Duration::from_mins(5);
+const LARGEST_LISTING: usize = 64 << 20;
 
 /// A repository and how to query it.
 #[derive(Clone, Debug)]
@@ -66,10 +70,10 @@ impl Hub {
     pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
         let url = format!("{}/api/models/{}/revision/{}?blobs=true", self.endpoint, self.name, escaped(revision));
         let answer = async {
-            let response = self.client.get(&url).send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
+            let request = self.client.get(&url).timeout(LISTING_TIME);
+            let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             let response = self.check_status(response, &format!("revision `{revision}`"))?;
-            let bytes = response.bytes().await.map_err(|error| FetchError::Broken(chain(&error)))?;
-            serde_json::from_slice::<Value>(&bytes)
+            serde_json::from_slice::<Value>(&listing(response).await?)
                 .map_err(|error| FetchError::Broken(format!("its answer is no JSON: {error}")))
         };
         let answer = answer.await.map_err(|lost| match lost {
@@ -142,6 +146,21 @@ impl Hub {
             _ => failure(format!("{what}: the hub answers {status}")),
         }
     }
+}
+
+/// A list of files; a hub that sends more than any list has is not read further.
+async fn listing(mut response: Response) -> Result<Vec<u8>, FetchError> {
+    let mut bytes = Vec::new();
+    while let Some(more) = response.chunk().await.map_err(|error| FetchError::Broken(chain(&error)))? {
+        bytes.extend_from_slice(&more);
+        if bytes.len() > LARGEST_LISTING {
+            return Err(FetchError::Broken(format!(
+                "its list of files has more than {}",
+                size(LARGEST_LISTING as u64)
+            )));
+        }
+    }
+    Ok(bytes)
 }
 
 /// A part of a path, with what must not stand there as it is.

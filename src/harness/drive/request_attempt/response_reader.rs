@@ -168,6 +168,7 @@ impl<'a> ResponseReader<'a> {
             self.state.last_token.set(Some(t_read));
             link.last_token.set(t_read);
             part.take(WireEvent::Chunk(tokens), t_read);
+            limits.check_tokens(part.account().tokens(), self.attempt.requested_tokens(asked))?;
         }
         if seen.is_final {
             self.state.final_marker.set(true);

@@ -11,6 +11,7 @@ use super::corpus_record::{CorpusRecord, DataSummary, MemoryBudget};
 use super::errors::fault;
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, npy, sharegpt};
+use crate::event::{Digest, open_regular};
 use crate::harness::HarnessError;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::{DataKind, PromptFile};
@@ -47,9 +48,8 @@ impl Corpus {
 }
 
 pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_mmap_rayon(file).map_err(|error| fault(file, error.to_string()))?;
-    Ok(hasher.finalize().to_hex().to_string())
+    let digest = open_regular(file).and_then(|(open, metadata)| Digest::of_file(&open, metadata.len()));
+    Ok(digest.map_err(|error| fault(file, error.to_string()))?.to_string())
 }
 
 pub(super) fn has_end(file: &Path, end: &str) -> bool {

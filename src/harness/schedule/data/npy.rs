@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::errors::{DataErrors, fault};
 use super::prompt::PromptPart;
+use crate::event::open_regular;
 use crate::harness::{HarnessError, PromptFile};
 
 /// Reads rows of ids, each cut to its length.
@@ -85,7 +86,7 @@ struct NpyReader<'a> {
 
 impl<'a> NpyReader<'a> {
     fn open(file: &'a Path) -> Result<Self, HarnessError> {
-        let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+        let (opened, metadata) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
         let mut reader = BufReader::with_capacity(1 << 20, opened);
         let no = |why: &str| fault(file, format!("it is not a .npy file that can be used: {why}"));
         let mut head = [0u8; 10];
@@ -126,6 +127,12 @@ impl<'a> NpyReader<'a> {
         let shape = shape.ok_or_else(|| no("its head lacks `shape`"))?.0.split(',').map(str::trim);
         let shape: Result<Vec<usize>, _> = shape.filter(|part| !part.is_empty()).map(str::parse).collect();
         let shape = shape.map_err(|_| no("its shape is not understood"))?;
+        // Checked here, so that what follows may count on it: no size in the header is larger than the file.
+        let needed =
+            shape.iter().try_fold(width, |bytes: usize, side| bytes.checked_mul(*side).filter(|bytes| *bytes > 0));
+        if needed.is_none_or(|bytes| bytes as u64 > metadata.len().saturating_sub(10 + u64::from(length))) {
+            return Err(no("its shape needs more data than the file has, or none"));
+        }
         Ok(Self { file, reader, shape, kind, width })
     }
 

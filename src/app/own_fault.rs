@@ -1,0 +1,53 @@
+//! A panic of Regatta's own code becomes a message and an exit code of its own, after everything was cleaned up.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+
+use super::output::print_error;
+use crate::cli::CliExit;
+
+/// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and the
+/// message names the place in the source.
+pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
+    let default_hook = panic::take_hook();
+    panic::set_hook(Box::new(move |fault| {
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|wanted| wanted != "0") {
+            default_hook(fault);
+        }
+        print_error(&message(fault));
+    }));
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(CliExit::OwnFault)
+}
+
+fn message(fault: &PanicHookInfo<'_>) -> String {
+    let at = fault.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
+    format!(
+        "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please report it with the \
+         manifest or the command\n",
+        payload_text(fault.payload()),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn payload_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_has_a_code_of_its_own() {
+        assert_eq!(guard(|| panic!("index out of bounds")), CliExit::OwnFault);
+        assert_eq!(guard(|| CliExit::InvalidLoad), CliExit::InvalidLoad);
+    }
+
+    #[test]
+    fn its_text_is_that_of_the_panic() {
+        assert_eq!(payload_text(&"a"), "a");
+        assert_eq!(payload_text(&"b".to_owned()), "b");
+        assert_eq!(payload_text(&3_u8), "it panicked");
+    }
+}

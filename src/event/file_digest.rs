@@ -1,0 +1,122 @@
+//! The digest of a file, read in parts by all cores.
+//!
+//! A file is read, never mapped: one that another process makes shorter meanwhile would end this process with SIGBUS.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
+
+use super::Digest;
+
+/// What one core reads and hashes at a time.
+const PART: u64 = 1 << 20;
+
+/// Opens a file that can be read to an end: a pipe, a socket or a device is an error at once, never a wait.
+///
+/// # Errors
+///
+/// Those of opening it, and that it is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    let what = if metadata.is_dir() { "it is a folder" } else { "it is a pipe, a socket or a device, not a file" };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+impl Digest {
+    /// Of a file with `size` bytes: the same as of these bytes in memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading, and that the file has become shorter.
+    pub fn of_file(file: &File, size: u64) -> io::Result<Self> {
+        if size <= PART {
+            return whole(file);
+        }
+        let left = left_subtree_len(size);
+        let (one, other) = rayon::join(|| subtree(file, 0, left), || subtree(file, left, size - left));
+        Ok(Self::from_bytes(*merge_subtrees_root(&one?, &other?, Mode::Hash).as_bytes()))
+    }
+}
+
+/// Of a small file. The kernel's own files have a size of 0 and a content.
+fn whole(file: &File) -> io::Result<Digest> {
+    let mut bytes = Vec::new();
+    file.take(2 * PART).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == 2 * PART {
+        return Err(io::Error::other("it grows while it is read"));
+    }
+    Ok(Digest::of(&bytes))
+}
+
+fn subtree(file: &File, at: u64, length: u64) -> io::Result<ChainingValue> {
+    if length <= PART {
+        let bytes = part(file, at, length)?;
+        return Ok(blake3::Hasher::new().set_input_offset(at).update(&bytes).finalize_non_root());
+    }
+    let left = left_subtree_len(length);
+    let (one, other) = rayon::join(|| subtree(file, at, left), || subtree(file, at + left, length - left));
+    Ok(merge_subtrees_non_root(&one?, &other?, Mode::Hash))
+}
+
+fn part(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, at).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it became shorter while it was read"),
+        _ => error,
+    })?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_the_digest_of_the_bytes_for_every_shape_of_the_tree() {
+        let part = PART as usize;
+        for length in [0, 1, 1024, part - 1, part, part + 1, 2 * part, 2 * part + 1, 3 * part + 5, 5 * part + 1025] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&bytes).unwrap();
+            let (file, _) = open_regular(file.path()).unwrap();
+            assert_eq!(Digest::of_file(&file, length as u64).unwrap(), Digest::of(&bytes), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_kernel_has_a_content() {
+        let (file, metadata) = open_regular(Path::new("/proc/version")).unwrap();
+        assert_eq!(metadata.len(), 0);
+        assert_eq!(Digest::of_file(&file, 0).unwrap(), Digest::of(&std::fs::read("/proc/version").unwrap()));
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * PART).unwrap();
+        let error = Digest::of_file(&file, 4 * PART).unwrap_err();
+        assert_eq!(error.to_string(), "it became shorter while it was read");
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+            assert!(open_regular(path).unwrap_err().to_string().starts_with("it is a "));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a manifest, an input and a header may not do to the program that reads them: each is an error, at once and in bounded memory.
+
+use std::os::unix::fs::symlink;
+
+use pretty_assertions::assert_eq;
+
+use crate::world::World;
+
+/// Runs a manifest of one stage in at most 4 GB of memory.
+fn bounded(world: &World, stage: &str) -> (i32, String) {
+    world.manifest("m", &format!("stages:\n  a: {stage}\n"));
+    let program = env!("CARGO_BIN_EXE_regatta");
+    let line = format!("ulimit -v 4000000; exec '{program}' run m");
+    let ended =
+        std::process::Command::new("/bin/sh").args(["-c", &line]).current_dir(world.path("")).output().expect("sh");
+    let text = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (ended.status.code().expect("an exit code"), text)
+}
+
+#[test]
+fn an_expression_takes_no_gigabytes_and_does_not_panic() {
+    let world = World::new();
+    let cases = [
+        ("{{ ('x' * 100000) | replace('x', 'y' * 100000) }}", 2, "it would become 10000000000 bytes"),
+        ("{{ ('x' * 10000000000) | length }}", 2, "repeated string is too large"),
+        ("{{ '%1000000000d' | format(3) }}", 2, "this text becomes too long"),
+        ("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", 2, "recursion limit exceeded"),
+        (
+            "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+            2,
+            "this expression takes too long",
+        ),
+        ("[ '{{ 5 is divisibleby(0) }}' != yes ]", 0, "1 ran"),
+    ];
+    for (expression, code, says) in cases {
+        let (ended, text) = bounded(&world, &format!("{{ shell: \"{expression}\" }}"));
+        assert_eq!(ended, code, "{expression}\n{text}");
+        assert!(text.contains(says), "{expression}\n{text}");
+    }
+}
+
+#[test]
+fn an_input_without_an_end_is_an_error_and_not_a_wait() {
+    let world = World::new();
+    let pipe = std::process::Command::new("mkfifo").arg(world.path("pipe")).status().expect("mkfifo");
+    assert!(pipe.success());
+    world.file("folder/plain", "1");
+    for input in ["pipe", "/dev/zero"] {
+        let (code, text) = bounded(&world, &format!("{{ inputs: {{ x: {input} }}, shell: 'true' }}"));
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("it is a pipe, a socket or a device, not a file"), "{text}");
+    }
+    for (link, target, says) in [
+        ("nowhere", "/no/such/file", "folder/nowhere is a link to /no/such/file, which does not exist"),
+        ("around", "..", "and the input is inside that"),
+    ] {
+        let path = world.path("folder").join(link);
+        symlink(target, &path).expect("a link");
+        let (code, text) = bounded(&world, "{ inputs: { x: folder }, shell: 'true' }");
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(says), "{text}");
+        std::fs::remove_file(path).expect("a link");
+    }
+    assert_eq!(bounded(&world, "{ inputs: { x: folder }, shell: 'true' }").0, 0);
+}
+
+#[test]
+fn a_length_beyond_every_model_is_refused_before_anything_starts() {
+    let world = World::new();
+    let ended = world.regatta(&["bench", "sim:", "-n", "1", "--input-tokens", "999999999"]);
+    assert_eq!(ended.code, 2, "{}\n{}", ended.stdout, ended.stderr);
+    ended.says("must be at most 16777216 tokens");
+}
