@@ -24,6 +24,8 @@ pub struct Endpoint {
 pub enum EndpointError {
     #[error("there is nothing next to a `|`{list}")]
     Empty { list: InList },
+    #[error("an address holds no user and password; `--api-key-env NAME` sends a key, which is never shown")]
+    Credentials,
     /// `rest` is what follows the scheme.
     #[error("`{piece}`{list} begins with a scheme; write `{rest}` without `{scheme}://`")]
     Scheme { piece: String, list: InList, scheme: String, rest: String },
@@ -115,6 +117,10 @@ fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), E
     let own = || piece.to_owned();
     if piece.is_empty() {
         return Err(EndpointError::Empty { list });
+    }
+    // Said without the text: it would be the password that is shown.
+    if piece.contains('@') {
+        return Err(EndpointError::Credentials);
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
         let (scheme, rest) = (scheme.to_owned(), rest.to_owned());

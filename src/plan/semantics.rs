@@ -4,6 +4,7 @@ mod compare;
 mod container;
 mod engine;
 mod engine_and_server;
+mod git;
 mod gpu_clocks;
 mod host;
 mod mlperf;
@@ -75,6 +76,9 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
+    }
+    if let Some(git) = &stage.git {
+        look.git(git);
     }
     if let Some(weights) = &stage.weights {
         look.weights(weights);

@@ -5,9 +5,11 @@ mod digit_grouping;
 mod duration;
 mod sha256;
 mod shell;
+mod url_credentials;
 
 pub use byte_size::size;
 pub use digit_grouping::grouped;
 pub use duration::{DurationError, duration};
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
+pub use url_credentials::{credentials, userinfo, without_credentials};

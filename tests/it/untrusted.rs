@@ -71,3 +71,37 @@ fn a_length_beyond_every_model_is_refused_before_anything_starts() {
     assert_eq!(ended.code, 2, "{}\n{}", ended.stdout, ended.stderr);
     ended.says("must be at most 16777216 tokens");
 }
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_that_names_it() {
+    let world = World::new();
+    world.manifest("m", "stages:\n  a: { shell: 'true' }\n");
+    let line = format!("ulimit -f 1; exec '{}' run m", env!("CARGO_BIN_EXE_regatta"));
+    let ended =
+        std::process::Command::new("/bin/sh").args(["-c", &line]).current_dir(world.path("")).output().expect("sh");
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(text.contains("File too large"), "{text}");
+}
+
+#[test]
+fn an_address_with_a_password_is_refused_and_not_shown() {
+    let world = World::new();
+    let ended = world.regatta(&["bench", "http://me:hunter2@127.0.0.1:1", "-n", "1"]);
+    assert_eq!(ended.code, 2);
+    ended.says("an address holds no user and password");
+    world.manifest("m", "stages:\n  a: { git: { url: 'https://me:hunter2@host/x', rev: main } }\n");
+    let planned = world.regatta(&["plan", "m"]);
+    assert_eq!(planned.code, 2);
+    planned.says("a URL holds a password or a token");
+    for text in [ended.stdout, ended.stderr, planned.stdout, planned.stderr] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_not_set_is_told() {
+    let world = World::new();
+    world.manifest("m", "stages:\n  a: { secrets: [TOKEN_OF_NO_ONE], shell: 'true' }\n");
+    world.good(&["run", "m"]).says("TOKEN_OF_NO_ONE is not set");
+}

@@ -19,6 +19,12 @@ pub(super) fn install_handlers(
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
     };
     let streams = [int?, term?, hup?];
+    // With a handler, which stays when this is dropped, a file that would exceed `ulimit -f` is an error of the write and not
+    // the end of this process. Programs that stages start do not inherit it.
+    {
+        let _inside = runtime.enter();
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+    }
     thread::spawn(move || runtime.block_on(handle_signals(streams, stop, first, tell)));
     Ok(())
 }

@@ -12,7 +12,8 @@ use std::path::Path;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{CherryPick, Git};
-use command::{GitCommand, credentials, userinfo, without_credentials};
+use crate::units::{credentials, userinfo, without_credentials};
+use command::GitCommand;
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";

@@ -56,7 +56,13 @@ impl TaskContext {
         env.push((process::RUN.to_owned(), Some(run.as_str().into())));
         env.push((process::TASK.to_owned(), Some(task.into())));
         let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
-        let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
+        let mut secrets = Vec::new();
+        for name in &lease.task.secrets {
+            match std::env::var(name) {
+                Ok(value) if !value.is_empty() => secrets.push(value),
+                _ => lease.notice(format!("{name} is not set, and the stage's `secrets:` name it: it runs without")),
+            }
+        }
         Self { lease, env, shown_env: shown, secrets, mark, place: None, slurm_container: None }
     }
 

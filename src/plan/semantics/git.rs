@@ -1,0 +1,24 @@
+//! `git:` — addresses that would be kept with a secret in them.
+
+use super::StageChecker;
+use crate::diag::Diagnostic;
+use crate::manifest::model::{CherryPick, Git};
+use crate::units::credentials;
+
+impl StageChecker<'_> {
+    /// Plans, records and reports hold a stage's settings, and every user of the machine sees the arguments of `git`.
+    pub(super) fn git(&mut self, git: &Git) {
+        let picks = git.cherry_picks.iter().filter_map(|pick| match pick {
+            CherryPick::From { url, .. } => Some(url),
+            CherryPick::Commit(_) => None,
+        });
+        let urls = std::iter::once(&git.url).chain(picks);
+        if urls.filter(|url| credentials(url).is_some()).count() > 0 {
+            // Without the line of the manifest, which has the secret in it.
+            self.found.push(
+                Diagnostic::error(format!("`stages.{}.git`: a URL holds a password or a token", self.name))
+                    .hint("it would be kept with the results; use an ssh URL, or git's own store: `git config --global credential.helper store`"),
+            );
+        }
+    }
+}
