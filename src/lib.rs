@@ -17,18 +17,18 @@
 //!
 //! # Rooms
 //!
-//! A room is a folder of `src` with one door: its `mod.rs` re-exports what other rooms may use. `tests/it/architecture.rs` checks
-//! every `crate::…` path against this table.
+//! A room is a folder of `src` with one door: its `mod.rs` re-exports what other rooms may use (larger rooms have a few doors more,
+//! listed below). `tests/it/architecture.rs` checks every `crate::…` path against this table.
 //!
 //! | room | what it does | may use |
 //! |---|---|---|
 //! | `diag` | errors that point at a place in a text, with hints | – |
 //! | `event` | what can happen in a run: ids, digests, events, outcomes | – |
-//! | `units` | numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell | – |
+//! | `units` | numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs | – |
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
-//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event |
+//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `remote_cache`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
 //! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
@@ -41,8 +41,7 @@
 //! | `cli` | arguments → an `Invocation`; exit codes | event |
 //! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!
-//! MLPerf's stage and its report are in `stages` and `report`, since `plan` reads MLPerf's rules: a room with all three would be
-//! below and above `plan`.
+//! `plan` depends on `mlperf` for the rules, so `mlperf` cannot hold MLPerf's stage and its report, which depend on `plan`.
 //!
 //! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
 //! `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`,
