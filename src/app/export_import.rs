@@ -36,6 +36,17 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if !request.line.is_empty() {
         return translate::line(global, &request.line);
     }
+    if let [only] = request.paths.as_slice() {
+        if only == Path::new("-") {
+            let mut text = String::new();
+            std::io::stdin().lock().read_to_string(&mut text)?;
+            return translate::text(global, "standard input", &text);
+        }
+        // A line in quotes, as it was copied.
+        if let Some(text) = only.to_str().filter(|text| text.trim().contains(char::is_whitespace) && !only.exists()) {
+            return translate::line(global, &[text.to_owned()]);
+        }
+    }
     let missing: Vec<String> =
         request.paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
     if !missing.is_empty() {

@@ -31,7 +31,7 @@ pub(super) fn command(
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(CommandError::Usage(format!(
-            "there is no manifest {}\n  hint: `regatta list` lists the manifests",
+            "the line has no meaning here: there is no manifest {}\n  hint: `regatta list` lists the manifests",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };

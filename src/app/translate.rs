@@ -31,7 +31,12 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandErr
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
-    let translation = read_script(&name, &text).map_err(|error| usage_error(&error))?;
+    self::text(global, &name, &text)
+}
+
+/// The text of a script; `name` is where it comes from.
+pub(super) fn text(global: &Global, name: &str, text: &str) -> Result<CliExit, CommandError> {
+    let translation = read_script(name, text).map_err(|error| usage_error(&error))?;
     print_translation(global, translation)
 }
 

@@ -271,6 +271,7 @@ pub(super) const IMPORT: &str = with_codes!(examples![
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
     "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
     "regatta import serve.sh > manifests/mine.yaml               a script, or a job of Slurm",
+    "regatta import 'vllm serve gpt2 && vllm bench serve --model gpt2'   a line in quotes; `-` reads standard input",
     "regatta import -- make run_harness RUN_ARGS='--benchmarks=llama2-70b --scenarios=Server'",
     "regatta import configs/H200-SXM-141GBx8/Server/llama2-70b.py > manifests/mine.yaml",
 ]);

@@ -1,9 +1,10 @@
 //! `curl` of a server's own interfaces: one request, its metrics, its readiness.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::interop::command_line::options::{Opt, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::load::{TranslatedLoad, api_key};
+use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
+use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "curl";
@@ -12,38 +13,102 @@ const TOOL: &str = "curl";
 static TABLE: &[Opt] = &[
     one(&["--request", "-X"]), one(&["--data", "-d", "--data-raw", "--data-binary", "--json"]), one(&["--header", "-H"]), flag(&["--silent", "-s"]), flag(&["--verbose", "-v"]),
     flag(&["--show-error", "-S"]), flag(&["--location", "-L"]), flag(&["--fail", "-f"]), flag(&["--include", "-i"]), one(&["--output", "-o"]), flag(&["--no-buffer", "-N"]), flag(&["--insecure", "-k"]),
-    one(&["--write-out", "-w"]), one(&["--max-time", "-m"]), flag(&["-sS"]), flag(&["-sf"]), flag(&["-fsS"]), many(&["--url"]),
+    one(&["--write-out", "-w"]), one(&["--max-time", "-m"]), flag(&["-sS"]), flag(&["-sf"]), flag(&["-fsS"]), flag(&["-fsSL"]), flag(&["-sL"]), flag(&["-LO"]), flag(&["-6"]), flag(&["-4"]), flag(&["--remote-name", "-O"]), many(&["--url"]),
 ];
+
+/// The sentence on a body that is a pattern of a page.
+const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
-    let Some(url) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
+    let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
         sheet.push_error("`curl` without a URL");
         return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
-    let url = url.strip_prefix("http://").unwrap_or(url);
+    let url = written.strip_prefix("http://").unwrap_or(written);
     let (server, path) = url.split_once('/').unwrap_or((url, ""));
+    // `https:` is for servers of OpenAI's interfaces.
+    let (server, path) = match written.strip_prefix("https://").map(|rest| rest.split_once('/').unwrap_or((rest, ""))) {
+        Some((server, path)) => (format!("https://{server}"), path),
+        None => (server.to_owned(), path),
+    };
     let path = path.trim_end_matches('/');
     let steps: Vec<&str> = path.split('/').collect();
     let asks = |what: &str, server: String| {
-        Ok(TranslationKind::Commands(vec![["regatta", "triton", what, &server].map(str::to_owned).to_vec()]))
+        TranslationKind::Commands(vec![["regatta", "triton", what, &server].map(str::to_owned).to_vec()])
     };
     let kind = match steps.as_slice() {
-        ["metrics"] => asks("metrics", server.to_owned()),
+        ["metrics"] => asks("metrics", server),
         ["v2", "health", "ready" | "live"] | ["v2"] => asks("status", format!("http://{server}")),
         ["v2", "models", model, "generate" | "generate_stream"] => {
-            generate(server, model, path, line.value("--data"), &mut sheet)
+            with_body(&line, &mut sheet, |fields, sheet| generate(&server, model, path, fields, &line, sheet))?
         }
+        ["v2", "models", model, "config"] => of_model("config", &server, model, &mut sheet),
+        ["v2", "models", model, "stats"] => of_model("statistics", &server, model, &mut sheet),
+        ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut sheet),
         ["v2", "repository", "index"] | ["v2", "models", ..] => asks("models", format!("http://{server}")),
         ["v1", "chat", "completions"] | ["v1", "completions"] => {
-            Ok(completions(server, path, line.value("--data"), &mut sheet))
+            with_body(&line, &mut sheet, |fields, sheet| Ok(completions(&server, path, fields, &line, sheet)))?
         }
-        _ => Ok(TranslationKind::Nothing(format!(
-            "`curl {url}` has no meaning here: it is no interface of an inference server that is known here; a `shell` stage runs it"
-        ))),
+        ["v1", "models"] => {
+            nothing(url, "a `bench` whose `model` is \"\" requests that list itself, and result.json names the model")
+        }
+        ["health" | "health_generate"] | ["health", "ready" | "live"] => {
+            nothing(url, "a stage waits until its server is ready, as long as `ready.timeout` says")
+        }
+        ["start_profile" | "stop_profile"] => {
+            nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")
+        }
+        _ => nothing(url, "it is no interface of an inference server that is known here; a `shell` stage runs it"),
     };
-    sheet.finish(TOOL, kind?)
+    sheet.finish(TOOL, kind)
+}
+
+fn nothing(url: &str, why: &str) -> TranslationKind {
+    TranslationKind::Nothing(format!("`curl {url}` has no meaning here: {why}"))
+}
+
+/// What is requested of a model over gRPC here.
+fn of_model(act: &str, server: &str, model: &str, sheet: &mut TranslationBuilder) -> TranslationKind {
+    // The port of a server that listens on Triton's own ones.
+    let to = server.strip_suffix(":8000").map_or_else(|| server.to_owned(), |host| format!("{host}:8001"));
+    sheet.note(format!("it goes over gRPC, to {to}: check the port"));
+    TranslationKind::Commands(vec![["regatta", "triton", act, &to, model].map(str::to_owned).to_vec()])
+}
+
+/// The fields of a request; the sentence where they are not in the line.
+fn with_body(
+    line: &ParsedLine,
+    sheet: &mut TranslationBuilder,
+    then: impl FnOnce(Map<String, Value>, &mut TranslationBuilder) -> Result<TranslationKind, NoMeaning>,
+) -> Result<TranslationKind, TranslationError> {
+    let data =
+        line.value("--data").ok_or_else(|| TranslationError::new("a request has its fields behind `-d`"))?.trim();
+    let fields = match serde_json::from_str::<Value>(data) {
+        Ok(Value::Object(fields)) => fields,
+        _ if data.contains("...") || data.contains("{PARAM") => {
+            return Ok(TranslationKind::Nothing(PATTERN.to_owned()));
+        }
+        _ if data.starts_with('@') => {
+            let file = data.trim_start_matches('@');
+            return Ok(TranslationKind::Nothing(format!(
+                "the line has no meaning here: the request is in `{file}`, which is not read; give its fields behind `-d`"
+            )));
+        }
+        _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
+    };
+    Ok(then(fields, sheet).unwrap_or_else(|why| TranslationKind::Nothing(why.into())))
+}
+
+/// Headers that the request does not have here.
+fn headers(line: &ParsedLine, sheet: &mut TranslationBuilder, known: &[&str]) {
+    for given in line.given.iter().filter(|given| given.name == "--header") {
+        let name = given.value().split(':').next().unwrap_or_default().trim().to_lowercase();
+        if !["content-type", "accept"].contains(&name.as_str()) && !known.contains(&name.as_str()) {
+            sheet.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
+        }
+    }
 }
 
 /// A request to the generate extension.
@@ -51,19 +116,19 @@ fn generate(
     server: &str,
     model: &str,
     path: &str,
-    data: Option<&str>,
+    mut fields: Map<String, Value>,
+    line: &ParsedLine,
     sheet: &mut TranslationBuilder,
-) -> Result<TranslationKind, TranslationError> {
-    let data = data.ok_or_else(|| TranslationError::new("a request to `generate` has its fields behind `-d`"))?;
-    let fields = match serde_json::from_str::<Value>(data) {
-        Ok(Value::Object(fields)) => fields,
-        _ if data.contains("...") || data.contains("{PARAM") => {
-            return Ok(TranslationKind::Nothing(
-                "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`".to_owned(),
-            ));
-        }
-        _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
-    };
+) -> Result<TranslationKind, NoMeaning> {
+    if fields.get("stop") == Some(&Value::Bool(true)) {
+        return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of `regatta triton infer` cancels its own".into());
+    }
+    headers(line, sheet, &[]);
+    // Triton reads the fields of `parameters` as it does those beside it.
+    if let Some(Value::Object(parameters)) = fields.get("parameters").cloned() {
+        fields.shift_remove("parameters");
+        fields.extend(parameters);
+    }
     let mut command: Vec<String> =
         ["regatta", "triton", "infer", &format!("http://{server}"), model].map(str::to_owned).to_vec();
     if path.ends_with("generate_stream") {
@@ -76,33 +141,54 @@ fn generate(
             "max_tokens" => command.extend(["--max-tokens".to_owned(), text]),
             "stream" if value == Value::Bool(true) && command.iter().any(|word| word == "--stream") => {}
             "stream" if value == Value::Bool(true) => command.push("--stream".to_owned()),
+            "stream" if value == Value::Bool(false) => {}
+            "id" => sheet.push_untranslated(format!("id: {text}"), "each request has an id of its own"),
             // As the backend's own defaults.
             "bad_words" | "stop_words" if value == Value::String(String::new()) => {}
-            "parameters" => {
-                sheet.push_untranslated(format!("parameters: {text}"), "write its fields beside the others");
-            }
             _ => command.extend(["--input".to_owned(), format!("{name}={value}")]),
         }
     }
     Ok(TranslationKind::Commands(vec![command]))
 }
 
-/// One request of OpenAI's interface is one request of a benchmark.
-fn completions(server: &str, path: &str, data: Option<&str>, sheet: &mut TranslationBuilder) -> TranslationKind {
-    let fields = data.and_then(|data| serde_json::from_str::<Value>(data).ok()).unwrap_or_default();
-    let mut command: Vec<String> = ["regatta", "bench"].map(str::to_owned).to_vec();
-    let protocol = if path.contains("chat") { "openai-chat" } else { "openai-completions" };
-    command.extend([server.to_owned(), "--protocol".to_owned(), protocol.to_owned()]);
-    if let Some(model) = fields["model"].as_str() {
-        command.extend(["--model".to_owned(), model.to_owned()]);
+/// One request of OpenAI's interfaces is a benchmark of one request, with the line's own body.
+fn completions(
+    server: &str,
+    path: &str,
+    mut fields: Map<String, Value>,
+    line: &ParsedLine,
+    sheet: &mut TranslationBuilder,
+) -> TranslationKind {
+    let mut load = TranslatedLoad::default();
+    load.target(server);
+    let is_chat = path.contains("chat");
+    load.put("--protocol", if is_chat { "openai-chat" } else { "openai-completions" });
+    if let Some(Value::String(model)) = fields.shift_remove("model") {
+        load.put("--model", model);
     }
-    if let Some(tokens) = fields["max_tokens"].as_u64().or_else(|| fields["max_completion_tokens"].as_u64()) {
-        command.extend(["--output-tokens".to_owned(), tokens.to_string()]);
+    let is_streaming = fields.shift_remove("stream") == Some(Value::Bool(true));
+    load.flag(if is_streaming { "--streaming" } else { "--no-streaming" });
+    let lengths = ["max_completion_tokens", "max_tokens"];
+    let length = lengths.iter().find_map(|name| fields.get(*name)?.as_u64());
+    if let Some(tokens) = length {
+        load.put("--output-tokens", tokens.to_string());
+        for name in lengths {
+            fields.shift_remove(name);
+        }
+    } else {
+        // The server decides: the body has no limit.
+        fields.insert("max_tokens".to_owned(), Value::Null);
     }
-    if let Some(Value::Number(temperature)) = fields.get("temperature") {
-        command.extend(["--temperature".to_owned(), temperature.to_string()]);
+    let bears = |value: &str| value.to_lowercase().starts_with("authorization:");
+    if line.given.iter().any(|given| given.name == "--header" && bears(given.value())) {
+        api_key("`Authorization: Bearer`", &mut load, sheet);
     }
-    sheet.note("a benchmark makes its prompt up, of the model's usual length: `--data FILE` has prompts of your own");
-    command.extend(["--concurrency", "1", "--requests", "1"].map(str::to_owned));
-    TranslationKind::Commands(vec![command])
+    headers(line, sheet, &["authorization"]);
+    load.add("--extra", Value::Object(fields).to_string());
+    load.put("--concurrency", "1");
+    load.put("--requests", "1");
+    load.put("--warmup", "0");
+    let what = if is_chat { "messages" } else { "prompt" };
+    sheet.note(format!("the request has the line's own `{what}`, in place of one that a benchmark makes up"));
+    load.means()
 }

@@ -3,7 +3,7 @@
 use crate::interop::command_line::options::{Opt, flag, many, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{
-    GpuScale, RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
+    GpuScale, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 use crate::interop::command_line::translation_error::TranslationError;
 
@@ -36,7 +36,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         None => ("", &[][..]),
     };
     if !["submit", "single", "bulk"].contains(&command) {
-        sheet.push_error(format!("`llmb-run {command}` starts no benchmark: there are submit, single and bulk"));
+        return TranslationBuilder::nothing(TOOL, no_benchmark(command));
     }
     let file = line
         .value("--file")
@@ -58,6 +58,13 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
     }
     for word in plain {
         sheet.push_error(format!("`{word}`: {command} takes options only"));
+    }
+    let workload = line.value("--workload").unwrap_or_default();
+    if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
+        let why = format!(
+            "the line has no meaning here: `{workload}` is {what}; the recipes of inference, `inference_…`, are measured"
+        );
+        return TranslationBuilder::nothing(TOOL, why);
     }
     let mut run = RunLine::default();
     match line.value("--workload") {
@@ -105,23 +112,48 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
     if run.slurm.is_empty() {
         sheet.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
     }
-    sheet.finish(TOOL, TranslationKind::Run(run))
+    let others = line.value("--scale").map(|value| scales(value).skip(1).collect::<Vec<_>>()).unwrap_or_default();
+    if others.is_empty() || run.scale.is_none() {
+        return sheet.finish(TOOL, TranslationKind::Run(run));
+    }
+    let mut runs = vec![run.clone()];
+    runs.extend(others.into_iter().map(|gpus| {
+        let scale = GpuScale { gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") };
+        RunLine { scale: Some(scale), ..run.clone() }
+    }));
+    sheet.finish(TOOL, TranslationKind::Script(TranslatedScript { runs, ..TranslatedScript::default() }))
 }
 
-/// `--scale N`: N GPUs of the kind that the cluster has are a system here.
+/// Recipes that measure no inference, by how their names begin.
+const NO_INFERENCE: [(&str, &str); 4] = [
+    ("pretrain_", "a recipe of training"),
+    ("finetune_", "a recipe of training"),
+    ("microbenchmark_", "a test of a part of the machine"),
+    ("nemo_", "a recipe of training"),
+];
+
+/// The sentence on a command that starts no benchmark.
+fn no_benchmark(command: &str) -> String {
+    let instead = match command {
+        "list" => "`regatta list` lists what can be run",
+        "jobs" => "`regatta status` shows the jobs of a run, and `regatta logs` what they printed",
+        "archive" => "the folder of a run has its results; `regatta export` writes other tools' files",
+        _ => "lines of submit, single and bulk are imported",
+    };
+    format!("`llmb-run {command}` has no meaning here: it starts no single benchmark; {instead}")
+}
+
+/// The numbers of `--scale N,N`.
+fn scales(value: &str) -> impl Iterator<Item = u32> {
+    value.split(',').filter_map(|count| count.trim().parse().ok())
+}
+
+/// `--scale N`: N GPUs of the kind that the cluster has are a system here; of several the first.
 fn scale(value: &str, written: &str, env: &Env, run: &mut RunLine, sheet: &mut TranslationBuilder) {
-    let counts: Vec<u32> = value.split(',').filter_map(|count| count.trim().parse().ok()).collect();
-    let Some((gpus, others)) = counts.split_first() else {
+    let Some(gpus) = scales(value).next() else {
         return sheet.push_error(format!("`{written}`: a scale is a number of GPUs"));
     };
-    run.scale = Some(GpuScale { gpus: *gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") });
-    if !others.is_empty() {
-        let others = others.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-        let why = format!(
-            "one command has one scale; repeat it with a system of {others} GPUs, or write a list for `regatta bulk`"
-        );
-        sheet.push_untranslated(written, why);
-    }
+    run.scale = Some(GpuScale { gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") });
 }
 
 /// `GB200` → `gb200`

@@ -19,6 +19,7 @@ mod metrics;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
+mod prepare_dataset;
 mod published_ports;
 mod results;
 mod sglang;

@@ -48,6 +48,7 @@ mod openai;
 mod output;
 mod overrides;
 mod pasted;
+mod pasted_scripts;
 mod pipelines;
 mod place;
 mod ports;

@@ -65,14 +65,18 @@ fn server(streaming: bool) -> (Files, Running) {
 fn on_the_simulator(text: &str) -> String {
     let (_, server) = if is_manifest(text) { &*STREAMING } else { &*WHOLE };
     let http = server.http.expect("an HTTP port").to_string();
-    text.replace("localhost:8001", &server.address.to_string())
+    // Other servers have their metrics on the port of their requests.
+    text.replace("triton metrics localhost:8000", "triton metrics localhost:8002")
+        .replace("localhost:8001", &server.address.to_string())
         .replace("localhost:8000", &http)
         .replace("127.0.0.1:8000", &http)
         .replace("localhost:8002", &server.metrics.expect("a metrics port").to_string())
         // Ports of SGLang and Ollama.
         .replace("127.0.0.1:30000", &http)
+        .replace("localhost:30000", &http)
         .replace("localhost:11434", &http)
         .replace("model: gpt2", "model: tensorrt_llm_bls")
+        .replace("model: inception_graphdef", "model: tensorrt_llm_bls")
 }
 
 /// As many requests as show that they are answered, of a model that the simulator has; whether they need a file.
@@ -119,7 +123,7 @@ fn parameters(printed: &str) -> Vec<String> {
     let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
     let value = |name: &str| match name {
         name if name.contains("url") => "http://x:8000",
-        "volume" => "/x",
+        "volume" | "pwd" => "/x",
         _ => ".",
     };
     params.keys().filter_map(|name| name.as_str()).map(|name| format!("{name}={}", value(name))).collect()
@@ -196,6 +200,15 @@ fn run(world: &World, printed: &str) -> String {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let words = shlex::split(line).expect("a line of a shell");
         match words.get(1).map(String::as_str) {
+            Some("triton") if line.contains("sampling_param_") => {
+                return "not here: the simulator has no model of the LLM API's layout".to_owned();
+            }
+            Some("triton") if words.get(4).is_some_and(|model| model == "mymodel") => {
+                return "not here: it is the page's own model".to_owned();
+            }
+            Some("triton") if words[2] == "load" => {
+                return "not here: the simulator has all of its models always".to_owned();
+            }
             Some("triton") => {}
             Some("repository") => {
                 return "not here: the page's folder is not there; `it repository` fills one".to_owned();
@@ -248,14 +261,65 @@ fn cell(text: &str) -> String {
     if text.chars().count() > LONGEST { format!("{}…", text.chars().take(LONGEST).collect::<String>()) } else { text }
 }
 
+const PAGES: [&str; 8] = [
+    "harness-v4.1.sh",
+    "harness-v5.sh",
+    "backend.sh",
+    "llmb.sh",
+    "genai-perf.sh",
+    "today.sh",
+    "repositories.sh",
+    "others.sh",
+];
+
+/// How many lines there are, and what became of them.
+#[derive(Default)]
+struct Totals {
+    lines: usize,
+    /// A manifest or a command of Regatta that plans.
+    planned: usize,
+    /// One request, or files that are filled: there is no plan of it.
+    single: usize,
+    /// One sentence: why not, and what to do instead.
+    sentences: usize,
+    /// Run against the simulator.
+    ran: usize,
+}
+
+impl Totals {
+    fn count(&mut self, row: &Row) {
+        self.lines += 1;
+        match row.planned.as_str() {
+            "yes" => self.planned += 1,
+            "one command" => self.single += 1,
+            "–" => self.sentences += 1,
+            _ => {}
+        }
+        let is_elsewhere = row.ran == "–" || row.ran.starts_with("not here") || row.ran.starts_with("planned only");
+        self.ran += usize::from(!is_elsewhere && !row.ran.starts_with("exit"));
+    }
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { lines, planned, single, sentences, ran } = self;
+        let dropped = lines - planned - single - sentences;
+        writeln!(f, "| lines | planned | one command | one sentence | none of these | run on the simulator |")?;
+        writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
+        writeln!(f, "| {lines} | {planned} | {single} | {sentences} | {dropped} | {ran} |")
+    }
+}
+
 #[test]
 fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
     let mut table = String::from(
         "# Lines of other tools' pages, pasted\n\nWritten by `UPDATE=1 cargo test --test it pasted`. A dash: there is nothing to plan or run.\n",
     );
     let mut faults = Vec::new();
-    for file in ["harness-v4.1.sh", "harness-v5.sh", "backend.sh", "llmb.sh", "genai-perf.sh", "today.sh", "others.sh"]
-    {
+    let mut totals = Totals::default();
+    let mut all = String::new();
+    for file in PAGES {
+        let mut table = String::new();
         table += "\n## ";
         table += file;
         table += "\n\n| line | printed | planned | run |\n| --- | --- | --- | --- |\n";
@@ -275,10 +339,13 @@ fn every_line_of_the_pages_plans_or_says_in_one_sentence_why_not() {
             {
                 faults.push(format!("{}\n  {}\n  planned: {}\n  run: {}", row.line, row.printed, row.planned, row.ran));
             }
+            totals.count(&row);
             let cells = [&row.line, &row.printed, &row.planned, &row.ran].map(|text| cell(text));
             writeln!(table, "| `{}` | {} | {} | {} |", cells[0], cells[1], cells[2], cells[3]).expect("a text");
         }
+        all += &table;
     }
+    write!(table, "\n{totals}{all}").expect("a text");
     if std::env::var_os("UPDATE").is_some() {
         fs::write(golden("table.md"), &table).expect("written");
     }

@@ -86,7 +86,8 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--system-prompt", "--system-prompt-file", "--user-context-prompt-length"], "what prompts share is made up: `prefixes`, or it is written in the prompts of --data"),
     (&["--public-dataset", "--hf-subset", "--hf-weka-dataset", "--dataset-filter"], "nothing is downloaded: give the file, with `--data FILE --data-kind sharegpt`"),
     (&["--dataset-sampling-strategy", "--allow-dataset-wrap", "--no-allow-dataset-wrap"], "the order of records is `data.order`, and `data.repeat` begins again at their end"),
-    (&["--fixed-schedule", "--no-fixed-schedule", "--fixed-schedule-auto-offset", "--fixed-schedule-start-offset", "--fixed-schedule-end-offset"], "arrivals at the time stamps of data are `scenario: trace`"),
+    (&["--fixed-schedule", "--no-fixed-schedule", "--fixed-schedule-auto-offset"], "arrivals at the time stamps of data are `scenario: trace`"),
+    (&["--fixed-schedule-start-offset", "--fixed-schedule-end-offset"], "a trace is sent whole: leave the records outside of that time out of the file"),
     (&["--ignore-trace-delays", "--use-think-time-only", "--max-context-length", "--trace-", "--inter-turn-delay-cap-seconds", "--max-idle-gap-cap-seconds", "--system-idle-gap-cap-seconds", "--replay-speedup", "--open-loop-", "--no-open-loop-replay", "--omit-kv-hints", "--force-min-tokens", "--no-force-min-tokens", "--trajectory-", "--burst-phase-starts", "--agentic-", "--synthesis-"], "a trace is sent as it is; its speed is `speed`, with `scenario: trace`"),
     (&["--benchmark-grace-period", "--warmup-grace-period"], "requests under way are waited for; `stall_timeout` gives one up"),
     (&["--failed-request-threshold"], "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it"),
@@ -150,6 +151,16 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         if !levels(given, &mut load, &mut sheet) && !length(&mut load, given) {
             option(given, &line, &mut load, &mut sheet);
         }
+    }
+    // It sends a trace at its time stamps, whatever level is given.
+    let is_trace = line.value("--custom-dataset-type") == Some("mooncake_trace") || line.has("--fixed-schedule");
+    if is_trace && line.has("--input-file") && !line.has("--no-fixed-schedule") {
+        let levels = ["--concurrency", "--request-rate"];
+        for given in line.given.iter().filter(|given| levels.contains(&given.name)) {
+            sheet.note(format!("{}: arrivals are those of the trace, as AIPerf sends one", given.as_written()));
+        }
+        load.trace(1.0);
+        load.keys.shift_remove("max_in_flight");
     }
     defaults(&line, &mut load, &mut sheet);
     sheet.finish(TOOL, load.means())
@@ -235,6 +246,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
             }
         }
         "--custom-dataset-type" if line.has("--input-file") => {}
+        "--fixed-schedule" | "--fixed-schedule-auto-offset" if line.has("--input-file") => {}
         name => sheet.push_untranslated(given.as_written(), left(name)),
     }
 }
@@ -290,7 +302,7 @@ fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
 }
 
 fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
-    if !load.has("--concurrency") && !load.has("--rate") {
+    if !load.has("--concurrency") && !load.has("--rate") && !load.has("--offline") {
         load.put("--concurrency", "1");
     }
     if !line.has("--warmup-request-count") {

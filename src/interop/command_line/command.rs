@@ -9,14 +9,16 @@ use super::translation_error::{ProblemKind, TranslationError};
 use crate::diag::did_you_mean;
 use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
-use crate::interop::triton_backend::{core_model, fill_template, grpc_clients, launch_triton_server};
+use crate::interop::triton_backend::{
+    core_model, end_to_end_test, fill_template, grpc_clients, launch_triton_server, tritonserver,
+};
 use crate::interop::{
-    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer, sglang,
-    slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, command_server, curl, docker, genai_perf, git_clone, guidellm, llmb_run, nvidia_smi, perf_analyzer,
+    prepare_dataset, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// The programs with supported command lines.
-pub const TOOLS: [&str; 32] = [
+pub const TOOLS: [&str; 35] = [
     "genai-perf",
     "aiperf",
     "vllm",
@@ -32,6 +34,7 @@ pub const TOOLS: [&str; 32] = [
     "benchmark_core_model.py",
     "launch_triton_server.py",
     "fill_template.py",
+    "end_to_end_test.py",
     "inflight_batcher_llm_client.py",
     "end_to_end_grpc_client.py",
     "convert_checkpoint.py",
@@ -39,6 +42,8 @@ pub const TOOLS: [&str; 32] = [
     "trtllm-build",
     "trtllm-bench",
     "trtllm-serve",
+    "prepare_dataset.py",
+    "tritonserver",
     "llmb-run",
     "triton",
     "make",
@@ -58,13 +63,20 @@ pub(super) struct Surroundings {
     pub folder: Option<String>,
     /// The words of the command that it is behind, where that starts several ranks of it: `srun -N 2 …`.
     before: Vec<String>,
+    /// The file that the command's output is redirected to.
+    pub written_to: Option<String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
 }
 
 impl Surroundings {
     fn inside(&self) -> Self {
-        Self { folder: self.folder.clone(), before: Vec::new(), depth: self.depth + 1 }
+        Self { folder: self.folder.clone(), before: Vec::new(), depth: self.depth + 1, ..Self::default() }
+    }
+
+    /// Those of a command whose output goes to this file.
+    pub fn with_output(&self, written_to: Option<String>) -> Self {
+        Self { written_to, ..self.clone() }
     }
 
     /// A path as it is from where the script began.
@@ -102,11 +114,18 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             read_text(None, &arguments[1])?
         }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
+        ("prepare_dataset.py", _) => {
+            prepare_dataset::translate(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
+        }
+        ("tritonserver", _) => tritonserver::translate(path, env, arguments)?,
         ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
-        ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments)?,
+        ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments, &inner)?,
+        ("vllm", Some("bench")) if arguments.get(1).is_some_and(|kind| kind == "sweep") => {
+            without_env(env, vllm::command_line::translate(env, arguments, &inner)?)
+        }
         ("vllm", Some("bench")) if matches!(arguments.get(1).map(String::as_str), Some("throughput" | "latency")) => {
-            vllm::command_line::translate(env, arguments)?
+            vllm::command_line::translate(env, arguments, &inner)?
         }
         ("vllm.entrypoints.openai.api_server", _) => vllm::command_line::api_server(name, env, arguments)?,
         ("sglang", _) => sglang::command_line::sglang(env, arguments)?,
@@ -129,6 +148,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             words.extend_from_slice(arguments);
             run_args::make(&words)?
         }
+        ("vllm", _) => without_env(env, vllm::command_line::translate(env, arguments, &inner)?),
         _ => without_env(env, alone(path, name, env, arguments)?),
     };
     keep(&around, &mut translation);
@@ -160,7 +180,6 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
             genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
         }
         ("aiperf", _) => aiperf::command_line::translate(strip(arguments, "profile")),
-        ("vllm", _) => vllm::command_line::translate(env, arguments),
         ("benchmark_serving.py" | "tensorrt_llm.serve.scripts.benchmark_serving", _) => {
             vllm::command_line::benchmark_serving(env, arguments)
         }
@@ -168,6 +187,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("guidellm", _) => guidellm::command_line::translate(arguments),
         ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),
         ("benchmark_core_model.py", _) => core_model::translate(arguments),
+        ("end_to_end_test.py", _) => end_to_end_test::translate(arguments),
         ("fill_template.py", _) => fill_template::translate(arguments),
         ("inflight_batcher_llm_client.py", _) => grpc_clients::inflight_batcher_llm_client(arguments),
         ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),

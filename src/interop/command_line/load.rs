@@ -224,7 +224,8 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
 
 /// `METRIC:MS` of a goodput SLO.
 pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
-    for word in &given.values {
+    // Several may stand in one pair of quotes.
+    for word in given.values.iter().flat_map(|values| values.split_whitespace()) {
         let key = match word.split(':').next().unwrap_or_default() {
             "time_to_first_token" | "ttft" => "ttft",
             "inter_token_latency" | "tpot" => "tpot",

@@ -20,7 +20,6 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["bash", "sh"], "another script", "import that file, too: `regatta import FILE`"),
     (&["tmux", "screen", "disown"], "the terminal", "a run that was cut off is continued by the same command; with `--on slurm` it needs no terminal"),
     (&["scancel", "squeue", "sinfo", "scontrol", "sacct"], "Slurm's queue", "`regatta status` shows the jobs of a run, and Ctrl-C ends them"),
-    (&["tritonserver"], "a server", "`serve: { triton: { repository: FOLDER } }` starts it; import the line of launch_triton_server.py that it came from"),
 ];
 
 /// The sentence on a program; none where it is not known.

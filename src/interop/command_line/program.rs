@@ -20,7 +20,8 @@ impl Env {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
         sheet.note(format!(
-            "CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` selects them"
+            "CUDA_VISIBLE_DEVICES={list}: {} leased; `regatta run … --gpus {list}` selects them",
+            if count == 1 { "1 GPU is".to_owned() } else { format!("{count} GPUs are") }
         ));
         Some(count)
     }

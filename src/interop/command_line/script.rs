@@ -234,7 +234,8 @@ impl Script {
         for word in words {
             all.push(if is_written { super::shell::as_written(&word, &self.variables.unknown) } else { word });
         }
-        match translate(&all, &self.surroundings) {
+        let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
+        match translate(&all, &self.surroundings.with_output(written_to)) {
             Ok(translation) => self.take(place, translation),
             Err(error) if self.name.is_none() => self.sheet.problems.extend(error.problems),
             Err(error) if error.has_unknown_program() => {
@@ -267,6 +268,7 @@ impl Script {
     }
 
     fn take(&mut self, place: &str, mut translation: Translation) {
+        self.with_unique_names(&mut translation);
         self.only = (self.count == 1).then(|| translation.clone());
         self.tools.insert(translation.tool);
         let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
@@ -359,14 +361,44 @@ impl Script {
         self.stages(stage);
     }
 
+    /// A name that no stage of the script has, and none of these.
+    fn unique(&self, name: &str, beside: &[String]) -> String {
+        let is_free = |one: &String| !self.whole.stages.contains_key(one) && (one == name || !beside.contains(one));
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
+    }
+
+    /// Gives stages whose names the script has already others; what refers to them follows.
+    fn with_unique_names(&self, translation: &mut Translation) {
+        let Some(stages) = named_stages(&mut translation.kind) else { return };
+        let names: Vec<String> = stages.keys().cloned().collect();
+        for name in &names {
+            let to = self.unique(name, &names);
+            if to == *name {
+                continue;
+            }
+            if let Some(stages) = named_stages(&mut translation.kind) {
+                *stages = std::mem::take(stages)
+                    .into_iter()
+                    .map(|(key, mut stage)| {
+                        rename_stage(&mut stage, name, &to);
+                        (if key == *name { to.clone() } else { key }, stage)
+                    })
+                    .collect();
+            }
+            for (_, expression) in &mut translation.produced {
+                *expression = with_stage_renamed(expression, name, &to);
+            }
+            if let TranslationKind::Script(script) = &mut translation.kind {
+                let servers = script.benches.iter_mut().filter_map(|bench| bench.server.as_mut());
+                servers.filter(|server| *server == name).for_each(|server| server.clone_from(&to));
+            }
+        }
+    }
+
     fn stages(&mut self, stages: Map<String, Value>) {
         for (name, mut stage) in stages {
-            let mut unique = name.clone();
-            let mut number = 1;
-            while self.whole.stages.contains_key(&unique) {
-                number += 1;
-                unique = format!("{name}_{number}");
-            }
+            let unique = self.unique(&name, &[]);
             if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut()) {
                 put_container(keys, container);
             }
@@ -473,6 +505,40 @@ impl Script {
             read_outputs(script.stages.values_mut(), &produced);
         }
         Ok(translation)
+    }
+}
+
+fn named_stages(kind: &mut TranslationKind) -> Option<&mut Map<String, Value>> {
+    match kind {
+        TranslationKind::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
+        TranslationKind::Script(script) => Some(&mut script.stages),
+        _ => None,
+    }
+}
+
+/// `stages.NAME` in a text, as another stage.
+fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
+    let reference = format!("stages.{name}");
+    let mut parts = text.split(&reference);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // `stages.server` is no part of `stages.server_2`.
+        let is_whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        out.push_str(if is_whole { "stages." } else { &reference });
+        if is_whole {
+            out.push_str(to);
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+fn rename_stage(value: &mut Value, name: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = with_stage_renamed(text, name, to),
+        Value::Array(all) => all.iter_mut().for_each(|one| rename_stage(one, name, to)),
+        Value::Object(all) => all.values_mut().for_each(|one| rename_stage(one, name, to)),
+        _ => {}
     }
 }
 

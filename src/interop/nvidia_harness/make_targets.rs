@@ -41,7 +41,7 @@ const TARGETS: &[(&[&str], Target)] = &[
     (&["run_audit_harness", "run_audit_test06"], Target::Run(&["run_audit_harness"])),
     (&["run_audit_test01", "run_audit_test04"], Target::Elsewhere("language models have TEST06 in its place: `make run_audit_test06`")),
     (&["run_audit_test07", "run_audit_test09"], Target::Elsewhere("it is for gpt-oss-120b, which has no manifest here")),
-    (&["run_harness_power"], Target::Elsewhere("runs with power measurement are not made here; the power of the GPUs is in every report")),
+    (&["run_harness_power"], Target::Elsewhere("it has no meaning here: no power meter is read; the power of the GPUs is in every report")),
     (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
     (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],
         Target::Elsewhere("audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`")),

@@ -197,7 +197,7 @@ impl HarnessFields {
             self.is_interactive = first.ends_with("-interactive");
         } else {
             let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
-            sheet.push_error(format!("`{first}` is no benchmark of language models; {hint}"));
+            sheet.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
         }
         for more in names {
             sheet.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");

@@ -2,7 +2,7 @@
 
 use crate::interop::command_line::load::{TranslatedLoad, extra, header, range};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "perf_analyzer";
@@ -10,7 +10,7 @@ const TOOL: &str = "perf_analyzer";
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
     one(&["-m", "--model-name"]), one(&["-x", "--model-version"]), one(&["--service-kind"]), one(&["-u", "--url"]), one(&["-i", "--protocol"]),
-    one(&["--endpoint"]), one(&["--model-repository"]), one(&["--server-directory"]), one(&["--bls-composing-models"]),
+    one(&["--endpoint"]), one(&["--model-repository"]), one(&["--server-directory", "--triton-server-directory"]), one(&["--model-signature-name"]), one(&["--grpc-method"]), one(&["--session-concurrency"]), one(&["--bls-composing-models"]),
     one(&["--measurement-mode"]), one(&["-p", "--measurement-interval"]), one(&["--measurement-request-count"]), one(&["-s", "--stability-percentage"]),
     one(&["--percentile"]), one(&["--warmup-request-count"]), one(&["--request-count"]), one(&["-r", "--max-trials"]),
     one(&["--concurrency-range"]), one(&["--periodic-concurrency-range"]), one(&["--request-period"]), one(&["--request-rate-range"]),
@@ -37,7 +37,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--periodic-concurrency-range", "--request-period"], "a level that changes is `bench.ramp`"),
     (&["--request-intervals", "--fixed-schedule"], "arrivals at given times are `scenario: trace`, with `data.jsonl`"),
     (&["--shared-memory", "--output-shared-memory-size"], "prompts and answers go over the network, as clients' do"),
-    (&["--shape", "--string-length", "--string-data", "--input-tensor-format", "--output-tensor-format"], "prompts are made to a length in tokens, for language models"),
+    (&["--string-length", "--string-data", "--input-tensor-format", "--output-tensor-format"], "prompts are made to a length in tokens, for language models"),
     (&["--num-of-sequences", "--sequence-length", "--sequence-id-range", "--serial-sequences"], "Triton's sequences are not driven; conversations are `bench.sessions`"),
     (&["--collect-metrics", "--metrics-url", "--metrics-interval"], "the servers' metrics are read by themselves before, during and after"),
     (&["-f", "--profile-export-file", "--verbose-csv"], "results are kept with the run; `regatta export TASK --as perf-analyzer --out DIR` writes that file"),
@@ -58,10 +58,15 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         None | Some("triton") => false,
         Some("openai") => true,
         Some(other) => {
-            sheet.push_error(format!("`--service-kind {other}` is not measured here: there are triton and openai"));
-            false
+            let why = format!(
+                "`perf_analyzer --service-kind {other}` has no meaning here: requests go to servers over KServe v2 or OpenAI's interfaces; there are triton and openai"
+            );
+            return TranslationBuilder::nothing(TOOL, why);
         }
     };
+    if let Err(why) = shapes(&line, &mut load).and_then(|()| prompts(&line)) {
+        return TranslationBuilder::nothing(TOOL, why);
+    }
     let is_chat = line.value("--endpoint").is_none_or(|endpoint| endpoint.contains("chat"));
     load.put(
         "--protocol",
@@ -96,6 +101,45 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     sheet.finish(TOOL, load.means())
 }
 
+/// Whether a window of its ends after a number of requests, not after a time.
+fn counts_windows(line: &ParsedLine) -> bool {
+    line.value("--measurement-mode").is_some_and(|mode| mode.starts_with("count"))
+}
+
+/// Prompts are read from files, not from folders of tensors.
+fn prompts(line: &ParsedLine) -> Result<(), NoMeaning> {
+    match line.value("--input-data") {
+        Some(path) if !["random", "zero"].contains(&path) && !path.ends_with(".json") && !path.contains("{{") => {
+            Err(format!(
+                "the line has no meaning here: `{path}` is a folder with a file for each tensor, which is not read; a JSON file, `{{\"data\": [{{\"text_input\": [\"…\"], \"max_tokens\": [20]}}]}}`, is"
+            )
+            .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `NAME:1,128`. The shape of a prompt's tokens is its length; other inputs of a language model are one value each.
+fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+    for given in line.given.iter().filter(|given| given.name == "--shape") {
+        let (name, dims) = given.value().split_once(':').unwrap_or((given.value(), ""));
+        let dims: Option<Vec<u32>> = dims.split(',').map(|dim| dim.trim().parse().ok()).collect();
+        let count = dims.and_then(|dims| dims.into_iter().try_fold(1_u32, u32::checked_mul));
+        match (name, count) {
+            ("input_ids" | "INPUT_ID", Some(tokens)) if tokens > 0 => load.put("--input-tokens", tokens.to_string()),
+            (_, Some(1)) => {}
+            _ => {
+                return Err(format!(
+                    "the line has no meaning here: `{}` is an input of a model that is no language model; requests have a prompt, `--shape input_ids:128` gives its length",
+                    given.as_written()
+                )
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
 fn option(
     given: &GivenOption,
     is_openai: bool,
@@ -111,11 +155,28 @@ fn option(
         "--request-count" => load.put("--requests", value),
         "--warmup-request-count" => load.put("--warmup", value),
         "--random-seed" => load.put("--seed", value),
+        // Without --measurement-mode its windows are of time.
+        "--measurement-request-count" if line.has("-p") && !counts_windows(line) => {
+            sheet.push_untranslated(
+                given.as_written(),
+                "its windows are of -p; with --measurement-mode count_windows they would be of this count",
+            );
+        }
+        "-p" if line.has("--measurement-request-count") && counts_windows(line) => {
+            sheet.push_untranslated(
+                given.as_written(),
+                "with --measurement-mode count_windows a window ends after its number of requests",
+            );
+        }
         "--measurement-request-count" if !line.has("--request-count") => {
             load.put("--requests", value);
-            sheet.note("--measurement-request-count is the number of all requests; there it is that of one of three windows");
+            sheet.note(
+                "--measurement-request-count is the number of all requests; there it is that of one of three windows",
+            );
         }
-        "-p" if line.has("--request-count") => sheet.push_untranslated(given.as_written(), "the run ends after its number of requests"),
+        "-p" if line.has("--request-count") => {
+            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests")
+        }
         "-p" => {
             load.put("--measurement-interval", value);
             sheet.note("-p is for how long requests arrive; there it is the length of one of three windows");
@@ -136,18 +197,30 @@ fn option(
             extra(load, sheet, &format!("{name}:{value}"), is_openai);
         }
         "-H" => header(given, load, sheet),
-        "--input-data" => sheet.push_untranslated(
+        "--shape" => {}
+        "--input-data" if value == "random" => {}
+        "--input-data" if value == "zero" => sheet.push_untranslated(
             given.as_written(),
-            "tensors in its JSON are not read, and prompts are synthetic: --data takes JSONL, one `{\"prompt\": …}` a line",
+            "prompts are of random tokens: a language model that reads zeros only is not measured at its work",
         ),
+        "--input-data" => {
+            load.put("--data", value);
+            load.put("--data-kind", "jsonl");
+            // It begins again at their end.
+            load.keys.insert("data".to_owned(), serde_json::json!({"repeat": true}));
+        }
         name if name.starts_with("--ssl-https-ca") => load.put("--cacert", value),
         name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),
         name if name.starts_with("--ssl-https-private-key-file") => load.put("--key", value),
         name if name.starts_with("--ssl-grpc") => {
-            sheet.push_untranslated(given.as_written(), "gRPC is supported without TLS only; OpenAI's interfaces support TLS");
+            sheet.push_untranslated(
+                given.as_written(),
+                "gRPC is supported without TLS only; OpenAI's interfaces support TLS",
+            );
         }
         name => {
-            let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why =
+                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
             sheet.push_untranslated(given.as_written(), why);
         }
     }

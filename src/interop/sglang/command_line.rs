@@ -1,6 +1,6 @@
 //! Which of SGLang's programs a line is.
 
-use super::{bench_serving, server};
+use super::{bench_one_batch_server, bench_serving, server};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -26,6 +26,7 @@ pub(in crate::interop) fn module(module: &str, env: &Env, words: &[String]) -> R
     match module {
         "sglang.launch_server" => server::serve(&["python3", "-m", module], env, words),
         "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving::translate(env, words),
+        "sglang.bench_one_batch_server" => bench_one_batch_server::translate(env, words),
         _ => TranslationBuilder::nothing(
             "sglang",
             format!(

@@ -2,7 +2,9 @@
 
 use crate::interop::command_line::load::{TranslatedLoad, length};
 use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation::{
+    ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+};
 use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "benchmark_core_model.py";
@@ -54,7 +56,19 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     // Its own.
     load.put("--warmup", "10");
     load.flag(if line.has("--decoupled") { "--streaming" } else { "--no-streaming" });
-    sheet.finish(TOOL, load.means())
+    let models: Vec<&str> =
+        line.given.iter().filter(|given| given.name == "--tensorrt-llm-model-name").map(GivenOption::value).collect();
+    if models.len() < 2 {
+        return sheet.finish(TOOL, load.means());
+    }
+    sheet.note("there each request goes to all models at the same time; here they are measured one after the other");
+    let benches = models.iter().map(|model| {
+        let mut load = load.clone();
+        load.put("--model", *model);
+        ScriptBench { server: None, bench: load.bench() }
+    });
+    let benches = benches.collect();
+    sheet.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
 }
 
 fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
@@ -94,6 +108,9 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
         "--tokenizer-type" => sheet.push_untranslated(given.as_written(), "tokenizer.json names its own type"),
         "--op-tokens-per-word" => {
             sheet.push_untranslated(given.as_written(), "tokens are counted, not estimated from the number of words");
+        }
+        "--test-llmapi" => {
+            sheet.push_untranslated(given.as_written(), "the model's own inputs are read from the server");
         }
         "--verbose" => sheet.push_untranslated(given.as_written(), "`regatta -v` prints more"),
         _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),

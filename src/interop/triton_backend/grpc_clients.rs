@@ -111,6 +111,13 @@ static END_TO_END: &[Opt] = &[
     one(&["--stop-words"]), one(&["--bad-words"]), flag(&["--batch-inputs"]), flag(&["--overwrite-output-text"]), flag(&["--return-context-logits"]), flag(&["--return-generation-logits"]),
     one(&["--end-id"]), one(&["--pad-id"]), one(&["--request-id"]), one(&["--lora-task-id"]), one(&["--num-return-sequences"]), one(&["--stream-timeout", "-t"]), flag(&["--return-log-probs"]),
     one(&["--embedding-bias-words"]), one(&["--embedding-bias-weights"]), one(&["--num-draft-tokens"]), flag(&["--use-draft-logits"]), one(&["--request-output-len"]),
+    flag(&["--exclude-input-in-output"]), flag(&["--return-perf-metrics"]), one(&["--guided-decoding-guide-type"]), one(&["--guided-decoding-guide"]), one(&["--lora-path"]), flag(&["--check-outputs"]), one(&["--expected-outputs"]),
+];
+
+/// Options whose text is a tensor of the ensemble.
+const TEXTS: [(&str, &str); 2] = [
+    ("--guided-decoding-guide-type", "guided_decoding_guide_type"),
+    ("--guided-decoding-guide", "guided_decoding_guide"),
 ];
 
 pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
@@ -139,6 +146,14 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
             command.push("--stream".to_owned());
         }
         tensors(&line, &mut command);
+        for (option, tensor) in TEXTS {
+            if let Some(text) = line.value(option) {
+                command.extend(["--input".to_owned(), format!("{tensor}={}", Value::from(text))]);
+            }
+        }
+        if line.has("--exclude-input-in-output") {
+            command.extend(["--input".to_owned(), "exclude_input_in_output=true".to_owned()]);
+        }
         commands.push(command);
     }
     for given in &line.given {
@@ -147,8 +162,12 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
             "--verbose" => "`--json` prints the whole answer",
             "--overwrite-output-text" => "an answer is printed as it arrives",
             "--stream-timeout" => "`--deadline` ends the request",
+            "--check-outputs" | "--expected-outputs" => {
+                "answers of a benchmark are kept: `regatta bench … -o DIR`, then `regatta compare`"
+            }
             "--stop-words"
             | "--bad-words"
+            | "--lora-path"
             | "--embedding-bias-words"
             | "--embedding-bias-weights"
             | "--num-draft-tokens"

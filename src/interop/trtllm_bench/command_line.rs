@@ -192,6 +192,11 @@ fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> 
     }
     let place = 1;
     command.splice(place..place, ["--workspace".to_owned(), ".".to_owned()]);
+    // Where the line leaves it, which the next line names.
+    let (tp, pp) = (line.value("--tp").unwrap_or("1"), line.value("--pp").unwrap_or("1"));
+    let place = format!("{}/tp_{tp}_pp_{pp}", line.value("--model").unwrap_or_default());
+    let workspace = line.value("--workspace").unwrap_or("/tmp").trim_end_matches('/');
+    sheet.produces(&format!("{workspace}/{place}"), format!("{{{{ stages.generate_engines.out }}}}/{place}"));
     sheet.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
     let stages = Map::from_iter([(
         "generate_engines".to_owned(),

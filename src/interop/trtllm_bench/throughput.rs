@@ -17,7 +17,21 @@ pub(super) fn throughput(
     model: &str,
     mut sheet: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
+    if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
+        (line.value("--engine_dir"), line.value("--backend"))
+    {
+        let why = format!(
+            "the line has no meaning here: --engine_dir is an engine of TensorRT's, and --backend {backend} reads none: leave one of the two out"
+        );
+        return TranslationBuilder::nothing(BENCH, why);
+    }
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
+    if line.has("--engine_dir") && !line.has("--backend") {
+        keys.insert("backend".to_owned(), json!("tensorrt"));
+        sheet.note(
+            "an engine is given: --backend tensorrt reads it, and was the default of the releases that build engines",
+        );
+    }
     let mut flags = Map::new();
     if !line.has("--dataset") {
         sheet.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");

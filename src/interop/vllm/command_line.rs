@@ -1,12 +1,16 @@
 //! Which of vLLM's commands a line is.
 
-use super::{bench_serve, in_process, server};
+use super::{bench_serve, in_process, server, sweep};
 use crate::interop::command_line::program::Env;
-use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
 
-/// `vllm COMMAND …`
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+/// `vllm COMMAND …`; `inner` translates the lines in a line of it.
+pub(in crate::interop) fn translate(
+    env: &Env,
+    words: &[String],
+    inner: TranslateInner<'_>,
+) -> Result<Translation, TranslationError> {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     let second = rest.first().map_or("", String::as_str);
     match (command, second) {
@@ -14,10 +18,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         ("bench", "serve") => bench_serve::translate(&bench_serve::VLLM, env, &rest[1..]),
         ("bench", "throughput") => in_process::throughput(env, &rest[1..]),
         ("bench", "latency") => in_process::latency(env, &rest[1..]),
-        ("bench", "sweep") => TranslationBuilder::nothing(
-            "vllm bench sweep",
-            "`vllm bench sweep` has no meaning here: import the lines behind --serve-cmd and --bench-cmd; the values of a sweep are a stage's `foreach`",
-        ),
+        ("bench", "sweep") => sweep::translate(&rest[1..], inner),
         ("bench", other) => TranslationBuilder::nothing(
             "vllm bench",
             format!(

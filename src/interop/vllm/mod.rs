@@ -4,6 +4,7 @@ mod bench_serve;
 mod dataset;
 mod in_process;
 mod server;
+mod sweep;
 
 pub(super) mod command_line;
 pub(super) mod export;

@@ -9,7 +9,7 @@ use crate::spec::RecordOrder;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// One JSON object a line, or a JSON list of them: `input`, `instruction` and `output` of benchmark_core_model.py, or `prompt` or `text` or `input_ids` (or only `input_length`); if there are, `output_length`, `timestamp` (ms), `session_id`, `delay` (ms).
+    /// One JSON object a line, or a JSON list of them: `input`, `instruction` and `output` of benchmark_core_model.py, or perf_analyzer's `{"data": […]}`, or `prompt` or `text` or `input_ids` (or only `input_length`); if there are, `output_length`, `timestamp` (ms), `session_id`, `delay` (ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonl: Option<String>,
     /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json.

@@ -77,6 +77,23 @@ impl StageChecker<'_> {
             }
             return;
         }
+        if !server.words.is_empty() {
+            const USED: [&str; 9] = [
+                "words",
+                "repository",
+                "ready",
+                "force",
+                "container",
+                "host",
+                "grpc_port",
+                "http_port",
+                "metrics_port",
+            ];
+            for key in given.iter().filter(|key| !USED.contains(&key.as_str())) {
+                self.idle(&["serve", "triton", key], "`words` is the whole command line", "write it there");
+            }
+            return;
+        }
         let alone = server.launcher == Some(Launcher::None)
             || server.launcher.is_none() && server.mode == Some(ServerMode::Plain);
         let (slurm, mpi) = (server.launcher == Some(Launcher::Srun), !alone);

@@ -36,6 +36,7 @@ pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchCo
         servers,
         gpus: place.gpus,
         program: server.program.clone(),
+        words: server.words.clone(),
         args: server.args.clone(),
         mode: server.mode,
         world_size: server.world_size,
@@ -56,7 +57,7 @@ pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchCo
 fn named_in_options(server: &TritonServer) -> Vec<PathBuf> {
     let options = server.options.values().chain(server.backend_config.values().flat_map(IndexMap::values));
     let mut named: Vec<PathBuf> = options.flat_map(named_paths::in_json).collect();
-    named.extend(named_paths::in_arguments(server.args.iter().map(String::as_str)));
+    named.extend(named_paths::in_arguments(server.args.iter().chain(&server.words).map(String::as_str)));
     named
 }
 
@@ -72,7 +73,14 @@ fn reads(server: &ServerSpec, named: &[PathBuf], container: &ContainerSpec) -> V
 
 /// The ports of so many servers, free ones not chosen yet.
 pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
-    place(BasePorts { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
+    // A command line that is written out has Triton's own ports where it names none.
+    let or_usual = |port: Option<u16>, usual: u16| port.or((!server.words.is_empty()).then_some(usual));
+    let base = BasePorts {
+        grpc: or_usual(server.grpc_port, 8001),
+        http: or_usual(server.http_port, 8000),
+        metrics: or_usual(server.metrics_port, 8002),
+    };
+    place(base, servers)
 }
 
 fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning {

@@ -21,6 +21,9 @@ pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &ServerLayout, fir
     (0..decided.world_size)
         .map(|number| {
             let of = RankArgs { spec, server, index, decided, number };
+            if !spec.words.is_empty() {
+                return of.as_written();
+            }
             let shm_prefix = format!("prefix{}_", first + number);
             let loads = if number == 0 { spec.tuning.load_model.clone() } else { of.models() };
             let argv = of.server_args(&shm_prefix, &loads);
@@ -42,6 +45,21 @@ struct RankArgs<'a> {
 }
 
 impl RankArgs<'_> {
+    /// A command line that the manifest writes out: one process, nothing added.
+    fn as_written(&self) -> RankCommand {
+        let words = self.spec.words.iter().map(|word| word.replace("{repository}", &self.server.repository));
+        let rank = Rank {
+            rank: self.number,
+            role: self.role(),
+            opens_ports: true,
+            gpu: self.gpu(),
+            loads: Vec::new(),
+            shm_prefix: String::new(),
+            log: None,
+        };
+        RankCommand { rank, argv: words.collect() }
+    }
+
     fn server_args(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {
         let tuning = &self.spec.tuning;
         let mut argv = Vec::new();

@@ -15,6 +15,8 @@ pub struct LaunchSpec {
     /// Leased, as the machine counts them; shared evenly by the servers in contiguous blocks.
     pub gpus: Vec<GpuId>,
     pub program: String,
+    /// The whole command line, if it is given: then nothing is made from the rest. `{repository}` in it is the server's.
+    pub words: Vec<String>,
     pub args: Vec<String>,
     pub mode: Option<ServerMode>,
     pub world_size: Option<u32>,

@@ -23,6 +23,12 @@ pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mu
         say("there is no repository, so there would be no server".to_owned(), "");
         return Vec::new();
     }
+    if servers > 1 && !spec.words.is_empty() {
+        say(
+            format!("`words` is the command line of one server, and there are {servers} repositories"),
+            "name one of their folders, or leave `words` out",
+        );
+    }
     let hosts = spec.mpi.hosts.len().max(1) as u32;
     if hosts > 1 && servers > 1 {
         say(
@@ -62,6 +68,16 @@ impl ServerDecision<'_> {
 
     fn decide(mut self, gpus: Vec<GpuId>) -> ServerLayout {
         let spec = self.spec;
+        if !spec.words.is_empty() {
+            // What its processes are is up to the command line.
+            return ServerLayout {
+                mode: ServerMode::Plain,
+                launcher: Launcher::None,
+                spawns: false,
+                world_size: 1,
+                gpus,
+            };
+        }
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; an unknown number of ranks counts as one.
         let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);

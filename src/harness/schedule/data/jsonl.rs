@@ -14,7 +14,8 @@
 //! Other keys are ignored.
 //!
 //! A file that is one JSON list is read, too: of such objects, or of those of NVIDIA's `benchmark_core_model.py`, which have `input`,
-//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`.
+//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`. So is
+//! the file of perf_analyzer's `--input-data`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 
 use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::errors::{DataErrors, fault};
+use super::perf_analyzer;
 use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
@@ -136,26 +138,37 @@ fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Opt
     let unreadable = |error: &dyn std::fmt::Display| fault(file, error.to_string());
     let begin = reader.fill_buf().map_err(|error| unreadable(&error))?.trim_ascii_start();
     // A line of ids begins with a bracket, too; a list of records has an object behind it.
+    if data.kind == DataKind::Jsonl && perf_analyzer::is_begun(begin) {
+        let whole = serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
+        let records = perf_analyzer::records(whole).map_err(|error| unreadable(&error))?;
+        return as_lines(records.into_iter().map(Value::Object)).map(Some).map_err(|error| unreadable(&error));
+    }
     let is_list = begin.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'{'));
     if data.kind != DataKind::Jsonl || !is_list {
         return Ok(None);
     }
     let items: Vec<serde_json::Map<String, Value>> =
         serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
-    let mut lines = Vec::new();
-    for item in items {
+    let records = items.into_iter().map(|item| {
         let text = |key: &str| item.get(key).and_then(Value::as_str);
-        let record = match (text("input"), text("instruction"), text("output")) {
+        match (text("input"), text("instruction"), text("output")) {
             (Some(input), instruction, Some(output)) => {
                 let tokens = (output.split(' ').count() as f64 * TOKENS_PER_WORD) as u64;
                 json!({ "prompt": format!("{input} {}", instruction.unwrap_or_default()).trim_end(), "output_length": tokens })
             }
             _ => Value::Object(item),
-        };
-        serde_json::to_writer(&mut lines, &record).map_err(|error| unreadable(&error))?;
+        }
+    });
+    as_lines(records).map(Some).map_err(|error| unreadable(&error))
+}
+
+fn as_lines(records: impl Iterator<Item = Value>) -> Result<Vec<u8>, serde_json::Error> {
+    let mut lines = Vec::new();
+    for record in records {
+        serde_json::to_writer(&mut lines, &record)?;
         lines.push(b'\n');
     }
-    Ok(Some(lines))
+    Ok(lines)
 }
 
 /// Why a line is no prompt.

@@ -9,6 +9,7 @@ mod corpus_record;
 mod errors;
 mod jsonl;
 mod npy;
+mod perf_analyzer;
 mod prompt;
 mod prompt_renderer;
 mod sharegpt;

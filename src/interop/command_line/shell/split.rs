@@ -6,6 +6,8 @@ pub(in crate::interop) struct WrittenCommand {
     /// The line of its first character, from 1.
     pub line: usize,
     pub text: String,
+    /// The file that its output is redirected to.
+    pub written_to: Option<String>,
 }
 
 /// The commands of a text; on error the line in which a quote begins that is not closed.
@@ -58,7 +60,7 @@ impl Splitter {
         let command = std::mem::take(&mut self.current);
         let text = command.text.trim();
         if !text.is_empty() {
-            self.commands.push(WrittenCommand { line: command.line, text: text.to_owned() });
+            self.commands.push(WrittenCommand { text: text.to_owned(), ..command });
         }
     }
 
@@ -156,6 +158,10 @@ impl Splitter {
         if digits > 0 && self.current.text[..kept].ends_with(char::is_whitespace) {
             self.current.text.truncate(kept);
         }
+        let is_output = self.peek(0) == Some('>')
+            && self.peek(1) != Some('&')
+            && !self.chars[..self.at].ends_with(&['2'])
+            && !self.chars[..self.at].ends_with(&['&']);
         let is_here = self.peek(0) == Some('<') && self.peek(1) == Some('<') && self.peek(2) != Some('<');
         while matches!(self.peek(0), Some('<' | '>' | '&' | '-')) {
             self.at += 1;
@@ -166,6 +172,10 @@ impl Splitter {
         let begun = self.at;
         while self.peek(0).is_some_and(|c| !c.is_whitespace() && !";&|()<>".contains(c)) {
             self.at += 1;
+        }
+        if is_output && begun < self.at {
+            let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"".contains(**c)).collect();
+            self.current.written_to = Some(word);
         }
         if is_here {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();

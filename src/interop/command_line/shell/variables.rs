@@ -43,6 +43,8 @@ impl Variables {
 
     /// The text of a command with its variables' values; what has none becomes `{{name}}`.
     pub fn expand(&mut self, text: &str) -> String {
+        // Both print what the variable has.
+        let text = text.replace("$(pwd)", "${PWD}").replace("`pwd`", "${PWD}");
         let chars: Vec<char> = text.chars().collect();
         let mut out = String::with_capacity(text.len());
         let mut quote = None;

@@ -1,0 +1,64 @@
+//! `end_to_end_test.py` of the TensorRT-LLM backend: the prompts of a data set, all at once.
+
+use crate::interop::command_line::load::TranslatedLoad;
+use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder};
+use crate::interop::command_line::translation_error::TranslationError;
+
+const TOOL: &str = "end_to_end_test.py";
+
+#[rustfmt::skip]
+static TABLE: &[Opt] = &[
+    flag(&["--verbose", "-v"]), one(&["--url", "-u"]), one(&["--protocol", "-i"]), one(&["--concurrency", "-c"]), one(&["--max-input-len"]), one(&["--dataset"]), one(&["--model-name"]),
+    flag(&["--return-log-probs"]), flag(&["--return-context-logits"]), flag(&["--return-generation-logits"]), flag(&["--test-bls"]), flag(&["--test-llmapi"]), flag(&["--streaming"]),
+    one(&["--output-config"]), one(&["--sampling-params"]),
+];
+
+pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+    let mut sheet = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut sheet);
+    for word in line.plain.iter().chain(&line.behind) {
+        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+    }
+    let is_grpc = line.value("--protocol") == Some("grpc");
+    let mut load = TranslatedLoad::default();
+    load.target(line.value("--url").unwrap_or(if is_grpc { "localhost:8001" } else { "localhost:8000" }));
+    load.put("--protocol", if is_grpc { "kserve" } else { "generate" });
+    load.put("--model", line.value("--model-name").unwrap_or("ensemble"));
+    load.put("--rate", "-1");
+    // Its own.
+    load.put("--warmup", "10");
+    load.flag(if line.has("--streaming") { "--streaming" } else { "--no-streaming" });
+    match line.value("--dataset") {
+        Some(file) => {
+            load.put("--data", file);
+            load.put("--data-kind", "jsonl");
+        }
+        None => sheet.push_error(format!("{TOOL} needs --dataset FILE")),
+    }
+    if !is_grpc {
+        sheet
+            .note("its default is KServe v2 over HTTP; here the same server is used over `generate`, on the same port");
+    }
+    sheet.note("before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton infer` sends one request to each");
+    for given in &line.given {
+        option(given, &mut load, &mut sheet);
+    }
+    sheet.finish(TOOL, load.means())
+}
+
+fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    let why = match given.name {
+        "--url" | "--protocol" | "--dataset" | "--model-name" | "--streaming" => return,
+        "--max-input-len" => return load.put("--max-input-len", given.value()),
+        "--test-llmapi" => "the model's own inputs are read from the server",
+        "--concurrency" => "they are its HTTP connections; here every request is sent at its time",
+        "--return-log-probs" | "--return-context-logits" | "--return-generation-logits" => {
+            "further outputs are requested with `bench.request`; `regatta triton infer --input` requests them once"
+        }
+        "--test-bls" => "a measurement drives one model: --model tensorrt_llm_bls is another",
+        "--verbose" => "`regatta -v` prints more",
+        _ => "there is nothing like it here",
+    };
+    sheet.push_untranslated(given.as_written(), why);
+}

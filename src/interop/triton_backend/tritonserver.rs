@@ -1,0 +1,67 @@
+//! A line of `tritonserver` itself → a `serve: { triton: … }` stage that starts exactly that line.
+
+use serde_json::{Map, Value, json};
+
+use crate::interop::command_line::options::{Opt, one, read_known};
+use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
+
+const TOOL: &str = "tritonserver";
+
+/// What clients must know of the line; it stays in it.
+#[rustfmt::skip]
+static READ: &[Opt] = &[
+    one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
+];
+
+/// `path` is the program as it was written.
+pub(in crate::interop) fn translate(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    let mut sheet = TranslationBuilder::default();
+    let (line, _) = read_known(TOOL, READ, words, &mut sheet);
+    let mut server = Map::new();
+    let repository = match line.value("--model-repository") {
+        Some(folder) => folder.to_owned(),
+        None => sheet.require("model_repository"),
+    };
+    if let Some((scheme, _)) = repository.split_once("://") {
+        let why = format!(
+            "`{TOOL}` of a repository at `{scheme}://` has no meaning here: models are read from a folder; copy it, and give that"
+        );
+        return TranslationBuilder::nothing(TOOL, why);
+    }
+    // The program starts in a folder of its own, where a path from the project's is another.
+    let is_whole = repository.starts_with('/');
+    let as_started = |word: &String| match word.split_once('=') {
+        _ if is_whole => word.clone(),
+        Some((name, value)) if value == repository => format!("{name}={{repository}}"),
+        _ if *word == repository => "{repository}".to_owned(),
+        _ => word.clone(),
+    };
+    let mut started = vec![path.to_owned()];
+    started.extend(words.iter().map(as_started));
+    if !line.has("--model-repository") {
+        started.push("--model-repository={repository}".to_owned());
+    }
+    server.insert("repository".to_owned(), json!(repository));
+    server.insert("words".to_owned(), json!(started));
+    for (option, key, usual) in [
+        ("--grpc-port", "grpc_port", 8001),
+        ("--http-port", "http_port", 8000),
+        ("--metrics-port", "metrics_port", 8002),
+    ] {
+        let port = line.value(option).map(str::parse::<u16>);
+        if let Some(Err(_)) = port {
+            sheet.push_error(format!("`{option} {}` is no port", line.value(option).unwrap_or_default()));
+        }
+        server.insert(key.to_owned(), json!(port.and_then(Result::ok).unwrap_or(usual)));
+    }
+    let mut stage = Map::new();
+    if let Some(gpus) = env.gpus(&mut sheet) {
+        stage.insert("gpus".to_owned(), json!(gpus));
+    }
+    env.put_into(&mut stage);
+    stage.insert("serve".to_owned(), json!({"triton": server}));
+    let stages = Map::from_iter([("triton".to_owned(), Value::Object(stage))]);
+    sheet.finish(TOOL, manifest("triton", TOOL, stages))
+}
