@@ -212,11 +212,18 @@ pub(super) const TRITON_STATUS: &str = with_codes!(examples![
 ]);
 
 pub(super) const MLPERF: &str = with_codes!(examples![
-    "regatta mlperf status mlperf/llama2-70b",
+    "regatta mlperf status llama2-70b package=true",
     "regatta mlperf check latest/package",
     "regatta mlperf check ../inference_results_v6.0 --round v6.0 --json",
     "regatta mlperf diff ../inference_results_v6.0 latest/package",
-    "regatta mlperf search mlperf/llama2-70b scenarios=server --cost",
+    "regatta mlperf assemble --out submission h200/latest/package b200/latest/package",
+    "regatta mlperf search llama2-70b loadgen=true scenarios=server --cost",
+]);
+
+pub(super) const MLPERF_ASSEMBLE: &str = with_codes!(examples![
+    "regatta mlperf assemble --out submission --documentation texts h200/latest/package b200/latest/package",
+    "regatta mlperf assemble --out submission --also-99 --csv results.csv h200 b200",
+    "regatta mlperf assemble --out submission h200 --logs b200.json:llama2-70b-99.9:Offline=logs/offline",
 ]);
 
 pub(super) const SELFTEST: &str = concat!(

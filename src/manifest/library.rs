@@ -139,7 +139,7 @@ impl ManifestLibrary {
 }
 
 /// In a folder that is no pipeline of its own, a file is one if a folder of systems of the same name lies beside it:
-/// `mlperf/llama2-70b.yaml`. Others there are parts for including.
+/// `rounds/llama2-70b.yaml`. Others there are parts for including.
 fn pipeline_of(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
     let name = systems.path().to_string_lossy().into_owned();
     dir.contains(format!("{name}.yaml")).then_some(name)

@@ -55,8 +55,14 @@ impl RunResult {
         if loadgen.headline.is_empty() {
             return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {text}{rehearsal})", self.own_headline());
         }
-        let mode = if loadgen.is_performance() { String::new() } else { format!(" {}", loadgen.mode) };
-        format!("{verdict}  {} (LoadGen {scenario}{mode}: {text}, n={answers}{rehearsal})", loadgen.headline)
+        if !loadgen.is_performance() {
+            let test = loadgen.mode.to_uppercase();
+            return format!(
+                "{verdict}  {} (LoadGen {scenario} {test}: n={answers}, an audit of answers{rehearsal}: it is not judged by its speed)",
+                loadgen.headline
+            );
+        }
+        format!("{verdict}  {} (LoadGen {scenario}: {text}, n={answers}{rehearsal})", loadgen.headline)
     }
 
     /// Means over runs, with their 95 % intervals.

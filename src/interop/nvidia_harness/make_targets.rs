@@ -44,7 +44,7 @@ const TARGETS: &[(&[&str], Target)] = &[
     (&["run_harness_power"], Target::Elsewhere("it has no meaning here: no power meter is read; the power of the GPUs is in every report")),
     (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
     (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],
-        Target::Elsewhere("audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`")),
+        Target::Elsewhere("the package, with the runs that it is made of, is one command: `regatta run llama2-70b package=true`")),
     (&["generate_conf_files"], Target::Elsewhere("user.conf is written when LoadGen's run starts: `make run_harness`")),
     (&["generate_disagg_config"], Target::Elsewhere("disaggregated servers are not started here; `endpoints=HOST:PORT` measures those that are up")),
     (&["link_dirs"], Target::Elsewhere("the folders of models and data are parameters: model_path=FOLDER, preprocessed_data=FOLDER")),

@@ -12,6 +12,8 @@ pub const MIN_DURATION_MS: u64 = 600_000;
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from so many samples, if there are as many.
 pub const REHEARSAL_SAMPLES: u64 = 256;
+/// Of fewer queries early stopping believes no 99th percentile, also where all were in time: it needs 459.
+const REHEARSAL_QUERIES: u64 = 480;
 /// LoadGen's own default where mlperf.conf has none.
 const DEFAULT_MIN_QUERIES: u64 = 100;
 /// LoadGen's own default for SingleStream, milliseconds.
@@ -58,6 +60,7 @@ impl TestSettings {
         let least = match ask.scenario {
             MlperfScenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(drawn),
             MlperfScenario::Offline => benchmark.offline_min_samples,
+            MlperfScenario::Server | MlperfScenario::Interactive if ask.rehearsal => REHEARSAL_QUERIES,
             _ => DEFAULT_MIN_QUERIES,
         };
         let samples = count("performance_sample_count_override").unwrap_or(benchmark.performance_samples.min(drawn));

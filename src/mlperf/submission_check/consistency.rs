@@ -13,6 +13,8 @@ const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 /// Of a rate that is computed from counts and durations.
 const RATE_TOLERANCE: f64 = 0.02;
+/// Poisson arrivals: the rate of n of them has a relative deviation of 1/√n, and lies within so many of these.
+const RATE_DEVIATIONS: f64 = 4.0;
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most.
 const LENGTH_TOLERANCE: f64 = 0.1;
 
@@ -105,7 +107,9 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
     if let Some(counted) = detail.number("result_query_count").filter(|counted| (counted - issued).abs() >= 1.0) {
         disagree(format!("result_query_count is {counted}, generated_query_count {issued}"));
     }
-    if let Some(asked) = detail.number("effective_target_qps").filter(|asked| !is_near(issued / lasted, *asked)) {
+    let is_drawn =
+        |asked: &f64| (issued / lasted / asked - 1.0).abs() <= RATE_TOLERANCE.max(RATE_DEVIATIONS / issued.sqrt());
+    if let Some(asked) = detail.number("effective_target_qps").filter(|asked| !is_drawn(asked)) {
         disagree(format!(
             "{issued} queries in {lasted:.0} s are {:.3} a second, target_qps is {asked}",
             issued / lasted

@@ -157,7 +157,7 @@ fn rates(workload: &str) -> BTreeMap<String, Vec<(String, f64)>> {
             let each =
                 one["tensor_parallelism"].as_u64().expect("tp") * one["pipeline_parallelism"].as_u64().expect("pp");
             let family = system.rsplit_once("-x").map_or(system.as_str(), |(family, _)| family);
-            let name = format!("{family} {} {scenario} {each}", var("round").as_str().expect("a round"));
+            let name = format!("{family} {} {scenario} {each}", var("software_round").as_str().expect("a round"));
             let qps = one["target_qps"].as_f64().unwrap_or_else(|| panic!("{system} {scenario}: {one}"));
             all.entry(name).or_default().push((system.clone(), qps / gpus));
         }
@@ -234,11 +234,8 @@ fn every_system_can_be_measured_by_loadgens_rules() {
     let tests = "performance,accuracy,test06";
     for workload in WORKLOADS {
         for system in real(workload) {
-            let round = manifest(workload, &system, &[]).vars["round"].json();
-            // Of v4.1 there is no table here, and v6.0 has fewer benchmarks: what is tuned for them is measured as in v5.1.
-            let rules = if round == "v5.1" { "file" } else { "v5.1" };
             let scenarios = scenarios(workload, &system).join(",");
-            let words = [("loadgen", "true"), ("tests", tests), ("rules", rules), ("scenarios", &scenarios)];
+            let words = [("loadgen", "true"), ("tests", tests), ("scenarios", &scenarios)];
             let planned = plan(workload, &system, &words);
             let measured = planned.tasks.iter().filter(|task| task.skipped.is_none() && task.kind == ActionKind::Bench);
             assert_eq!(measured.count(), 3 * scenarios.split(',').count(), "{workload} {system}");
