@@ -77,7 +77,7 @@ impl Project {
             return Ok(plan);
         }
         let manifest = self.manifest(name, settings)?;
-        let plan = expand(&manifest)?;
+        let plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
         self.has_effect(name, settings, &manifest, &plan)?;
         if keep {
             // Only a cache: a run must not fail because it could not be written.

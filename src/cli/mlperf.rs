@@ -1,6 +1,7 @@
 //! `regatta mlperf …`: what was typed, and what it means.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueHint};
 
@@ -28,6 +29,10 @@ pub(super) enum MlperfCommand {
     /// would not be accepted.
     #[command(after_long_help = help::MLPERF)]
     Check(MlperfCheckArgs),
+    /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it. Systems,
+    /// benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be accepted.
+    #[command(after_long_help = help::MLPERF_ASSEMBLE)]
+    Assemble(MlperfAssembleArgs),
     /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
     /// `run` until these stages, with `search=true` where the manifest has that parameter.
     #[command(after_long_help = help::MLPERF)]
@@ -84,6 +89,9 @@ pub(super) struct MlperfCheckArgs {
     /// The round it is for [default: as its files show].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
+    /// Write the results as a table, too.
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
     /// Print everything that a reviewer may object to, instead of counts.
     #[arg(help_heading = HOW, long)]
     pub review: bool,
@@ -92,12 +100,97 @@ pub(super) struct MlperfCheckArgs {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct MlperfAssembleArgs {
+    /// Submission folders (with closed/ or open/ in them), or projects whose `latest/package` is one.
+    #[arg(value_name = "PACKAGE", value_hint = ValueHint::DirPath, required_unless_present = "logs")]
+    pub packages: Vec<PathBuf>,
+    /// Where the submission is written: a new or empty folder.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// LoadGen logs of another harness: `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`. The file is the system's description, with
+    /// submitter and division; the folder has performance/, accuracy/ with accuracy.txt, TEST06/, user.conf and
+    /// measurements.json. Can be given several times.
+    #[arg(long, value_name = "LOGS")]
+    pub logs: Vec<ForeignLogs>,
+    /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licences.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub documentation: Option<PathBuf>,
+    /// Submit each result for 99.9 % of the accuracy for 99 %, too, where the round has both.
+    #[arg(long)]
+    pub also_99: bool,
+    /// The round it is for [default: that of the packages].
+    #[arg(long, value_name = "ROUND")]
+    pub round: Option<String>,
+    /// Assemble rehearsals, for practice: the check refuses them.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
+    /// Write the results as a table, too.
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+    /// Print everything that a reviewer may object to, instead of counts.
+    #[arg(help_heading = HOW, long)]
+    pub review: bool,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+/// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignLogs {
+    pub system: PathBuf,
+    pub benchmark: String,
+    pub scenario: String,
+    pub folder: PathBuf,
+}
+
+/// Why an argument of `--logs` is none.
+#[derive(Debug, thiserror::Error)]
+#[error("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline")]
+pub struct ForeignLogsError;
+
+impl FromStr for ForeignLogs {
+    type Err = ForeignLogsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (result, folder) = text.split_once('=').ok_or(ForeignLogsError)?;
+        let mut parts = result.rsplitn(3, ':');
+        let (scenario, benchmark, system) = (parts.next(), parts.next(), parts.next());
+        let (Some(scenario), Some(benchmark), Some(system)) = (scenario, benchmark, system) else {
+            return Err(ForeignLogsError);
+        };
+        Ok(Self {
+            system: system.into(),
+            benchmark: benchmark.to_owned(),
+            scenario: scenario.to_owned(),
+            folder: folder.into(),
+        })
+    }
+}
+
+/// How a submission is assembled, and what is printed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssembleOptions {
+    pub packages: Vec<PathBuf>,
+    pub out: PathBuf,
+    pub logs: Vec<ForeignLogs>,
+    pub documentation: Option<PathBuf>,
+    pub also_99: bool,
+    pub round: Option<String>,
+    pub rehearse: bool,
+    pub csv: Option<PathBuf>,
+    pub review: bool,
+    pub json: bool,
+}
+
 /// What to do about a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MlperfAction {
     Status { manifest: Option<String>, settings: Vec<GivenSetting>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
-    Check { folder: PathBuf, round: Option<String>, review: bool, json: bool },
+    Check { folder: PathBuf, round: Option<String>, review: bool, csv: Option<PathBuf>, json: bool },
+    Assemble(AssembleOptions),
     Search { manifest: String, settings: Vec<GivenSetting>, cost: bool },
 }
 
@@ -107,8 +200,20 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             MlperfAction::Status { manifest, settings, json }
         }
         MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfAction::Diff { a, b, json },
-        MlperfCommand::Check(MlperfCheckArgs { folder, round, review, json }) => {
-            MlperfAction::Check { folder, round, review, json }
+        MlperfCommand::Assemble(args) => MlperfAction::Assemble(AssembleOptions {
+            packages: args.packages,
+            out: args.out,
+            logs: args.logs,
+            documentation: args.documentation,
+            also_99: args.also_99,
+            round: args.round,
+            rehearse: args.rehearse,
+            csv: args.csv,
+            review: args.review,
+            json: args.json,
+        }),
+        MlperfCommand::Check(MlperfCheckArgs { folder, round, review, csv, json }) => {
+            MlperfAction::Check { folder, round, review, csv, json }
         }
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
             settings.extend(rehearsal(rehearse));

@@ -33,7 +33,7 @@ pub use cache::{Cache, CacheAction, CacheGc};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
 pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
-pub use mlperf::MlperfAction;
+pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction};
 pub use parse::{CliParseError, completions, parse};
 pub use request::{
     BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc,

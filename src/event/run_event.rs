@@ -15,6 +15,9 @@ pub enum Event {
         run: RunId,
         manifest: String,
         params: BTreeMap<String, String>,
+        /// The `KEY=VALUE` arguments that make the same plan.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        settings: Vec<String>,
         tasks: usize,
         jobs: usize,
         /// RFC 3339, UTC.

@@ -8,6 +8,9 @@ use crate::spec::TestMode;
 /// The folder beside a submission's divisions with what Regatta reports of it: it is not submitted.
 pub const REPORT_FOLDER: &str = ".regatta";
 
+/// The text in a package's documentation that marks it as a rehearsal.
+pub const REHEARSAL_FILE: &str = "REHEARSAL.md";
+
 /// How a submission's folders are arranged below `<division>/<submitter>/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmissionLayout {

@@ -9,6 +9,7 @@
 //! [`loadgen`] drives the harness with MLPerf's own LoadGen, in a process of its own.
 
 pub mod accuracy;
+mod assemble;
 pub mod audit;
 pub mod conf;
 pub mod dataset;
@@ -29,10 +30,11 @@ mod test_record;
 mod test_request;
 mod truncate_accuracy_log;
 
+pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
-pub use layout::{REPORT_FOLDER, SubmissionLayout};
+pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};

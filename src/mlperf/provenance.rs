@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::TestRecord;
 use crate::spec::{Division, TestMode};
 
-/// Its name, below `<division>/<submitter>/documentation/`.
+/// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
+/// `regatta.<system>.lock`.
 pub const LOCK_FILE: &str = "regatta.lock";
 
 /// The provenance of a package.
@@ -88,15 +89,28 @@ pub enum ProvenanceError {
 }
 
 impl PackageProvenance {
-    /// Of a submitter's folder. None: it has none. An error names what is wrong with it.
-    pub fn of(submitter: &Path) -> Option<Result<Self, ProvenanceError>> {
-        let path = submitter.join("documentation").join(LOCK_FILE);
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            Err(error) => return Some(Err(ProvenanceError::Read(error))),
+    /// Of a submitter's folder: one for each system that Regatta packed, or that was assembled. An error names what is wrong.
+    pub fn all(submitter: &Path) -> Result<Vec<Self>, ProvenanceError> {
+        let folder = submitter.join("documentation");
+        let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = items.filter_map(|item| item.file_name().into_string().ok()).collect();
+        names.retain(|name| Self::is_file_name(name));
+        names.sort();
+        let read = |name: String| {
+            let text = std::fs::read_to_string(folder.join(name)).map_err(ProvenanceError::Read)?;
+            serde_json::from_str(&text).map_err(ProvenanceError::Json)
         };
-        Some(serde_json::from_str(&text).map_err(ProvenanceError::Json))
+        names.into_iter().map(read).collect()
+    }
+
+    /// The name of its file; that of one of several systems.
+    pub fn file_name(system: Option<&String>) -> String {
+        system.map_or_else(|| LOCK_FILE.to_owned(), |system| format!("regatta.{system}.lock"))
+    }
+
+    /// Whether a file of the documentation is one.
+    pub fn is_file_name(name: &str) -> bool {
+        name == LOCK_FILE || (name.starts_with("regatta.") && name.ends_with(".lock"))
     }
 
     /// What is known of one run.

@@ -62,6 +62,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     };
     Ok(Plan {
         name: manifest.name.clone(),
+        manifest: String::new(),
         manifest_digest: digest(manifest),
         params: params(manifest),
         of_environment: of_environment(manifest),

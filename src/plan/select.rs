@@ -43,6 +43,19 @@ impl Plan {
         found.or(wanted)
     }
 
+    /// The `KEY=VALUE` arguments that make this plan again, wherever they are typed: those of the command line, and the
+    /// values that the environment decided.
+    pub fn settings(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.given.keys().cloned().collect();
+        for name in self.of_environment.keys() {
+            let start = format!("{name}=");
+            if let Some(value) = self.params.get(name).filter(|_| !all.iter().any(|word| word.starts_with(&start))) {
+                all.push(format!("{start}{}", argument(value)));
+            }
+        }
+        all
+    }
+
     /// Command-line options that change nothing for the chosen tasks, a sentence for each.
     pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
         let at_work = |stage: &String| {
@@ -61,4 +74,13 @@ impl Plan {
             })
             .collect()
     }
+}
+
+/// A value for display as it is typed: a list is `a,b`.
+fn argument(shown: &str) -> String {
+    let items: Option<Vec<serde_json::Value>> = serde_json::from_str(shown).ok();
+    let Some(items) = items else { return shown.to_owned() };
+    let texts: Vec<String> =
+        items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect();
+    texts.join(",")
 }

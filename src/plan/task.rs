@@ -13,6 +13,8 @@ use crate::spec::GpuClocks;
 pub struct Plan {
     /// The manifest's name.
     pub name: String,
+    /// What `regatta run` was given for it: a name or a path. Empty: nothing was.
+    pub manifest: String,
     /// BLAKE3 of the digests of all files that the manifest was read from, in the order of reading.
     pub manifest_digest: Option<Digest>,
     /// The parameters as they were understood, for display: name → text.

@@ -106,6 +106,35 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     out
 }
 
+/// The results as a table for a spreadsheet, one in a line.
+pub fn results_csv(examined: &SubmissionReport) -> String {
+    let quoted = |text: &str| {
+        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    };
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let mut out = String::from(
+        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy\n",
+    );
+    for one in &examined.results {
+        let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
+        let names = [&examined.round, &one.division, &one.submitter, &one.system, &one.benchmark, &one.scenario];
+        let names: Vec<String> = names.into_iter().map(|name| quoted(name)).collect();
+        let judged = &one.judged;
+        let _ = writeln!(
+            out,
+            "{},{},{},{},{},{},{}",
+            names.join(","),
+            number(judged.value),
+            quoted(&judged.unit),
+            judged.validity.as_deref().unwrap_or_default(),
+            number(judged.ttft_p99_ms),
+            number(judged.tpot_p99_ms),
+            quoted(&accuracy.join("; "))
+        );
+    }
+    out
+}
+
 /// Each finding with its place, its rule and what to do.
 fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, styler: Styler) {
     let mut last = "";

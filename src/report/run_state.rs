@@ -228,7 +228,7 @@ impl RunState {
 
     fn take(&mut self, event: &Event, at: Option<f64>) {
         match event {
-            Event::RunStarted { run, manifest, params, tasks, jobs, at, pid: _ } => {
+            Event::RunStarted { run, manifest, params, settings: _, tasks, jobs, at, pid: _ } => {
                 self.run = Some(run.clone());
                 self.manifest.clone_from(manifest);
                 self.params.clone_from(params);

@@ -12,8 +12,11 @@ use crate::runner::store::OutputCache;
 /// The plan's name and parameters, and everything upstream of one task, in the plan's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamProvenance {
-    /// What `regatta run` was given.
+    /// The plan's name.
     pub manifest: String,
+    /// What `regatta run` was given to make it: a manifest's name or path, and `KEY=VALUE` arguments.
+    #[serde(default)]
+    pub arguments: Vec<String>,
     /// Of the files that it was read from.
     #[serde(default)]
     pub manifest_digest: Option<Digest>,
@@ -50,6 +53,10 @@ pub(super) fn origins(plan: &Plan, output_cache: &OutputCache, task: &Task) -> U
     let tasks = wanted.into_iter().map(|index| origin(plan, output_cache, &plan.tasks[index as usize])).collect();
     UpstreamProvenance {
         manifest: plan.name.clone(),
+        arguments: [if plan.manifest.is_empty() { plan.name.clone() } else { plan.manifest.clone() }]
+            .into_iter()
+            .chain(plan.settings())
+            .collect(),
         manifest_digest: plan.manifest_digest,
         params: plan.params.clone(),
         tasks,

@@ -12,6 +12,7 @@ fn events() -> Vec<Event> {
         run: RunId::new("20261120-224301-4711"),
         manifest: "wide".to_owned(),
         params: BTreeMap::new(),
+        settings: Vec::new(),
         tasks,
         jobs: 8,
         at: "2026-11-20T22:43:01Z".to_owned(),

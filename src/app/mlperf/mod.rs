@@ -1,6 +1,7 @@
 //! `regatta mlperf`: the state of a submission, what differs from the last one, whether it is ready to submit, and how
 //! much load the system can take.
 
+mod assemble;
 mod search;
 mod status;
 
@@ -17,15 +18,11 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     match request {
         MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
         MlperfAction::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        MlperfAction::Check { folder, round, review, json } => {
+        MlperfAction::Check { folder, round, review, csv, json } => {
             let examined = examined(&folder, round.as_deref())?;
-            print(&if json {
-                report::mlperf::examined_json(&examined)
-            } else {
-                report::mlperf::examined(&examined, review, styler)
-            });
-            Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
+            verdict(&examined, csv.as_deref(), review, json, styler)
         }
+        MlperfAction::Assemble(options) => assemble::assemble(options, styler),
         MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
@@ -42,14 +39,40 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     }
 }
 
+/// Prints what the gate found, and writes the table of results where one is wanted.
+fn verdict(
+    examined: &SubmissionReport,
+    csv: Option<&Path>,
+    review: bool,
+    json: bool,
+    styler: Styler,
+) -> Result<CliExit, CommandError> {
+    if let Some(path) = csv {
+        std::fs::write(path, report::mlperf::results_csv(examined))
+            .map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())))?;
+    }
+    print(&if json {
+        report::mlperf::examined_json(examined)
+    } else {
+        report::mlperf::examined(examined, review, styler)
+    });
+    Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
+}
+
+/// A round by the name that was given for it.
+fn named(name: &str) -> Result<Round, CommandError> {
+    let known = Round::NAMES.join(", ");
+    Round::named(name)
+        .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {known}")))
+}
+
 fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, CommandError> {
     require_folder(folder)?;
-    let known = || Round::NAMES.join(", ");
     let round = match round {
-        Some(name) => Round::named(name)
-            .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {}", known())))?,
+        Some(name) => named(name)?,
         None => mlperf::round_of(folder).ok_or_else(|| {
-            let hint = format!("the folder with closed/ or open/ in it; `--round` names one of {}", known());
+            let hint =
+                format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
             CommandError::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
         })?,
     };

@@ -62,16 +62,16 @@ fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), CommandError> 
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
     let started = journal.and_then(|journal| {
         journal.events.into_iter().find_map(|event| match event {
-            Event::RunStarted { manifest, params, .. } => Some((manifest, params)),
+            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
             _ => None,
         })
     });
-    let Some((manifest, params)) = started else {
+    let Some((manifest, settings)) = started else {
         let hint = "name a manifest: `regatta mlperf status MANIFEST`";
         return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
     };
-    let settings = params.into_iter().map(|(key, value)| GivenSetting { key, value }).collect();
-    Ok((manifest, settings))
+    let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
+    Ok((manifest, settings.map_err(CommandError::usage)?))
 }
 
 struct StatusContext<'a> {
@@ -222,9 +222,14 @@ fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String
     let judged = mlperf::run_value(folder, scenario)?;
     let value = report::mlperf::value(&judged);
     // Regatta's own record of the same requests is beside LoadGen's logs.
-    let is_simulated = harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated());
-    let simulated = if is_simulated { " SIMULATED" } else { "" };
-    Some(format!("{value} {}{simulated}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
+    let path = folder.join("result.json");
+    let note = match harness::read_result(&path) {
+        Ok(result) if result.is_simulated() => " SIMULATED",
+        // One that cannot be read leaves open what was measured.
+        Err(_) if path.exists() => " result.json cannot be read: SIMULATED or not is unknown",
+        Ok(_) | Err(_) => "",
+    };
+    Some(format!("{value} {}{note}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
 }
 
 /// The result of Regatta's own scoring, else the first line with a value that the reference's scoring left in `accuracy.txt`.

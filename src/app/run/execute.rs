@@ -226,6 +226,7 @@ impl PreparedRun {
             run: id.clone(),
             manifest: self.manifest.clone(),
             params: self.plan.params.clone(),
+            settings: self.plan.settings(),
             tasks: self.options.parts.iter().filter(|part| is_part(part)).count(),
             jobs: self.options.jobs as usize,
             at: jiff::Timestamp::now().to_string(),

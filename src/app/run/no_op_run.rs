@@ -53,6 +53,7 @@ pub(super) fn record_no_op_conditions(
         run: id.clone(),
         manifest: manifest.to_owned(),
         params: plan.params.clone(),
+        settings: plan.settings(),
         tasks: cached + summary.tally.skipped,
         jobs: 0,
         at: String::new(),

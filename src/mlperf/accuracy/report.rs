@@ -31,6 +31,9 @@ pub struct AccuracyReport {
     pub samples: u64,
     /// Further answers to the same sample, which do not count.
     pub duplicates: u64,
+    /// Token ids of answers that the tokenizer has no token for. They are scored as nothing, as by the reference.
+    #[serde(default)]
+    pub unknown_tokens: u64,
     pub log: AccuracyLogSummary,
     /// SHA-256 of `tokenizer.json`. None: texts are synthetic, one word for each token id.
     pub tokenizer_sha256: Option<String>,

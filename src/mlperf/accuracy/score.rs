@@ -128,6 +128,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         expected,
         samples,
         duplicates: read.log.entries - samples,
+        unknown_tokens: read.outcomes.iter().map(|answer| answer.unknown).sum(),
         log: read.log,
         tokenizer_sha256: bench.speller.sha256,
         sentences_sha256: bench.model.map(|model| model.sha256),
@@ -237,6 +238,7 @@ impl Bench<'_> {
             if is_prose { (self.reference_form(target), self.reference_form(&text)) } else { (target.clone(), text) };
         let counts = self.model.is_some() && self.recipe.counts_length(&task);
         Ok(ScoredAnswer {
+            unknown: self.speller.unknown(&ids),
             tokens: ids.len() as u64,
             length: counts.then(|| text.chars().count() as u64),
             worth: self.recipe.score_answer(&task, &target, &text, lexicon)?,

@@ -11,6 +11,8 @@ use crate::mlperf::Benchmark;
 /// One scored answer.
 #[derive(Clone, Debug)]
 pub(super) struct ScoredAnswer {
+    /// Token ids outside of the vocabulary.
+    pub unknown: u64,
     pub task: String,
     pub tokens: u64,
     /// Characters of its text with a sentence a line. None: does not count, or no sentences were found.

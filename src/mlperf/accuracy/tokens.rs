@@ -59,6 +59,12 @@ impl TokenDecoder {
         Ok(Self { tokenizer: Some(tokenizer), cleans, skips_special, sha256: Some(digest.finish()) })
     }
 
+    /// How many ids the tokenizer has no token for: they spell nothing, as in the reference's scoring.
+    pub fn unknown(&self, ids: &[u32]) -> u64 {
+        let Some(tokenizer) = &self.tokenizer else { return 0 };
+        ids.iter().filter(|id| tokenizer.id_to_token(**id).is_none()).count() as u64
+    }
+
     pub fn spell(&self, ids: &[u32]) -> Result<String, tokenizers::Error> {
         let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_words::text(ids)) };
         let text = tokenizer.decode(ids, self.skips_special)?;

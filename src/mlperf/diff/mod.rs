@@ -1,5 +1,7 @@
 //! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
+mod systems;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use super::log::{Detail, DetailError};
 use super::submission_check::{self, JudgedRun};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
 use crate::spec::TestMode;
+use systems::{SystemKind, SystemPairs};
 
 /// Why a side has nothing to compare.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +64,8 @@ pub struct ResultDifference {
 /// One that holds neither results nor LoadGen's logs, by its name.
 pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
     let (a, b) = (side(a)?, side(b)?);
+    let pairs = SystemPairs::of(&a.systems, &b.systems);
+    let (a, b) = (a.named(|system| pairs.name_of_a(system)), b.named(|system| pairs.name_of_b(system)));
     let mut found = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
         let (left, right) = (a.get(name), b.get(name));
@@ -90,9 +95,34 @@ fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Va
     changes
 }
 
-fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
+/// The results of one side, before its systems have the names that the comparison gives them.
+#[derive(Default)]
+struct ComparedSide {
+    systems: BTreeMap<String, SystemKind>,
+    /// System, then benchmark and scenario; of a system's own description the latter is None. A single run has no system.
+    runs: Vec<(Option<String>, Option<String>, DiffedRun)>,
+}
+
+impl ComparedSide {
+    fn named(self, name: impl Fn(&str) -> Option<String>) -> BTreeMap<String, DiffedRun> {
+        let named = |(system, result, run): (Option<String>, Option<String>, DiffedRun)| {
+            let system = system.and_then(|system| name(&system));
+            let name = match (system, result) {
+                (Some(system), Some(result)) => format!("{system} {result}"),
+                (None, Some(result)) => result,
+                (Some(system), None) => format!("system {system}"),
+                (None, None) => "system".to_owned(),
+            };
+            (name, run)
+        };
+        self.runs.into_iter().map(named).collect()
+    }
+}
+
+fn side(root: &Path) -> Result<ComparedSide, DiffError> {
     if root.join("mlperf_log_detail.txt").is_file() {
-        return Ok(BTreeMap::from([single_run(root)?]));
+        let (name, run) = single_run(root)?;
+        return Ok(ComparedSide { runs: vec![(None, Some(name), run)], ..ComparedSide::default() });
     }
     let round = submission_check::round_of(root);
     let Some(round) = round else {
@@ -102,11 +132,7 @@ fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
     if examined.results.is_empty() {
         return Err(DiffError::NoResults { root: root.to_owned() });
     }
-    let mut systems: Vec<&String> = examined.results.iter().map(|seen| &seen.system).collect();
-    systems.sort();
-    systems.dedup();
-    let several = systems.len() > 1;
-    let mut all = BTreeMap::new();
+    let mut all = ComparedSide::default();
     for seen in &examined.results {
         let submitter = root.join(&seen.division).join(&seen.submitter);
         let layout = SubmissionLayout::of(&round.name);
@@ -119,12 +145,14 @@ fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, DiffError> {
         of_conf(&fs::read_to_string(measurements.join("user.conf")).unwrap_or_default(), &mut settings);
         settings.extend(seen.accuracy.iter().map(|(name, value)| (format!("accuracy {name}"), value.to_string())));
         of_lock(&submitter, seen, &mut settings);
-        let system = if several { format!("{} ", seen.system) } else { String::new() };
-        let name = format!("{system}{} {}", seen.benchmark, seen.scenario);
-        all.insert(name, DiffedRun { judged: seen.judged.clone(), settings });
-        let name = if several { format!("system {}", seen.system) } else { "system".to_owned() };
-        all.entry(name)
-            .or_insert_with(|| described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round));
+        let system = Some(seen.system.clone());
+        let name = format!("{} {}", seen.benchmark, seen.scenario);
+        all.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
+        if !all.systems.contains_key(&seen.system) {
+            let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round);
+            all.systems.insert(seen.system.clone(), SystemKind::of(&described.settings));
+            all.runs.push((system, None, described));
+        }
     }
     Ok(all)
 }
@@ -170,7 +198,8 @@ fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
 
 /// Commits and what was under test, where Regatta made the package.
 fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: &mut BTreeMap<String, String>) {
-    let Some(Ok(lock)) = PackageProvenance::of(submitter) else { return };
+    let locks = PackageProvenance::all(submitter).unwrap_or_default();
+    let Some(lock) = locks.into_iter().find(|lock| lock.system == seen.system) else { return };
     settings.insert("regatta".to_owned(), lock.regatta.clone());
     for stage in &lock.stages {
         if let Some(commit) = &stage.commit {

@@ -40,7 +40,10 @@ impl fmt::Display for Estimate {
             }
             MlperfScenario::Offline => {
                 let (per, what) = ("samples/s", "samples at once");
-                write!(f, "1.1 × {qps} {per} × {seconds} s → {queries} {what}{set}, about {takes} at that rate")?;
+                write!(
+                    f,
+                    "1.1 × {qps} {per} × {seconds} s → {queries} {what}{set}, about {takes} if the system keeps that rate"
+                )?;
             }
             MlperfScenario::SingleStream => {
                 let each = 1e3 / qps;

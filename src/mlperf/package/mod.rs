@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::submission_check::MEASUREMENT_FIELDS;
 use super::system::{self};
-use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, SubmissionLayout};
+use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
 use crate::spec::Division;
 pub use record::FinishedTask;
 pub use request::{PackageEntry, PackageRequest, Unpacked};
@@ -74,7 +74,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     }
     to.json(&Path::new("documentation").join(LOCK_FILE), &serde_json::to_value(&lock).unwrap_or_default())?;
     if order.rehearse {
-        to.text(Path::new("documentation/REHEARSAL.md"), readme::REHEARSAL)?;
+        to.text(&Path::new("documentation").join(REHEARSAL_FILE), readme::REHEARSAL)?;
     }
     Ok(WrittenPackage { lock, submitter })
 }

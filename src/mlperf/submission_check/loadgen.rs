@@ -128,8 +128,9 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kin
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
         let found = detail.count(&format!("effective_{name}_rng_seed"));
         if found != Some(expected) {
+            let other = found.and_then(|seed| round_with_seed(name, seed));
+            let of = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let found = found.map_or("not logged".to_owned(), |seed| seed.to_string());
-            let of = other_round(detail).map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let what = format!("{name}_rng_seed is {found}{of}, {} has {expected}", round.name);
             let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
             to.find(
@@ -146,8 +147,22 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kin
 
 /// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
-    let seed = detail.count("effective_qsl_rng_seed")?;
-    Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))
+    round_with_seed("qsl", detail.count("effective_qsl_rng_seed")?)
+}
+
+/// The round that has this value of one of its seeds.
+fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
+    Round::NAMES.into_iter().find(|round| {
+        Round::named(round).is_some_and(|round| {
+            let seeds = &round.loadgen.seeds;
+            let own = match name {
+                "qsl" => seeds.qsl,
+                "sample_index" => seeds.sample_index,
+                _ => seeds.schedule,
+            };
+            own == seed
+        })
+    })
 }
 
 fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {

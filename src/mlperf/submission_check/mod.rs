@@ -105,8 +105,9 @@ pub fn run_value(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
 /// The round of a submission: by its lock, else by the seeds in its logs.
 pub fn round_of(root: &Path) -> Option<Round> {
     let submitters = tree::submitters(root);
-    let locked =
-        submitters.iter().find_map(|submitter| Round::named(&PackageProvenance::of(&submitter.folder)?.ok()?.round));
+    let locked = submitters
+        .iter()
+        .find_map(|submitter| Round::named(&PackageProvenance::all(&submitter.folder).ok()?.first()?.round));
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
         let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
@@ -125,10 +126,11 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     names::check(&mut to, root, layout);
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
-        let lock = record::read(&mut to, submitter, round);
+        let locks = record::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
         system::check(&mut to, submitter, layout);
         for (system, found) in submitter.benchmarks() {
+            let lock = locks.iter().find(|lock| lock.system == system.name);
             let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
                 BenchmarkFolder::LeftOut(why) => {
@@ -149,7 +151,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     scenario: name,
                     layout,
                 };
-                results.push(result(&mut to, &entry, round, benchmark, scenario, lock.as_ref()));
+                results.push(result(&mut to, &entry, round, benchmark, scenario, lock));
             }
         }
     }

@@ -2,34 +2,49 @@
 
 use crate::units::sha256_of_file;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::finding::GateFindings;
-use super::tree::{ResultEntry, Submitter};
+use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
 use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
 use crate::spec::TestMode;
 
-/// The lock of a submitter; reports one of another round or of a rehearsal.
-pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
-    let at = submitter.folder.join("documentation").join(LOCK_FILE);
-    let lock = match PackageProvenance::of(&submitter.folder)? {
-        Ok(lock) => lock,
+/// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.
+pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Vec<PackageProvenance> {
+    let documentation = submitter.folder.join("documentation");
+    let locks = match PackageProvenance::all(&submitter.folder) {
+        Ok(locks) => locks,
         Err(error) => {
             to.refuse(
                 "lock",
-                &at,
+                &documentation.join(LOCK_FILE),
                 format!("it cannot be read: {error}"),
                 "it records where the files are from",
                 "pack again",
             );
-            return None;
+            return Vec::new();
         }
     };
+    for lock in &locks {
+        let name = PackageProvenance::file_name((locks.len() > 1).then_some(&lock.system));
+        one_lock(to, &documentation.join(name), lock, submitter, round);
+    }
+    let has_none = |system: &&SystemEntry| locks.iter().all(|lock| lock.system != system.name);
+    for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
+        let what = format!("regatta.lock knows nothing of the system {}", system.name);
+        let why = "a system that was copied in has no provenance";
+        to.refuse("lock", &submitter.folder.join("results").join(&system.name), what, why, "`regatta mlperf assemble`");
+    }
+    locks
+}
+
+fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
     if lock.rehearsal {
         let what = "this package is a rehearsal";
         to.refuse(
             "rehearsal",
-            &at,
+            at,
             what,
             "durations were shortened, or its data is synthetic",
             "take `rehearse` out of the manifest and run again",
@@ -41,14 +56,13 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
             let what = format!("it was packed for {name} {locked}, and is checked for {found}");
             to.refuse(
                 "lock",
-                &at,
+                at,
                 what,
                 "what was packed is what is submitted",
                 "pack again; files must not be moved by hand",
             );
         }
     }
-    Some(lock)
 }
 
 /// Checks one result against the lock.
@@ -113,7 +127,10 @@ fn check_test_record(
         let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
         to.refuse("synthetic data", &at, what, "a result is measured on the benchmark's data set", fix);
     }
-    let is = (test.round.as_str(), test.benchmark.as_str(), test.scenario, test.mode);
+    // A result for 99.9 % is one for 99 %, too.
+    let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
+    let benchmark = high.unwrap_or(&test.benchmark);
+    let is = (test.round.as_str(), benchmark, test.scenario, test.mode);
     if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
         let what = format!(
             "the run packed as {name} was {} of {} {} in {}",

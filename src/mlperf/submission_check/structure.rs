@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::finding::{FindingWeight, GateFindings};
 use super::tree::{DIVISIONS, Submitter, files, folders};
-use crate::mlperf::{LOCK_FILE, REPORT_FOLDER, Round, SubmissionLayout};
+use crate::mlperf::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, Round, SubmissionLayout};
 
 /// Folders of a clone that are no part of the submission.
 const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
@@ -40,8 +40,8 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
-    let own = [LOCK_FILE, "REHEARSAL.md"];
-    if !files_of(&documentation).any(|name| !own.contains(&name.as_str())) {
+    let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
+    if files_of(&documentation).all(|name| is_own(&name)) {
         let why = "calibration and bandwidth are explained there";
         to.review("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
     }

@@ -128,12 +128,8 @@ fn command(origins: &UpstreamProvenance) -> String {
         let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
         if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
     };
-    let params = origins.params.iter().map(|(name, value)| quoted(&format!("{name}={value}")));
-    ["regatta".to_owned(), "run".to_owned(), quoted(&origins.manifest)]
-        .into_iter()
-        .chain(params)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let arguments = origins.arguments.iter().map(|argument| quoted(argument));
+    ["regatta".to_owned(), "run".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 fn made(origin: &UpstreamTask) -> Result<FinishedTask, Failure> {

@@ -37,6 +37,12 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     for missing in &scored.report.unscored {
         context.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
     }
+    if scored.report.unknown_tokens > 0 {
+        context.lease.notice(format!(
+            "{} token ids of the answers are outside the tokenizer's vocabulary, and are scored as nothing: is it the model's?",
+            scored.report.unknown_tokens
+        ));
+    }
     let out = context.lease.out();
     write(&out.join(ACCURACY_TEXT), &scored.text)?;
     let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");

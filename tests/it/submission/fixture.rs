@@ -103,7 +103,7 @@ pub(crate) fn good(root: &Path) -> Submission {
         write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log());
         write(folder.join("measurements.json"), format!("{:#}", measurements()));
         write(folder.join("user.conf"), user_conf(scenario));
-        write(folder.join("README.md"), "regatta run mlperf/llama2-70b\n");
+        write(folder.join("README.md"), "regatta run llama2-70b package=true\n");
     }
     Submission(root.to_owned())
 }

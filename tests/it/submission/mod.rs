@@ -3,6 +3,7 @@
 //! The logs under `tests/golden/mlperf/logs` are of LoadGen 6.0.17 with unaltered rules: full-length runs of a server that
 //! sleeps, each as `key value` lines without what is long and says nothing. [`good`] makes a submission of them.
 
+mod assembling;
 mod broken;
 mod fixture;
 mod official;

@@ -40,7 +40,7 @@ fn order(runs: &Runs) -> PackageRequest {
         documentation: Some(runs.0.join("documentation")),
         rehearse: false,
         version: "0.1.0".to_owned(),
-        command: "regatta run mlperf/llama2-70b system=box".to_owned(),
+        command: "regatta run llama2-70b package=true system=box".to_owned(),
         upstream_tasks: Vec::new(),
     }
 }

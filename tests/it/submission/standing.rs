@@ -6,7 +6,7 @@ use super::fixture::{BENCHMARK, Runs, SCENARIOS, good, measurements, system_json
 use crate::world::World;
 
 /// Stages that leave what LoadGen's runs would, and the package of them.
-fn manifest(rehearse: bool) -> String {
+pub(super) fn manifest(rehearse: bool) -> String {
     manifest_with(&format!("rehearse: {rehearse}"))
 }
 
@@ -108,6 +108,39 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
     let nothing = world.regatta(&["mlperf", "status", "quickstart"]);
     assert_eq!(nothing.code, 2);
     nothing.says("quickstart has nothing of MLPerf in it");
+}
+
+/// What the README of a package says makes it again is what made it, wherever a value was set.
+#[test]
+fn the_commands_of_a_package_make_the_same_keys() {
+    let mut world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    world.file(
+        "manifests/file-name.yaml",
+        &format!(
+            "regatta: 1\nname: another-name\nparams:\n  hosts: {{ list: any, default: [a], env: HOSTS_OF_THE_TEST }}\n  systems: {{ list: [x, y], default: [x] }}\n  note: {{ path: optional }}\n  greeting: {{ text: {{}}, default: hello }}\nvars:\n  tuning: {{ rate: 1 }}\nstages:\n  seen:\n    foreach: {{ system: '{{{{ systems }}}}' }}\n    shell: echo '{{{{ hosts }}}} {{{{ system }}}} {{{{ note or \"-\" }}}} {{{{ greeting }}}} {{{{ tuning.rate }}}}' > seen\n{}",
+            manifest(false)
+        ),
+    );
+    world.env("HOSTS_OF_THE_TEST", "h1,h2");
+    world.good(&["run", "file-name", "systems=x,y", "greeting=good morning", "tuning.rate=2.5"]);
+    let readme = world.read(format!("latest/package/closed/Example/results/box/{BENCHMARK}/Server/README.md"));
+    let commands: Vec<&str> = readme.lines().filter(|line| line.starts_with("regatta run ")).collect();
+    assert_eq!(commands.len(), 4, "{readme}");
+    for command in commands {
+        let planned = command.replacen("regatta run", "\"$REGATTA\" plan", 1);
+        let ended = std::process::Command::new("sh")
+            .args(["-c", &planned])
+            .env("REGATTA", env!("CARGO_BIN_EXE_regatta"))
+            .env_remove("HOSTS_OF_THE_TEST")
+            .current_dir(world.path(""))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && text.contains(" 0 to run"), "{command}\n{ended:?}");
+    }
+    // The state of the last run needs no more arguments, either.
+    world.good(&["mlperf", "status"]).says("done submittable");
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! LoadGen's logs of a result that another harness made, as a part of a submission.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use super::request::{AssembleError, ForeignResult};
+use super::tree::{FileSource, SubmissionTree};
+use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
+use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, truncate_accuracy_log};
+use crate::spec::{Division, TestMode};
+use crate::units::sha256_of_file;
+
+const SUMMARY: &str = "mlperf_log_summary.txt";
+const DETAIL: &str = "mlperf_log_detail.txt";
+const ACCURACY: &str = "mlperf_log_accuracy.json";
+
+/// Adds the files of one result, where the layout of the round wants them.
+pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(), AssembleError> {
+    let fields = json(&logs.system)?;
+    let of = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (division, submitter) = (of("division"), of("submitter"));
+    let system = logs.system.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if division.is_empty() || submitter.is_empty() {
+        tree.problem(format!("{}: `division` and `submitter` must be in it", logs.system.display()));
+        return Ok(());
+    }
+    let Some(scenario) = scenario_titled(&logs.scenario) else {
+        tree.problem(format!("{}: `{}` is no scenario", logs.folder.display(), logs.scenario));
+        return Ok(());
+    };
+    let below = Path::new(&division).join(&submitter);
+    let (layout, title) = (tree.layout, scenario.title());
+    let result = below.join(layout.result(&system, &logs.benchmark, title));
+    let measurements = below.join(layout.measurements(&system, &logs.benchmark, title));
+    tree.add(below.join("systems").join(format!("{system}.json")), FileSource::Copy(logs.system.clone()))?;
+    let mut runs = IndexMap::new();
+
+    let performance = [logs.folder.join("performance/run_1"), logs.folder.join("performance")];
+    let performance = performance.iter().find(|folder| folder.join(DETAIL).is_file()).unwrap_or(&performance[0]);
+    let mut run = LockedRun::default();
+    for name in [SUMMARY, DETAIL] {
+        copied(tree, &mut run, performance.join(name), result.join("performance/run_1").join(name))?;
+    }
+    let log = performance.join(ACCURACY);
+    if log.is_file() {
+        tree.add(result.join("performance/run_1").join(ACCURACY), FileSource::Truncated(log))?;
+    }
+    copied(tree, &mut run, logs.folder.join("user.conf"), measurements.join("user.conf"))?;
+    runs.insert(TestMode::Performance, run);
+    runs.insert(TestMode::Accuracy, accuracy(tree, &logs.folder.join("accuracy"), &result.join("accuracy"))?);
+
+    let tests = tree.round.benchmarks.get(&logs.benchmark).map(|benchmark| benchmark.tests.clone()).unwrap_or_default();
+    for test in tests {
+        let from = logs.folder.join(test_folder(test));
+        let to = below.join(layout.audit(&system, &logs.benchmark, title, test));
+        runs.insert(test, audit(tree, test, &from, &to)?);
+    }
+
+    let from = [logs.folder.join("measurements.json"), logs.folder.join(layout.measurements_file(&system, title))];
+    let from = from.into_iter().find(|path| path.is_file()).unwrap_or_else(|| logs.folder.join("measurements.json"));
+    let mut none = LockedRun::default();
+    copied(tree, &mut none, from, measurements.join(layout.measurements_file(&system, title)))?;
+    let readme = logs.folder.join("README.md");
+    let readme = if readme.is_file() {
+        FileSource::Copy(readme)
+    } else {
+        FileSource::Text(format!("# {} {title} on {system}\n\nMade by another harness than Regatta.\n", logs.benchmark))
+    };
+    tree.add(measurements.join("README.md"), readme)?;
+    let source = logs.folder.join(layout.source());
+    if source.is_dir() {
+        for item in walkdir::WalkDir::new(&source).sort_by_file_name().into_iter().flatten() {
+            if item.file_type().is_file() {
+                let inside = item.path().strip_prefix(&source).unwrap_or(item.path());
+                let from = FileSource::Copy(item.path().to_owned());
+                tree.add_beside(&below.join(layout.source()), inside, &system, from)?;
+            }
+        }
+    }
+    let lock = PackageProvenance {
+        regatta: env!("CARGO_PKG_VERSION").to_owned(),
+        round: tree.round.name.clone(),
+        division: if division == "open" { Division::Open } else { Division::Closed },
+        submitter,
+        system,
+        rehearsal: false,
+        results: vec![LockedResult { benchmark: logs.benchmark.clone(), scenario, runs }],
+        stages: Vec::new(),
+    };
+    tree.lock(&below, lock);
+    Ok(())
+}
+
+/// Adds a file that must be there, with its hash.
+fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: PathBuf) -> Result<(), AssembleError> {
+    if !from.is_file() {
+        tree.problem(format!("{} is missing", from.display()));
+        return Ok(());
+    }
+    let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    run.files.insert(name, sha256_of_file(&from).map_err(AssembleError::io(&from))?);
+    tree.add(to, FileSource::Copy(from))
+}
+
+/// The accuracy run: its log truncated, with the hash of the whole in the scores.
+fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
+    let mut run = LockedRun::default();
+    for name in [SUMMARY, DETAIL] {
+        copied(tree, &mut run, from.join(name), to.join(name))?;
+    }
+    let (log, scores) = (from.join(ACCURACY), from.join("accuracy.txt"));
+    for path in [&log, &scores] {
+        if !path.is_file() {
+            tree.problem(format!("{} is missing", path.display()));
+        }
+    }
+    if !log.is_file() || !scores.is_file() {
+        return Ok(run);
+    }
+    let hash = sha256_of_file(&log).map_err(AssembleError::io(&log))?;
+    let mut text = fs::read_to_string(&scores).map_err(AssembleError::io(&scores))?;
+    let is_truncated = fs::read(&log).map_err(AssembleError::io(&log))?.windows(7).any(|part| part == b"\n\n...\n\n");
+    match truncate_accuracy_log::hashes(&text).as_slice() {
+        [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
+        // A log that was truncated before has the hash of the whole beside it.
+        hashes if is_truncated || hashes.contains(&hash.as_str()) => {}
+        _ => tree.problem(format!("{} is not of {}: its hash is another", scores.display(), log.display())),
+    }
+    tree.add(to.join("accuracy.txt"), FileSource::Text(text))?;
+    tree.add(to.join(ACCURACY), if is_truncated { FileSource::Copy(log) } else { FileSource::Truncated(log) })?;
+    Ok(run)
+}
+
+/// An audit as the official verification leaves it: its outcome, and the log with the answers.
+fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
+    let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
+    copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
+    let log = [from.join("accuracy").join(ACCURACY), from.join(ACCURACY)];
+    let log = log.iter().find(|path| path.is_file()).unwrap_or(&log[0]).clone();
+    copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+    if test != TestMode::Test06 {
+        copied(tree, &mut run, from.join("accuracy/accuracy.txt"), to.join("accuracy/accuracy.txt"))?;
+        for name in [SUMMARY, DETAIL] {
+            let inside = Path::new("performance/run_1").join(name);
+            copied(tree, &mut run, from.join(&inside), to.join(&inside))?;
+        }
+    }
+    Ok(run)
+}
+
+fn json(path: &Path) -> Result<Map<String, Value>, AssembleError> {
+    let bytes = fs::read(path).map_err(AssembleError::io(path))?;
+    serde_json::from_slice(&bytes).map_err(|source| AssembleError::Json { path: path.to_owned(), source })
+}

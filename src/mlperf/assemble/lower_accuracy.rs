@@ -1,0 +1,43 @@
+//! A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted twice.
+
+use std::path::PathBuf;
+
+use super::packages::result_folders;
+use super::tree::SubmissionTree;
+
+const HIGH: &str = "-99.9";
+const LOW: &str = "-99";
+
+/// Copies each result for 99.9 % to 99 %, where the round has both and the system has none of its own for 99 %.
+pub(super) fn copy(tree: &mut SubmissionTree) {
+    let folders = result_folders(tree.layout);
+    let mut copies = Vec::new();
+    for (path, source) in &tree.files {
+        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        // closed/Example/results/<system>/<benchmark>/<scenario>/…
+        let [division, submitter, folder, system, benchmark, scenario, below @ ..] = &parts[..] else { continue };
+        let Some(low) = lower(tree, benchmark).filter(|_| folders.contains(folder)) else { continue };
+        let above: PathBuf = [division, submitter, "results", system, low.as_str(), scenario].iter().collect();
+        let has_own = tree.files.range(above.clone()..).next().is_some_and(|(path, _)| path.starts_with(&above));
+        if !has_own {
+            let to: PathBuf =
+                [division, submitter, folder, system, low.as_str(), scenario].iter().chain(below).collect();
+            copies.push((to, source.clone()));
+        }
+    }
+    for (key, lock) in tree.locks.clone() {
+        for result in lock.results {
+            let Some(low) = lower(tree, &result.benchmark) else { continue };
+            if let Some(lock) = tree.locks.get_mut(&key).filter(|lock| lock.result(&low, result.scenario).is_none()) {
+                lock.results.push(crate::mlperf::LockedResult { benchmark: low, ..result });
+            }
+        }
+    }
+    tree.files.extend(copies);
+}
+
+/// The benchmark with the lower target.
+fn lower(tree: &SubmissionTree, benchmark: &str) -> Option<String> {
+    let low = format!("{}{LOW}", benchmark.strip_suffix(HIGH)?);
+    tree.round.benchmarks.contains_key(&low).then_some(low)
+}
