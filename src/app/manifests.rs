@@ -69,6 +69,7 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
+        SchemaOf::Sweep => crate::harness::sweep_schema(),
         SchemaOf::Requests => crate::interop::requests_schema(),
     };
     print(&format!("{schema:#}\n"));

@@ -269,6 +269,8 @@ pub(super) enum SchemaWord {
     Manifest,
     /// The `result.json` a benchmark leaves.
     Result,
+    /// The `sweep.json` of a benchmark at several levels.
+    Sweep,
     /// The columns of `requests.parquet`.
     Requests,
 }

@@ -10,6 +10,7 @@ use super::bench_args::{
     ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord, StreamWord,
 };
 use super::gpu_selection::{GpuSelection, gpus};
+use crate::spec::{BenchSweep, SweepLevels};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,13 +83,15 @@ pub struct BenchServer {
     pub args: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum BenchLoad {
     /// Closed loop: users.
     Concurrency(u32),
     /// Open loop: requests per second.
     Rate(f64),
     Offline,
+    /// Several levels, one after the other.
+    Sweep(BenchSweep),
 }
 
 /// A length in tokens.
@@ -135,19 +138,13 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     } else {
         target
     };
-    let load = match (args.concurrency, args.rate, args.offline) {
-        (Some(users), ..) => BenchLoad::Concurrency(users),
-        (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => BenchLoad::Offline,
-        (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => BenchLoad::Rate(rate),
-        (_, Some(rate), _) => {
-            return invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));
-        }
-        (_, _, true) => BenchLoad::Offline,
-        // As GenAI-Perf has it.
-        _ => BenchLoad::Concurrency(1),
-    };
+    let load = load(&args)?;
+    let is_sweep = matches!(load, BenchLoad::Sweep(_));
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
     let data = data(&args)?;
+    // The same time for each level: a count that suits one level does not suit another.
+    let is_open = duration.is_none() && args.requests.is_none() && data.is_none();
+    let duration = duration.or_else(|| (is_sweep && is_open).then(|| "30s".to_owned()));
     let needs_count = data.is_none() && (duration.is_none() || load == BenchLoad::Offline);
     let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
         let mean = mean.or_else(|| data.is_none().then_some(usual))?;
@@ -173,6 +170,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         api_key_env: args.api_key_env.clone(),
         tls: tls(&args),
         connections: args.connections,
+        notices: notices(&args, &load),
         load,
         is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
@@ -199,7 +197,6 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         tpot_p99: args.tpot_p99.clone(),
         limits: args.limit.iter().map(|text| limit(text)).collect::<Result<_, _>>()?,
         slo: args.goodput.iter().map(|word| parse_goodput_limit(word)).collect::<Result<_, _>>()?,
-        notices: notices(&args),
         is_shared: args.stream == StreamWord::Shared,
         stall_timeout: args.stall_timeout,
         out: args.out,
@@ -208,6 +205,37 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         json: args.json,
         dry_run: args.dry_run,
     })
+}
+
+fn load(args: &BenchArgs) -> Result<BenchLoad, ArgumentError> {
+    if let Some(rates) = args.sweep {
+        return Ok(BenchLoad::Sweep(BenchSweep::Auto(rates)));
+    }
+    let checked = |levels: &SweepLevels, is_whole: bool, option: &str| {
+        levels.ascending(is_whole).or_else(|error| invalid_value(format!("`{option}`: {error}")))
+    };
+    if let Some(users) = &args.concurrency {
+        return Ok(match checked(users, true, "--concurrency")?.as_slice() {
+            [one] => BenchLoad::Concurrency(*one as u32),
+            _ => BenchLoad::Sweep(BenchSweep::Concurrency(users.clone())),
+        });
+    }
+    match &args.rate {
+        Some(SweepLevels::List(all)) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
+            Ok(BenchLoad::Offline)
+        }
+        Some(SweepLevels::List(all)) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) => {
+            let rate = all.first().copied().unwrap_or_default();
+            invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"))
+        }
+        Some(rates) => Ok(match checked(rates, false, "--rate")?.as_slice() {
+            [one] => BenchLoad::Rate(*one),
+            _ => BenchLoad::Sweep(BenchSweep::Rate(rates.clone())),
+        }),
+        None if args.offline => Ok(BenchLoad::Offline),
+        // As GenAI-Perf has it.
+        None => Ok(BenchLoad::Concurrency(1)),
+    }
 }
 
 fn tls(args: &BenchArgs) -> Map<String, Value> {
@@ -320,7 +348,7 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, f64), ArgumentError>
     }
 }
 
-fn notices(args: &BenchArgs) -> Vec<String> {
+fn notices(args: &BenchArgs, load: &BenchLoad) -> Vec<String> {
     let mut notices = Vec::new();
     let mut say = |is_given: bool, text: &str| {
         if is_given {
@@ -339,7 +367,7 @@ fn notices(args: &BenchArgs) -> Vec<String> {
     );
     let is_genai_perfs = args.service_kind.is_some() || args.backend.is_some() || args.endpoint_type.is_some();
     say(
-        is_genai_perfs && args.rate.is_some_and(|rate| rate > 0.0) && args.arrivals.is_none(),
+        is_genai_perfs && matches!(load, BenchLoad::Rate(_)) && args.arrivals.is_none(),
         "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
     );
     notices
@@ -407,6 +435,26 @@ mod tests {
         assert!(!law("h:1 --backend tensorrtllm --request-rate 2 --arrivals poisson").unwrap());
         assert!(!law("h:1 --request-rate 2").unwrap());
         assert!(read("h:1 --time-delay-dist exponential_dist --request-rate 2").is_ok_and(|bench| !bench.is_constant));
+    }
+
+    #[test]
+    fn several_levels_are_a_sweep() {
+        let sweep = |line: &str| match read(line).map(|bench| (bench.load, bench.requests, bench.duration)) {
+            Ok((BenchLoad::Sweep(sweep), requests, duration)) => {
+                format!("{} {requests:?} {duration:?}", serde_json::json!(sweep))
+            }
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(sweep("h:1 -c 1,4,2"), r#"{"concurrency":[1.0,4.0,2.0]} None Some("30s")"#);
+        assert_eq!(sweep("h:1 --rate 2..64 -n 50"), r#"{"rate":"2..64"} Some(50) None"#);
+        assert_eq!(sweep("h:1 --sweep"), r#"{"auto":8} None Some("30s")"#);
+        assert_eq!(sweep("--sweep=3 sim: --duration 5s"), r#"{"auto":3} None Some("5s")"#);
+        assert_eq!(read("h:1 -c 8").unwrap().load, BenchLoad::Concurrency(8));
+        let why = |line: &str| read(line).unwrap_err().to_string();
+        assert!(why("h:1 -c 0").contains("must be above 0") && why("h:1 -c 1,1.5").contains("whole numbers"));
+        assert!(why("h:1 --rate 1,-1").contains("must be above 0"));
+        assert!(why("h:1 -c many").contains("such as `1,2,4`"));
+        assert!(why("h:1 --sweep -c 2").contains("cannot be used with"));
     }
 
     #[test]

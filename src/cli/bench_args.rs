@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
+
+use crate::spec::SweepLevels;
 
 const WHERE: &str = "Target";
 const SERVED: &str = "A server for the measurement";
@@ -73,22 +75,25 @@ pub(crate) struct BenchArgs {
     pub server_args: Vec<String>,
 
     /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless
-    /// there is a rate].
-    #[arg(help_heading = LOAD, short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "load")]
-    pub concurrency: Option<u32>,
-    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once.
-    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N", allow_negative_numbers = true, group = "load")]
-    pub rate: Option<f64>,
+    /// there is a rate]. Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
+    #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = value_parser!(SweepLevels), group = "load")]
+    pub concurrency: Option<SweepLevels>,
+    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once. Several levels are a sweep.
+    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS", allow_hyphen_values = true, value_parser = value_parser!(SweepLevels), group = "load")]
+    pub rate: Option<SweepLevels>,
+    /// A sweep that finds its levels: one user alone, users until the throughput stops growing, and N rates between the two [default: 8].
+    #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
+    pub sweep: Option<u32>,
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
     /// The distribution of arrivals at a rate [default: poisson].
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
-    /// How many requests [default: 100, unless there are a duration or data].
+    /// How many requests, at each level of a sweep [default: 100, unless there are a duration or data].
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
-    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer.
+    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep: 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// The same in milliseconds.

@@ -90,6 +90,8 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
     "regatta bench http://host:8000/v1/chat/completions --rate 20",
     "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
+    "regatta bench 127.0.0.1:8001 -c 1..64                     a sweep: a curve over 1, 2, 4, … 64 users",
+    "regatta bench 127.0.0.1:8001 --sweep                      a sweep that finds its levels, from idle to saturated",
     "regatta bench 127.0.0.1:8001 --rate 20 --repeat 5         five runs: means and intervals over them",
     "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",

@@ -169,6 +169,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Schema(args) => CliJob::Schema(match args.of {
             SchemaWord::Manifest => SchemaOf::Manifest,
             SchemaWord::Result => SchemaOf::Result,
+            SchemaWord::Sweep => SchemaOf::Sweep,
             SchemaWord::Requests => SchemaOf::Requests,
         }),
         CliCommand::Init(args) => CliJob::Init(InitRequest { folder: args.folder }),

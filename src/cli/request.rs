@@ -242,6 +242,7 @@ pub struct RunList {
 pub enum SchemaOf {
     Manifest,
     Result,
+    Sweep,
     Requests,
 }
 

@@ -13,7 +13,8 @@
 //!
 //! ```text
 //!  clock  error  tokens ← record ← spec ← schedule ← transport ← identity ← measure ← verdict ← drive
-//!                                                                            └ search
+//!                                                                            ├ search
+//!                                                                            └ sweep
 //! ```
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
@@ -28,6 +29,7 @@ mod record;
 mod schedule;
 mod search;
 mod spec;
+mod sweep;
 mod tokens;
 mod transport;
 mod verdict;
@@ -74,5 +76,9 @@ pub use spec::prompts::{DataKind, PromptFile, PromptSource};
 pub use spec::sending::SendingSpec;
 pub use spec::slo::Slo;
 pub use spec::transport::{Api, Http, Transport};
+pub use sweep::{
+    GatheredResult, GpuCount, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP, SWEEP_POINTS,
+    SweepError, SweepLevel, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
+};
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

@@ -355,7 +355,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         // attempt that was cut off may still write, so that each has a folder of its own.
         resume: host.is_none()
             && (typed.resume
-                || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.repeat > 1)
+                || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.sweep.is_some() || bench.repeat > 1)
                 || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
     })
 }

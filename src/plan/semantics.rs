@@ -11,6 +11,7 @@ mod mlperf;
 mod repository;
 mod retry;
 mod serve;
+mod sweep;
 mod trtllm;
 mod weights;
 
@@ -308,6 +309,9 @@ impl StageChecker<'_> {
     }
 
     fn bench(&mut self, bench: &Bench) {
+        self.sweep(bench);
+        // A point of the sweep is checked as a benchmark of its own.
+        let bench = &*bench.at_first_level();
         self.search(bench);
         self.repeat(bench);
         // With LoadGen, LoadGen decides when requests come, how many, and with what.

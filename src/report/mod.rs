@@ -32,5 +32,5 @@ pub use server::{ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFa
 pub use tables::{ManifestRow, ValueRow, manifest_list, manifest_list_json, run_status, run_status_json, value_table};
 pub use terminal::{
     LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, counted, cut, duration, signed_percent, summary,
-    table, tool_metrics,
+    sweep_table, table, tool_metrics,
 };

@@ -5,6 +5,7 @@
 //! ignores them here: a result of another version may have some, and is read all the same.
 
 mod arrivals;
+mod bench_sweep;
 mod container;
 mod division;
 mod goodput_limit;
@@ -27,6 +28,7 @@ mod server_mode;
 mod slo_limits;
 mod stop_after;
 mod stream_mode;
+mod sweep_levels;
 mod test_mode;
 mod text_format;
 mod text_schema;
@@ -35,6 +37,7 @@ mod time_span;
 mod tls;
 
 pub use arrivals::Arrivals;
+pub use bench_sweep::BenchSweep;
 pub use container::{ContainerEngine, ContainerGpus};
 pub use division::Division;
 pub use goodput_limit::{GoodputLimit, GoodputLimitError};
@@ -57,6 +60,7 @@ pub use server_mode::ServerMode;
 pub use slo_limits::SloLimits;
 pub use stop_after::StopAfter;
 pub use stream_mode::StreamMode;
+pub use sweep_levels::{LevelRange, SweepLevels, SweepLevelsError};
 pub use test_mode::TestMode;
 pub use text_format::TextFormat;
 pub use think_time::ThinkTime;

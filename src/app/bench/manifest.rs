@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::app::error::CommandError;
 use crate::cli::{BenchCommand, BenchLoad, BenchServer, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
+use crate::spec::BenchSweep;
 
 /// The stage that measures.
 pub(super) const STAGE: &str = "bench";
@@ -110,7 +111,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     if !extra.is_empty() {
         put("extra", Value::Object(extra));
     }
-    match request.load {
+    match &request.load {
         BenchLoad::Offline => put("scenario", json!("offline")),
         BenchLoad::Rate(rate) => {
             put("scenario", json!("server"));
@@ -122,6 +123,14 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
         BenchLoad::Concurrency(users) => {
             put("scenario", json!("concurrency"));
             put("concurrency", json!(users));
+        }
+        BenchLoad::Sweep(sweep) => {
+            let scenario = if matches!(sweep, BenchSweep::Concurrency(_)) { "concurrency" } else { "server" };
+            put("scenario", json!(scenario));
+            put("sweep", json!(sweep));
+            if request.is_constant {
+                put("arrivals", json!("constant"));
+            }
         }
     }
     let mut stop = Map::new();

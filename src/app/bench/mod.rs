@@ -13,7 +13,8 @@ use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
-use crate::harness::{REPEATS, read_result, repeat_folders};
+use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
+use crate::report::{Styler, sweep_table};
 use crate::runner::store::{ProjectLock, StateFolder};
 
 /// The parts of a run that are copied.
@@ -61,7 +62,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     };
     let ran = run::perform(global, &run, request.json)?;
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
-        print_result(request, out)?;
+        print_result(request, out, Styler::chosen(global.color.choice()))?;
         export(request, &ran, out, &text)?;
     }
     Ok(ran.exit)
@@ -85,7 +86,16 @@ fn free_state_folder(project: &Path, given: &Path) -> PathBuf {
     }
 }
 
-fn print_result(request: &BenchCommand, out: &Path) -> Result<(), CommandError> {
+fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<(), CommandError> {
+    let sweep = out.join(SWEEP);
+    if sweep.exists() {
+        print(&if request.json {
+            fs::read_to_string(&sweep)?
+        } else {
+            sweep_table(&SweepReport::read(&sweep).map_err(anyhow::Error::from)?, styler)
+        });
+        return Ok(());
+    }
     let path = out.join("result.json");
     // A benchmark that could not begin has none; the run has reported why.
     if !path.exists() {
@@ -103,6 +113,12 @@ fn print_result(request: &BenchCommand, out: &Path) -> Result<(), CommandError> 
     Ok(())
 }
 
+/// Folders of a sweep's points, in their order.
+fn point_folders(out: &Path) -> Vec<PathBuf> {
+    let report = SweepReport::read(&out.join(SWEEP)).ok();
+    report.map(|report| report.points.iter().map(|point| out.join(&point.folder)).collect()).unwrap_or_default()
+}
+
 /// Copies of what the run left, to the requested paths.
 fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), CommandError> {
     let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
@@ -117,13 +133,17 @@ fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> R
         for name in FILES {
             copy(&out.join(name), &folder.join(name))?;
         }
-        // Runs of an earlier measurement would be taken for those of this one.
-        let earlier = folder.join(REPEATS);
-        if earlier.is_dir() {
-            fs::remove_dir_all(&earlier)
+        // Parts of an earlier measurement would be taken for those of this one.
+        let (earlier, curve) = ([REPEATS, SWEEP_POINTS].map(|name| folder.join(name)), folder.join(SWEEP));
+        for earlier in earlier.iter().filter(|earlier| earlier.is_dir()) {
+            fs::remove_dir_all(earlier)
                 .map_err(|error| anyhow::anyhow!("cannot remove {}: {error}", earlier.display()))?;
         }
-        for run in repeat_folders(out) {
+        if curve.exists() {
+            fs::remove_file(&curve)?;
+        }
+        copy(&out.join(SWEEP), &curve)?;
+        for run in repeat_folders(out).into_iter().chain(point_folders(out)) {
             let to = folder.join(run.strip_prefix(out).unwrap_or(&run));
             fs::create_dir_all(&to).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", to.display()))?;
             for name in FILES {

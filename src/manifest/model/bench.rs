@@ -1,5 +1,6 @@
 //! `bench:` — the harness run.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Data, Loadgen};
 use crate::spec::{
-    Arrivals, Length, Limits, Prefixes, Protocol, Ramp, Request, Retries, Scenario, Sessions, SloLimits, StopAfter,
-    StreamMode, ThinkTime, TimeSpan, Tls,
+    Arrivals, BenchSweep, Length, Limits, Prefixes, Protocol, Ramp, Request, Retries, Scenario, Sessions, SloLimits,
+    StopAfter, StreamMode, ThinkTime, TimeSpan, Tls,
 };
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
@@ -42,6 +43,9 @@ pub struct Bench {
     /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of `stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<RateSearch>,
+    /// Measure at several levels, one after the other: `points/` has the result of each, and `sweep.json` the curve. A sweep that is cut off goes on with the missing points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -144,6 +148,27 @@ pub struct Bench {
     /// What each request contains besides its prompt and its length.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub request: Box<Request>,
+}
+
+impl Bench {
+    /// The first point of its sweep as a benchmark; without a sweep, and where the sweep has no usable level, itself.
+    pub fn at_first_level(&self) -> Cow<'_, Self> {
+        let Some(sweep) = &self.sweep else { return Cow::Borrowed(self) };
+        let levels = sweep.levels().map(|levels| levels.ascending(sweep.is_whole()));
+        let level = match levels {
+            Some(Ok(levels)) => levels.first().copied().unwrap_or(1.0),
+            // One that finds its own levels begins with one user, and arrivals at a rate are checked.
+            None | Some(Err(_)) => 1.0,
+        };
+        let mut point = Self { sweep: None, ..self.clone() };
+        match sweep {
+            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
+            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
+            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
+            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
+        }
+        Cow::Owned(point)
+    }
 }
 
 /// Nothing is requested.

@@ -7,10 +7,12 @@ mod live;
 pub(super) mod percent;
 pub(super) mod styler;
 pub(super) mod summary;
+mod sweep_table;
 mod tool_metrics;
 
 pub use live::{LiveDisplay, LiveOptions};
 pub use percent::signed_percent;
 pub use styler::{Styler, TextRole, clean, counted, cut, duration, table};
 pub use summary::{RunPaths, summary};
+pub use sweep_table::sweep_table;
 pub use tool_metrics::tool_metrics;

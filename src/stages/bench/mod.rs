@@ -13,6 +13,7 @@ mod server_metrics;
 mod setting_error;
 mod sidecar;
 mod spec;
+mod sweep;
 mod telemetry;
 
 use std::path::Path;
@@ -47,6 +48,9 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     }
     if let Some(asked) = &bench.search {
         return Box::pin(search::perform(context, spec, asked, bench.telemetry)).await;
+    }
+    if let Some(asked) = &bench.sweep {
+        return Box::pin(sweep::perform(context, &spec, bench, asked, program)).await;
     }
     let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
     if bench.repeat > 1 {

@@ -11,6 +11,8 @@ use crate::manifest::model::Bench;
 use crate::manifest::{Targets, targets};
 
 pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSettingError> {
+    // Each point of a sweep sets its own level.
+    let bench = &*bench.at_first_level();
     let targets = targets(&bench.target)?;
     let protocol = protocol(bench, &targets, project)?;
     let mut request = (*bench.request).clone();

@@ -87,6 +87,12 @@ impl Default for Requested {
 }
 
 impl Requested {
+    /// Whether a run of this spec would request the same, wherever its servers are now and whatever name they give the model.
+    pub fn is_load_of(&self, spec: &BenchSpec) -> bool {
+        let load = |requested: &Self| Self { endpoints: Vec::new(), model: String::new(), ..requested.clone() };
+        load(self) == load(&Self::of(spec))
+    }
+
     pub(in crate::harness) fn of(spec: &BenchSpec) -> Self {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         Self {

@@ -1,0 +1,211 @@
+//! `sweep.json`, version 1: all points of a sweep in the order of their levels, the knee, and the front.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use serde::{Deserialize, Serialize};
+
+use super::front;
+use super::knee::{self, Knee};
+use super::level::{PointRole, SweepLevel};
+use super::point::SweepPoint;
+use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
+
+/// The file.
+pub const SWEEP: &str = "sweep.json";
+/// The folder of its points, beside it.
+pub const SWEEP_POINTS: &str = "points";
+/// The version of `sweep.json`.
+const SCHEMA: u32 = 1;
+
+/// What a sweep measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepReport {
+    /// The version of this format. Always 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub schema: u32,
+    /// What changes from point to point: `concurrency`, `rate`, `input_tokens`, `output_tokens`, `auto`, or the variables of a
+    /// `foreach`.
+    pub axis: String,
+    /// What was measured, as the first point has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<RunIdentity>,
+    /// The GPUs of the servers; absent where they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuCount>,
+    #[serde(default)]
+    pub ttft_p99_limit_ms: Option<f64>,
+    #[serde(default)]
+    pub tpot_p99_limit_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
+    pub further_limits: FurtherLimits,
+    #[serde(default)]
+    pub slo: Slo,
+    /// In ascending order of their levels.
+    pub points: Vec<SweepPoint>,
+    /// Absent where the level is not a load, and below three usable points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knee: Option<Knee>,
+}
+
+/// How many GPUs the servers have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuCount {
+    pub count: u64,
+    /// Where the number comes from.
+    pub source: String,
+}
+
+/// Why a `sweep.json` cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    #[error("cannot read {path}: {source}")]
+    Unreadable { path: String, source: std::io::Error },
+    #[error("{path} is no sweep: {source}")]
+    Format { path: String, source: serde_json::Error },
+    #[error("{path} is a sweep of format {found}; this version reads {SCHEMA}")]
+    Schema { path: String, found: u32 },
+}
+
+impl SweepReport {
+    /// `points` in any order; `first` is the result of one of them.
+    pub fn of(axis: &str, mut points: Vec<SweepPoint>, first: Option<&RunResult>) -> Self {
+        let requested = first.map(|first| &first.requested);
+        let identity = first.and_then(|first| first.identity.clone());
+        let gpus = identity.as_ref().and_then(GpuCount::of);
+        points.sort_by(|a, b| {
+            let rank = |point: &SweepPoint| match point.role {
+                Some(PointRole::Idle) => 0,
+                None | Some(PointRole::Between) => 1,
+                Some(PointRole::Saturation) => 2,
+            };
+            let number = |point: &SweepPoint| point.level.number().unwrap_or(f64::INFINITY);
+            rank(a).cmp(&rank(b)).then(number(a).total_cmp(&number(b)))
+        });
+        if let Some(gpus) = gpus.as_ref().filter(|gpus| gpus.count > 0) {
+            for point in &mut points {
+                point.tokens_per_s_per_gpu = point.output_tokens_per_s.map(|rate| rate / gpus.count as f64);
+            }
+        }
+        front::mark(&mut points);
+        let is_load = points.iter().all(|point| matches!(point.level, SweepLevel::Users(_) | SweepLevel::Rate(_)));
+        let knee = if is_load { knee::find(&points) } else { None };
+        Self {
+            schema: SCHEMA,
+            axis: axis.to_owned(),
+            identity,
+            gpus,
+            ttft_p99_limit_ms: requested.and_then(|requested| requested.ttft_p99_limit_ms),
+            tpot_p99_limit_ms: requested.and_then(|requested| requested.tpot_p99_limit_ms),
+            further_limits: requested.map(|requested| requested.further_limits.clone()).unwrap_or_default(),
+            slo: requested.map(|requested| requested.slo).unwrap_or_default(),
+            points,
+            knee,
+        }
+    }
+
+    /// # Errors
+    /// The file cannot be read, or is no sweep of this version.
+    pub fn read(path: &Path) -> Result<Self, SweepError> {
+        let shown = || path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
+        let report: Self =
+            serde_json::from_slice(&bytes).map_err(|source| SweepError::Format { path: shown(), source })?;
+        if report.schema != SCHEMA {
+            return Err(SweepError::Schema { path: shown(), found: report.schema });
+        }
+        Ok(report)
+    }
+
+    /// Its text in `sweep.json`.
+    pub fn text(&self) -> String {
+        format!("{:#}\n", serde_json::json!(self))
+    }
+
+    /// Whether a server was the built-in simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.simulated)
+    }
+
+    /// The valid point with the most output tokens per second.
+    pub fn best(&self) -> Option<&SweepPoint> {
+        let valid = self.points.iter().filter(|point| point.verdict.is_valid() && point.output_tokens_per_s.is_some());
+        valid.max_by(|a, b| {
+            let rate = |point: &SweepPoint| point.output_tokens_per_s.unwrap_or_default();
+            rate(a).total_cmp(&rate(b))
+        })
+    }
+
+    /// How many points are valid, with or without warnings.
+    pub fn valid(&self) -> usize {
+        self.points.iter().filter(|point| point.verdict.is_valid()).count()
+    }
+}
+
+impl GpuCount {
+    fn of(identity: &RunIdentity) -> Option<Self> {
+        if !identity.gpus.is_empty() {
+            let count = identity.gpus.iter().map(|gpu| gpu.count).sum();
+            return Some(Self { count, source: identity.gpus[0].source.clone() });
+        }
+        // All servers run the same engine; several engines have several sizes.
+        let [engine] = identity.engines.as_slice() else { return None };
+        let size = |key: &str| engine.build.get(key).and_then(|text| text.parse::<u64>().ok());
+        let world = size("world_size").or_else(|| Some(size("tp_size")? * size("pp_size").unwrap_or(1)))?;
+        let servers = identity.servers.len().max(1) as u64;
+        let times = if servers > 1 { format!(", in {servers} servers") } else { String::new() };
+        Some(Self { count: world * servers, source: format!("ranks of the engine{times}") })
+    }
+}
+
+/// The JSON Schema of `sweep.json` as this version writes it.
+pub fn sweep_schema() -> serde_json::Value {
+    // A default is what a reader takes where nothing is written.
+    let without_defaults = RecursiveTransform(|schema: &mut Schema| {
+        schema.remove("default");
+    });
+    let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
+    settings.into_generator().into_root_schema_for::<SweepReport>().to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `UPDATE=1 cargo test` writes it anew.
+    #[test]
+    fn the_schema_in_the_repository_is_that_of_the_sweep() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/sweep.json");
+        let now = format!("{:#}\n", sweep_schema());
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &now).unwrap();
+        }
+        assert!(std::fs::read_to_string(&path).unwrap_or_default() == now, "regenerate with UPDATE=1");
+    }
+
+    #[test]
+    fn points_are_in_numeric_order_and_tokens_are_shared_among_gpus() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: RunResult = serde_json::from_str(text).unwrap();
+        if let Some(identity) = &mut result.identity {
+            identity.engines[0].build.insert("tp_size".to_owned(), "2".to_owned());
+        }
+        let point = |users| SweepPoint::of(SweepLevel::Users(users), None, format!("points/c{users}").into(), &result);
+        let report = SweepReport::of("concurrency", vec![point(10), point(2), point(5)], Some(&result));
+        let levels: Vec<String> = report.points.iter().map(|point| point.level.to_string()).collect();
+        assert_eq!(levels, ["2 users", "5 users", "10 users"]);
+        assert_eq!(report.gpus.as_ref().map(|gpus| gpus.count), Some(2));
+        let first = &report.points[0];
+        assert_eq!(first.tokens_per_s_per_gpu, first.output_tokens_per_s.map(|rate| rate / 2.0));
+        assert!(report.is_simulated());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(SWEEP);
+        std::fs::write(&path, report.text()).unwrap();
+        assert_eq!(SweepReport::read(&path).unwrap(), report);
+        std::fs::write(&path, report.text().replace("\"schema\": 1", "\"schema\": 9")).unwrap();
+        assert!(SweepReport::read(&path).unwrap_err().to_string().contains("of format 9"));
+    }
+}

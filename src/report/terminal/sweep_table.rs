@@ -1,0 +1,145 @@
+//! A sweep as a table: a row for each point, in the order of the levels.
+
+use std::fmt::Write as _;
+
+use super::styler::{Styler, TextRole, clean, counted};
+use crate::event::Verdict;
+use crate::harness::{KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport};
+use crate::units::grouped;
+
+type Cell = (TextRole, String);
+
+/// The table, what its columns mean, the knee, and why points are not valid.
+pub fn sweep_table(report: &SweepReport, styler: Styler) -> String {
+    let heading = report.points.first().map(|point| point.level.heading().to_owned()).unwrap_or_default();
+    let is_mixed = report.points.iter().any(|point| point.level.heading() != heading);
+    let has_goodput = report.points.iter().any(|point| point.goodput_per_s.is_some());
+    let has_gpus = report.points.iter().any(|point| point.tokens_per_s_per_gpu.is_some());
+    let mut heads = vec![
+        if is_mixed { "level" } else { &heading },
+        "req/s",
+        "tok/s",
+        "tok/s/user",
+        "TTFT p50",
+        "p99",
+        "TPOT p50",
+        "p99",
+        "E2E mean",
+        "p99",
+    ];
+    if has_gpus {
+        heads.insert(4, "tok/s/GPU");
+    }
+    if has_goodput {
+        heads.push("goodput");
+    }
+    heads.push("verdict");
+    let mut rows: Vec<Vec<Cell>> = vec![heads.iter().map(|head| (TextRole::Quiet, (*head).to_owned())).collect()];
+    for point in &report.points {
+        rows.push(row(point, is_mixed, has_gpus, has_goodput, is_knee(report, point)));
+    }
+    let mut text = String::from("\n");
+    text.push_str(&aligned(styler, &rows));
+    notes(report, styler, &mut text);
+    text
+}
+
+fn is_knee(report: &SweepReport, point: &SweepPoint) -> bool {
+    report.knee.as_ref().is_some_and(|knee| {
+        knee.state == KneeState::Bracketed && report.points.get(knee.point as usize).is_some_and(|at| at == point)
+    })
+}
+
+fn row(point: &SweepPoint, is_mixed: bool, has_gpus: bool, has_goodput: bool, is_knee: bool) -> Vec<Cell> {
+    let plain = |text: String| (if point.is_usable() { TextRole::Plain } else { TextRole::Quiet }, text);
+    let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), short));
+    let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {
+        rate(pick(latency).map(|number| number.value))
+    };
+    let level = if is_mixed { point.level.to_string() } else { point.level.amount() };
+    let level = match point.role {
+        Some(role) => format!("{level} ({})", role.as_str()),
+        None => level,
+    };
+    let mut cells = vec![
+        (TextRole::Name, clean(&level)),
+        rate(point.requests_per_s),
+        rate(point.output_tokens_per_s),
+        rate(point.tokens_per_s_per_user),
+        ms(&point.ttft, |latency| latency.p50),
+        ms(&point.ttft, |latency| latency.p99),
+        ms(&point.tpot, |latency| latency.p50),
+        ms(&point.tpot, |latency| latency.p99),
+        ms(&point.e2e, |latency| latency.mean),
+        ms(&point.e2e, |latency| latency.p99),
+    ];
+    if has_gpus {
+        cells.insert(4, rate(point.tokens_per_s_per_gpu));
+    }
+    if has_goodput {
+        cells.push(rate(point.goodput_per_s));
+    }
+    let role = match point.verdict {
+        Verdict::Valid => TextRole::Good,
+        Verdict::ValidWithWarnings => TextRole::Warning,
+        _ => TextRole::Bad,
+    };
+    let knee = if is_knee { "  ← knee" } else { "" };
+    cells.push((role, format!("{}{knee}", point.verdict.as_str())));
+    cells
+}
+
+fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
+    let mut note = |line: String| {
+        let _ = writeln!(text, "{}", styler.tone(TextRole::Quiet, line));
+    };
+    note("TTFT, TPOT and E2E in ms, TTFT and E2E from schedule; tok/s are output tokens of successful requests; tok/s/user is 1,000 / TPOT p50".to_owned());
+    if let Some(gpus) = &report.gpus {
+        note(format!("tok/s/GPU: over {} ({})", counted(gpus.count as usize, "GPU"), clean(&gpus.source)));
+    }
+    if let Some(knee) = &report.knee {
+        let more = match knee.state {
+            KneeState::Bracketed => "",
+            KneeState::AtLowest => "; it is the lowest level, so the knee may be lower",
+            KneeState::AtHighest => "; it is the highest level, so the knee may be higher",
+        };
+        note(format!("knee: {} at {}{more}", knee.definition, knee.level));
+    }
+    for point in report.points.iter().filter(|point| !point.verdict.is_valid()) {
+        for reason in point.reasons.iter().filter(|reason| reason.severity != ReasonSeverity::Warning) {
+            let _ = writeln!(text, "  ✗ {}: {}", clean(&point.level.to_string()), clean(&reason.line()));
+        }
+    }
+}
+
+/// Three digits that matter.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => grouped(value, 0),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// All columns but the first and the last are numbers, which end under each other.
+fn aligned(styler: Styler, rows: &[Vec<Cell>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.1.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        for (column, (role, cell)) in row.iter().enumerate() {
+            let gap = widths[column].saturating_sub(cell.chars().count());
+            let cell = styler.tone(*role, cell);
+            let _ = match column {
+                0 => write!(out, "{cell}{:gap$}", ""),
+                column if column + 1 == columns => write!(out, "  {cell}"),
+                _ => write!(out, "  {:gap$}{cell}", ""),
+            };
+        }
+        out.push('\n');
+    }
+    out
+}

@@ -1,0 +1,133 @@
+//! `bench.sweep:` — the same benchmark at several levels, one after the other. Every point is a whole measurement with a verdict of
+//! its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the sweep was cut off. `sweep.json` is
+//! written when all points were measured.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::measurement::{headline_details, measure};
+use super::preflight::preflight;
+use super::resume::{Servers, discard_parts_if_finished};
+use super::saved_run::{before, keep};
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::harness::{
+    BenchSpec, KneeState, LoadPattern, PointRole, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan, SweepPoint,
+    SweepReport, SweepStep,
+};
+use crate::manifest::model::Bench;
+use crate::spec::{BenchSweep, Length};
+use crate::stages::task_context::TaskContext;
+
+pub async fn perform(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    bench: &Bench,
+    sweep: &BenchSweep,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
+    let plan =
+        SweepPlan::of(sweep).map_err(|error| Failure::new(FailureKind::Refused, format!("`bench.sweep`: {error}")))?;
+    let end = context.lease.out.join(SWEEP);
+    discard_parts_if_finished(&context.lease.out, &end, SWEEP_POINTS)?;
+    let servers = Servers::now(context, spec).await;
+    let mut points: Vec<SweepPoint> = Vec::new();
+    let mut first: Option<RunResult> = None;
+    let mut reused = 0;
+    while let Some(step) = plan.next(&points) {
+        let number = points.len();
+        let spec = spec_at(spec, &step, number);
+        let folder = Path::new(SWEEP_POINTS).join(format!("{:02}-{}", number + 1, step.level.short()));
+        let path = context.lease.out.join(&folder);
+        let result = if let Some(result) = before(&path, &spec, &servers) {
+            reused += 1;
+            result
+        } else {
+            let of = plan.len().map_or_else(String::new, |count| format!(" of {count}"));
+            let name = format!("point {}{of}, {}", number + 1, step.level);
+            let trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
+            let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
+            if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
+                return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+            }
+            keep(&path, &measured)?;
+            measured.result
+        };
+        let is_lost = result.server_lost().is_some();
+        points.push(SweepPoint::of(step.level, step.role, folder, &result));
+        first.get_or_insert(result);
+        if is_lost {
+            // Without a server there is nothing more to measure.
+            break;
+        }
+    }
+    if reused > 0 {
+        context.lease.notice(format!("sweep: {reused} points were measured before it was cut off, and are kept"));
+    }
+    let report = SweepReport::of(sweep.key(), points, first.as_ref());
+    fs::write(&end, report.text()).map_err(|error| unwritten(&end, &error))?;
+    outcome(&report, first.as_ref())
+}
+
+/// The benchmark of one point. Each has requests of its own: the same prompts would be in the server's prefix cache.
+fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize) -> BenchSpec {
+    let mut spec = BenchSpec { seed: spec.seed.wrapping_add(number as u64), ..spec.clone() };
+    match &step.level {
+        SweepLevel::Users(users) => spec.scenario = LoadPattern::Concurrency { users: f64::from(*users).into() },
+        SweepLevel::Rate(rate) => spec.scenario = LoadPattern::Server { rate: (*rate).into() },
+        SweepLevel::InputTokens(tokens) => spec.input_len = Length::Fixed(*tokens),
+        SweepLevel::OutputTokens(tokens) => spec.output_len = Length::Fixed(*tokens),
+        // Those are tasks of their own.
+        SweepLevel::Value { .. } => {}
+    }
+    if let (Some(PointRole::Saturation), SweepLevel::Users(users), Some(requests)) =
+        (step.role, &step.level, &mut spec.stop.requests)
+    {
+        // Fewer requests than users would saturate nothing.
+        *requests = (*requests).max(2 * u64::from(*users));
+    }
+    spec
+}
+
+/// A sweep is done when any of its points is valid, and when the server was there to its end.
+fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
+    let headline = headline(report);
+    let lost = report.points.iter().find(|point| point.verdict == Verdict::InvalidServer);
+    let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
+    if let Some(worst) = worst {
+        let reasons: Vec<String> = worst.reasons.iter().map(|reason| reason.line()).collect();
+        let failure =
+            Failure::new(FailureKind::Invalid(worst.verdict), format!("{}  {headline}", worst.verdict.as_str()));
+        return Err(match reasons.first() {
+            Some(why) => failure.cause(format!("at {}: {why}", worst.level)).tail(reasons),
+            None => failure,
+        });
+    }
+    let invalid = report.points.iter().filter(|point| !point.verdict.is_valid());
+    let warnings = invalid.map(|point| {
+        let why = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
+        format!("{} at {}{why}", point.verdict.as_str(), point.level)
+    });
+    let below = first.map(headline_details).unwrap_or_default();
+    let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
+    Ok(Done { headline: Some(format!("{simulated}{headline}")), below, warnings: warnings.collect() })
+}
+
+fn headline(report: &SweepReport) -> String {
+    let count = report.points.len();
+    let ends = match (report.points.first(), report.points.last()) {
+        (Some(low), Some(high)) if count > 1 => format!(", {} to {}", low.level, high.level),
+        _ => String::new(),
+    };
+    let best = report.best().and_then(|best| {
+        let rate = crate::units::grouped(best.output_tokens_per_s?, 0);
+        Some(format!("  at most {rate} tok/s at {}", best.level))
+    });
+    let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);
+    let knee = knee.map(|knee| format!("  knee at {}", knee.level)).unwrap_or_default();
+    let points = if count == 1 { "point" } else { "points" };
+    format!("{count} {points}{ends}{}{knee}  ({} of {count} valid)", best.unwrap_or_default(), report.valid())
+}
+
+fn unwritten(path: &PathBuf, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display()))
+}
