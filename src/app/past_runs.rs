@@ -1,5 +1,6 @@
 //! What happened: `status`, `logs`, `report`, and the page that a run leaves.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
+use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
@@ -164,6 +166,17 @@ pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) ->
     done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
 }
 
+/// The benchmarks of a stage that a `foreach` made, as sweeps.
+fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
+    let of = |one: &html::PageResult| {
+        Some((one.task.as_str().to_owned(), folders.get(&one.task)?.clone(), one.result.own()?.clone()))
+    };
+    let own: Vec<_> = results.iter().filter_map(of).collect();
+    let all: Vec<_> =
+        own.iter().map(|(task, folder, result)| GatheredResult { task, folder: folder.clone(), result }).collect();
+    gather_sweeps(&all)
+}
+
 /// Writes the page of a run, with the results of all its benchmarks, cached ones too. Returns its path.
 pub(super) fn write_report(
     home: &StateFolder,
@@ -173,21 +186,32 @@ pub(super) fn write_report(
     done: &[(TaskId, Done, PathBuf)],
 ) -> Result<PathBuf, CommandError> {
     let mut results = Vec::new();
+    let mut sweeps = Vec::new();
+    let mut folders = BTreeMap::new();
     for (task, out) in outputs(story, done) {
+        // One that this version cannot read is left out.
+        if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
+            sweeps.push((task.to_string(), sweep));
+        }
         if let Ok(text) = fs::read_to_string(out.join("result.json"))
             && let Ok(result) = MeasuredResult::read(&text)
         {
             // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
             // is left out, and the result is shown all the same.
             let search = fs::read(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            folders.insert(task.clone(), out);
             results.push(html::PageResult { task, result, search });
         }
     }
-    results.sort_by(|a, b| a.task.cmp(&b.task));
+    let of_stages = gathered(&results, &folders);
+    for (name, sweep) in &of_stages {
+        fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
+    }
+    sweeps.extend(of_stages);
     let run_state = &with_logs_that_are_there(story);
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
-    let page = html::render(run_state, &about, &results, plan)?;
+    let page = html::render(run_state, &about, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
     fs::write(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)

@@ -6,13 +6,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::block::Block;
-use super::metric_row::{COLUMNS, MetricRow, scalar, title};
+use super::metric_row::{COLUMNS, MetricRow, cell, scalar, title};
+use super::page_top::PageTop;
 use super::plot::Plot;
 use super::sections;
 use super::server::{self, ServerSection};
+use super::step_plot::StepPlot;
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
-use crate::harness::{Counts, Reason, RunIdentity, RunResult, SearchReport, TimeSlice};
+use crate::harness::{
+    Counts, LoadPattern, Metric, Reason, RunIdentity, RunResult, SearchReport, TimeSlice, zero_point_text,
+};
 use crate::interop::MeasuredResult;
 
 /// One benchmark, ready for the template.
@@ -30,6 +34,11 @@ pub(super) struct BenchSection {
     pub reasons: Vec<String>,
     /// The most important numbers: name, value, what was counted.
     pub numbers: Vec<(String, String, String)>,
+    /// The same in a row of the table of all results.
+    pub row: Vec<String>,
+    /// What the head of the page has of it.
+    #[serde(skip)]
+    pub top: Option<PageTop>,
     /// Further single values: name, value.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<MetricRow>,
@@ -68,11 +77,78 @@ pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&Searc
         reasons: own.map(|own| own.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
         shared: shared(&mut metrics),
         numbers: first(result),
+        row: row(result),
+        top: own.map(|own| top(own, &plots)),
         facts: facts(result),
         metrics,
         plots,
         blocks: own.map(|own| sections::read(own, search)).unwrap_or_default(),
         server: own.and_then(|own| own.server_metrics.as_ref()).map(server::read),
+    }
+}
+
+/// The columns of [`BenchSection::row`].
+pub(super) const ROW: [&str; 7] =
+    ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
+
+fn row(result: &MeasuredResult) -> Vec<String> {
+    let of = |key: &str, stat: &str| {
+        let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
+        metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
+    };
+    let failed = result.own().map(|own| own.counts.failed as f64);
+    let latencies =
+        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
+    let rates = [result.rate("output_tokens"), result.rate("requests_full")];
+    rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
+}
+
+/// One sentence, three numbers, one picture.
+fn top(result: &RunResult, plots: &[String]) -> PageTop {
+    let is_offline = matches!(result.requested.scenario, LoadPattern::Offline);
+    let latency = &result.latency;
+    let ms = |name: &str, metric: &Metric| {
+        let ends =
+            metric.p99_interval.and_then(|ends| Some(format!(" ({} … {})", number(ends.low?), number(ends.high?))));
+        let what = format!(
+            "of {} {}, from {}{}",
+            number(metric.n as f64),
+            metric.population,
+            zero_point_text(&metric.zero_point),
+            ends.unwrap_or_default()
+        );
+        [
+            format!("{name} p99"),
+            metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", number(value))),
+            what,
+        ]
+    };
+    let unit = |value: Option<f64>, unit: &str| {
+        value.map_or_else(|| "n/a".to_owned(), |value| format!("{} {unit}", number(value)))
+    };
+    let window = format!("over {} s: schedule start to the last answer", number(result.rates.window_s));
+    let tokens = [
+        "output tokens".to_owned(),
+        unit(result.rates.output_tokens, "tok/s"),
+        format!("of successful requests, {window}"),
+    ];
+    let requests = [
+        "requests".to_owned(),
+        unit(result.rates.requests_full, "req/s"),
+        format!("{} ok of {}, {window}", number(result.counts.ok as f64), number(result.counts.scheduled as f64)),
+    ];
+    let numbers = if is_offline {
+        vec![tokens, requests, ms("TPOT", &latency.tpot)]
+    } else {
+        vec![tokens, ms("TTFT", &latency.ttft), ms("TPOT", &latency.tpot)]
+    };
+    let headline = result.headline();
+    let wanted = if is_offline { "in each second" } else { "TTFT: %" };
+    let picture = plots.iter().find(|plot| plot.contains(wanted)).or_else(|| plots.first());
+    PageTop {
+        sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
+        numbers,
+        picture: picture.cloned(),
     }
 }
 
@@ -200,15 +276,23 @@ fn distributions(curves: &BTreeMap<String, Vec<(f64, f64)>>, metrics: &[MetricRo
         let percent: Vec<(f64, f64)> = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
         let heading = format!("{name}: % of requests at most …");
         plots.extend(
-            Plot { title: &heading, across: unit, points: &percent, top: Some(100.0), marks: &marks, filled: false }
-                .draw(),
+            Plot {
+                title: &heading,
+                across: unit,
+                points: &percent,
+                top: Some(100.0),
+                marks: &marks,
+                is_sampled: false,
+            }
+            .draw(),
         );
     }
     plots
 }
 
-/// What happened in each second of the run.
+/// What happened in each second of the run: a step for each, the last one as long as it was.
 fn series(result: &RunResult) -> Vec<String> {
+    let end = result.rates.window_s;
     let column = |of: fn(&TimeSlice) -> Option<f64>| -> Vec<(f64, f64)> {
         result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
     };
@@ -217,15 +301,13 @@ fn series(result: &RunResult) -> Vec<String> {
         (
             if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
             column(|slice| Some(slice.tokens as f64)),
+            true,
         ),
-        ("Requests in flight", column(|slice| Some(slice.in_flight as f64))),
-        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms)),
+        ("Requests in flight", column(|slice| Some(slice.in_flight as f64)), false),
+        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), false),
     ];
-    let across = "seconds from the start";
     wanted
         .into_iter()
-        .filter_map(|(title, points)| {
-            Plot { title, across, points: &points, top: None, marks: &[], filled: true }.draw()
-        })
+        .filter_map(|(title, seconds, is_sum)| StepPlot { title, seconds: &seconds, end, is_sum }.draw())
         .collect()
 }

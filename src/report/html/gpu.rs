@@ -113,7 +113,7 @@ fn plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
             let title = format!("{title}{gpu}");
             let top = key.starts_with("utilization").then_some(100.0);
             let across = "seconds from the start";
-            plots.extend(Plot { title: &title, across, points: &points, top, marks: &[], filled: true }.draw());
+            plots.extend(Plot { title: &title, across, points: &points, top, marks: &[], is_sampled: true }.draw());
         }
     }
     plots

@@ -8,9 +8,12 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Safe, conte
 use serde::Serialize;
 
 use super::metric_row::COLUMNS;
-use super::{bench, network, timeline};
+use super::natural_order::natural_order;
+use super::page_top::PageTop;
+use super::sweep_charts::{NamedSweep, draw};
+use super::{bench, network, sweep, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
-use crate::harness::SearchReport;
+use crate::harness::{SearchReport, SweepReport};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
@@ -20,6 +23,8 @@ use crate::report::terminal::summary::{failure_text, reasons_of};
 const PAGE: &str = include_str!("../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
+/// The most benchmarks that have all their numbers on the page; the table of results has them all.
+const DETAILED: usize = 16;
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// Where a run came from: enough to do it again.
@@ -72,16 +77,23 @@ pub struct PageResult {
     pub search: Option<SearchReport>,
 }
 
-/// The whole page. `results` are those of the benchmarks, in the order in which they are to be shown.
+/// The whole page. `results` are those of the benchmarks, `sweeps` those of benchmarks at several levels, by name.
 pub fn render(
     story: &RunState,
     about: &RunOrigin,
     results: &[PageResult],
+    sweeps: &[(String, SweepReport)],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("page.html", PAGE)?;
 
+    let mut results: Vec<&PageResult> = results.iter().collect();
+    results.sort_by(|a, b| natural_order(a.task.as_str(), b.task.as_str()));
+    let mut sweeps = sweeps.to_vec();
+    sweeps.sort_by(|a, b| natural_order(&a.0, &b.0));
+    let sections: Vec<_> =
+        sweeps.iter().zip(1..).map(|((name, report), place)| sweep::read(name, report, place)).collect();
     let benches: Vec<_> = results.iter().map(|one| bench::read(&one.task, &one.result, one.search.as_ref())).collect();
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
@@ -89,19 +101,42 @@ pub fn render(
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
+    let top = PageTop::of_sweeps(&sweeps, &sections).or_else(|| benches.first()?.top.clone());
+    let top_of =
+        if sections.is_empty() && benches.len() > 1 { benches.first().map(|bench| bench.task.clone()) } else { None };
+    // The picture of a single sweep is at the top already.
+    let shown_above = usize::from(sections.len() == 1);
+    let overlaid = overlaid(&sweeps);
     let page = environment.get_template("page.html")?.render(context! {
         style => Safe::from_safe_string(STYLE.to_owned()),
         name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
         run => story.run.as_ref().map(ToString::to_string),
         started_at => to_the_second(&story.started_at),
         tone, word,
-        simulated => benches.iter().any(|bench| bench.simulated),
-        measured => measured(&benches),
+        simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
+        measured => measured(&benches, &sections),
+        top => top.map(|top| context! {
+            sentence => top.sentence,
+            numbers => top.numbers,
+            picture => top.picture.map(Safe::from_safe_string),
+            of => top_of,
+        }),
+        verdicts => verdicts(&benches, &sections),
+        overlaid => overlaid.iter().skip(1).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+        sweeps => sections.iter().map(|sweep| context! {
+            plots => sweep.plots.iter().skip(shown_above).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+            ..Safe::from(Serde(sweep))
+        }).collect::<Vec<_>>(),
+        results => benches.iter().map(|bench| context! {
+            task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
+        }).collect::<Vec<_>>(),
+        result_columns => bench::ROW,
+        results_total => benches.len(),
         took => story.finished.map(|end| duration(end.seconds)),
         tally => Serde(story.tally),
         total => counted(total, "task"),
         not_needed,
-        benches => benches.iter().map(|bench| context! {
+        benches => benches.iter().take(DETAILED).map(|bench| context! {
             plots => safe(&bench.plots),
             blocks => bench.blocks.iter().map(|block| context! {
                 plots => safe(&block.plots),
@@ -134,10 +169,33 @@ pub fn render(
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
 }
 
+/// Several sweeps over each other.
+fn overlaid(sweeps: &[(String, SweepReport)]) -> Vec<String> {
+    let named: Vec<_> = sweeps.iter().map(|(name, report)| NamedSweep { name: name.clone(), report }).collect();
+    if named.len() > 1 { draw(&named) } else { Vec::new() }
+}
+
+/// The verdicts of the results, each once, with their colour.
+fn verdicts(benches: &[bench::BenchSection], sweeps: &[sweep::SweepSection]) -> Vec<(&'static str, String)> {
+    let of_sweeps = sweeps.iter().map(|sweep| (sweep.tone, sweep.verdict.clone()));
+    let of_benches = benches.iter().filter_map(|bench| Some((bench.tone, bench.verdict.clone()?)));
+    let all: Vec<_> = if sweeps.is_empty() { of_benches.collect() } else { of_sweeps.collect() };
+    let mut counted: Vec<(&'static str, String, usize)> = Vec::new();
+    for (tone, verdict) in all {
+        match counted.iter_mut().find(|one| one.1 == verdict) {
+            Some(known) => known.2 += 1,
+            None => counted.push((tone, verdict, 1)),
+        }
+    }
+    let text = |(tone, verdict, count)| (tone, if count > 1 { format!("{count} × {verdict}") } else { verdict });
+    counted.into_iter().map(text).collect()
+}
+
 /// What was measured, each different line once.
-fn measured(benches: &[bench::BenchSection]) -> Vec<String> {
+fn measured(benches: &[bench::BenchSection], sweeps: &[sweep::SweepSection]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for line in benches.iter().filter_map(|bench| bench.identity.as_ref()) {
+    let all = benches.iter().filter_map(|bench| bench.identity.as_ref());
+    for line in all.chain(sweeps.iter().filter_map(|sweep| sweep.identity.as_ref())) {
         if !lines.contains(line) {
             lines.push(line.clone());
         }

@@ -1,4 +1,4 @@
-//! Curves over numbers: distributions, and what happened over time.
+//! Curves over numbers: distributions, and samples over time.
 
 use super::plot_frame::{PlotFrame, SIZE, TOP, thinned};
 use super::svg::Anchor;
@@ -13,8 +13,8 @@ pub(super) struct Plot<'a> {
     pub top: Option<f64>,
     /// Upright marks across the picture: where, and what to write there.
     pub marks: &'a [(f64, String)],
-    /// Fill below the curve.
-    pub filled: bool,
+    /// The points are samples over time: each value holds until the next, and the area below is filled.
+    pub is_sampled: bool,
 }
 
 impl Plot<'_> {
@@ -28,8 +28,9 @@ impl Plot<'_> {
         let most = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).fold(0.0, f64::max);
         let frame = PlotFrame::new(most(|point| point.0), self.top.unwrap_or_else(|| most(|point| point.1)));
         let mut picture = frame.draw(self.title, self.across);
-        let drawn = thinned(&points);
-        if self.filled {
+        let mut drawn = thinned(&points);
+        if self.is_sampled {
+            drawn = held(&drawn);
             let first = drawn.first().map(|point| (point.0, 0.0));
             let last = drawn.last().map(|point| (point.0, 0.0));
             let outline = first.into_iter().chain(drawn.iter().copied()).chain(last);
@@ -49,4 +50,10 @@ impl Plot<'_> {
         }
         Some(picture.finish())
     }
+}
+
+/// Each sample until the time of the next one.
+fn held(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let steps = samples.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+    steps.chain(samples.last().copied()).collect()
 }

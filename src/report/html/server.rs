@@ -109,7 +109,9 @@ fn plots(server_metrics: &ServerMetrics) -> Vec<String> {
                 .and_then(|(_, rest)| rest.split('"').next());
             let title = model.map_or_else(|| title.to_owned(), |model| format!("{title}: {model}"));
             let across = "seconds from the start, as the server counts";
-            plots.extend(Plot { title: &title, across, points: &points, top: None, marks: &[], filled: true }.draw());
+            plots.extend(
+                Plot { title: &title, across, points: &points, top: None, marks: &[], is_sampled: true }.draw(),
+            );
         }
     }
     plots

@@ -50,6 +50,34 @@ impl SvgCanvas {
         );
     }
 
+    /// A circle with a text that shows when the pointer rests on it.
+    pub fn circle(&mut self, at: (f64, f64), radius: f64, class: &str, hint: &str) {
+        let ((x, y), hint) = (at, escape(hint));
+        let _ = write!(
+            self.body,
+            r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" class="{class}"><title>{hint}</title></circle>"#
+        );
+    }
+
+    /// A cross with a text that shows when the pointer rests on it.
+    pub fn cross(&mut self, at: (f64, f64), reach: f64, class: &str, hint: &str) {
+        let ((x, y), hint) = (at, escape(hint));
+        let (left, right, top, bottom) = (x - reach, x + reach, y - reach, y + reach);
+        let _ = write!(
+            self.body,
+            r#"<path d="M{left:.1} {top:.1}L{right:.1} {bottom:.1}M{left:.1} {bottom:.1}L{right:.1} {top:.1}" class="{class}"><title>{hint}</title></path>"#
+        );
+    }
+
+    /// A text from bottom to top.
+    pub fn upright_text(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        let text = escape(text);
+        let _ = write!(
+            self.body,
+            r#"<text transform="translate({x:.1} {y:.1}) rotate(-90)" class="{class}" text-anchor="middle">{text}</text>"#
+        );
+    }
+
     /// A path of straight lines through the points.
     pub fn curve(&mut self, points: impl IntoIterator<Item = (f64, f64)>, class: &str) {
         let mut d = String::new();

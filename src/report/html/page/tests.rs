@@ -66,7 +66,7 @@ fn about() -> RunOrigin {
 
 fn page(name: &str, events: &[crate::event::Event], results: &[PageResult]) -> String {
     let seconds = [0.0, 0.0, 0.0, 0.01, 0.02, 0.03, 1.28, 1.3, 30.0, 63.7, 66.0, 66.1, 66.5, 66.9];
-    let page = render(&folded_state(events, &seconds), &about(), results, &test_runs::plan()).expect("a page");
+    let page = render(&folded_state(events, &seconds), &about(), results, &[], &test_runs::plan()).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(name), &page).expect("written");
     }
@@ -96,6 +96,101 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         assert!(page.contains(wanted), "{wanted}");
     }
     assert!(!page.contains("<b>bold</b>"), "the manifest is escaped");
+}
+
+/// A server that answers alone in 100 ms and at most 100 requests per second; one point is the client's, one above the limit.
+fn sweep(scale: f64) -> SweepReport {
+    let latency = |ms: f64| {
+        let number = |value: f64| json!({ "value": value, "low": value * 0.95, "high": value * 1.05 });
+        json!({ "n": 500, "mean": number(ms), "p50": number(ms * 0.9), "p90": number(ms * 1.3), "p99": number(ms * 1.8) })
+    };
+    let points = [1u32, 2, 4, 8, 16, 32, 64, 128].map(|users| {
+        let rate = (f64::from(users) * 10.0).min(100.0 * scale);
+        let e2e = f64::from(users) / rate * 1e3;
+        let verdict = match users {
+            32 => "invalid_client",
+            128 => "invalid_load",
+            2 => "valid_with_warnings",
+            _ => "valid",
+        };
+        let reason = |text: &str, severity: &str| json!([{ "check": "lag", "severity": severity, "text": text }]);
+        json!({
+            "level": { "users": users }, "verdict": verdict, "folder": format!("points/c{users}"),
+            "reasons": match users { 32 => reason("the client was late", "invalid_client"), 128 => reason("TTFT p99 is above", "invalid_load"), _ => json!([]) },
+            "scheduled": 500, "ok": 500, "requests_per_s": rate, "output_tokens_per_s": rate * 50.0,
+            "tokens_per_s_per_gpu": rate * 25.0, "tokens_per_s_per_user": 5e4 / e2e, "goodput_per_s": rate * 0.9, "attainment": 0.9,
+            "ttft": latency(e2e * 0.2), "tpot": latency(e2e * 0.8 / 50.0), "e2e": latency(e2e), "on_front": verdict.starts_with("valid"),
+        })
+    });
+    let knee = json!({ "definition": "the point with the highest power", "state": "bracketed", "level": { "users": 8 }, "point": 3, "power": 8.0 });
+    serde_json::from_value(json!({
+        "schema": 1, "axis": "concurrency", "points": points, "knee": knee, "ttft_p99_limit_ms": 150.0,
+        "gpus": { "count": 2, "source": "nvidia-smi" }, "slo": { "ttft_ms": 100.0, "tpot_ms": null, "e2e_ms": null },
+    }))
+    .expect("a sweep")
+}
+
+fn sweep_page(name: &str, sweeps: &[(String, SweepReport)]) -> String {
+    let page =
+        render(&folded_state(&test_runs::valid(), &[0.0]), &about(), &[], sweeps, &test_runs::plan()).expect("a page");
+    if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
+        std::fs::write(std::path::Path::new(&folder).join(name), &page).expect("written");
+    }
+    page.replace("&#x2f;", "/")
+}
+
+#[test]
+fn a_sweep_is_a_sentence_three_numbers_a_picture_and_one_table() {
+    let page = sweep_page("sweep.html", &[("bench".to_owned(), sweep(1.0))]);
+    for wanted in [
+        "7 of 8 points",
+        "8 points, from 1 user to 128 users; at most 5,000 output tokens per second",
+        "beyond 8 users more load costs more latency than it brings throughput",
+        "Throughput per GPU over interactivity",
+        "limit of p99: 150 ms",
+        "SLO of each request: 100 ms",
+        "Goodput: requests per second",
+        "c8 knee",
+        "TTFT p99 36 ms (34.2 … 37.8)",
+        "the client was late",
+        "class=\"unusable\"",
+    ] {
+        let wanted = wanted.replace("7 of 8 points", "6 of 8 points VALID");
+        assert!(page.contains(&wanted), "{wanted}");
+    }
+    let levels: Vec<usize> = [1, 2, 4, 8, 16, 32, 64, 128]
+        .map(|users| page.find(&format!("<th scope=\"row\" class=\"nw\">{users}")).expect("a row"))
+        .to_vec();
+    assert!(levels.is_sorted(), "in numeric order");
+}
+
+#[test]
+fn several_sweeps_are_drawn_over_each_other() {
+    let page = sweep_page("sweeps.html", &[("load/h200".to_owned(), sweep(1.0)), ("load/h100".to_owned(), sweep(0.6))]);
+    assert!(page.contains("2 sweeps with 16 points") && page.contains("Sweeps over each other"));
+    assert!(page.find("load/h100").expect("one") < page.find("load/h200").expect("other"));
+    assert!(page.contains("class=\"curve c0\"") && page.contains("class=\"curve c1\""));
+}
+
+/// A page that is forwarded is read in a mail: 200 points must stay small, and be drawn at once.
+#[test]
+fn a_sweep_of_two_hundred_points_stays_below_two_megabytes() {
+    let mut report = sweep(1.0);
+    report.points = (0..25).flat_map(|_| report.points.clone()).collect();
+    assert_eq!(report.points.len(), 200);
+    let started = std::time::Instant::now();
+    let page = sweep_page("sweep-200.html", &[("bench".to_owned(), report)]);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    assert!(started.elapsed().as_secs_f64() < 2.0, "{:?}", started.elapsed());
+}
+
+#[test]
+fn results_are_in_numeric_order_in_one_table() {
+    let results: Vec<PageResult> =
+        ["load/10", "load/2", "load/5"].map(|task| PageResult { task: TaskId::new(task), ..result() }).to_vec();
+    let page = page("three.html", &test_runs::valid(), &results);
+    let places: Vec<usize> = ["load/2<", "load/5<", "load/10<"].map(|name| page.find(name).expect(name)).to_vec();
+    assert!(places.is_sorted(), "{places:?}");
 }
 
 #[test]
@@ -163,7 +258,7 @@ fn nothing_from_outside_becomes_markup() {
         versions: vec![(evil.to_owned(), evil.to_owned())],
         ..RunOrigin::default()
     };
-    let page = render(&folded_state(&events, &[0.0, 0.1, 1.0]), &about, &results, &plan).expect("a page");
+    let page = render(&folded_state(&events, &[0.0, 0.1, 1.0]), &about, &results, &[], &plan).expect("a page");
     assert!(!page.contains("<script"), "markup got through");
     assert!(!page.contains('\u{1b}'));
 }
@@ -171,6 +266,6 @@ fn nothing_from_outside_becomes_markup() {
 #[test]
 fn an_empty_run_has_a_page() {
     let plan = Plan { name: "nothing".to_owned(), ..Plan::default() };
-    let page = render(&RunState::new(), &RunOrigin::default(), &[], &plan).expect("a page");
+    let page = render(&RunState::new(), &RunOrigin::default(), &[], &[], &plan).expect("a page");
     assert!(page.contains("Nothing had to run"));
 }

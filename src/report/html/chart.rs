@@ -1,0 +1,263 @@
+//! Points over two numbers: curves of sweeps, with intervals, limits, a front, and a value to read at every point.
+//!
+//! Own SVG, because a picture must be readable on paper, in a mail and without JavaScript: the plotting libraries that draw on a
+//! page need a script of several hundred kilobytes, and those that draw SVG here are larger than the few elements that a chart has.
+
+use super::axis::AxisScale;
+use super::overlay::colour;
+use super::svg::{Anchor, SvgCanvas, number};
+use crate::report::terminal::styler::cut;
+
+const SIZE: (f64, f64) = (560.0, 320.0);
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 26.0;
+const TOP: f64 = 52.0;
+const BOTTOM: f64 = 44.0;
+/// Of a text with 11 px, about.
+const CHARACTER: f64 = 6.3;
+/// More points of a curve than this have no labels.
+const LABELLED: usize = 24;
+
+/// What is drawn.
+pub(super) struct Chart<'a> {
+    pub title: &'a str,
+    /// Below the picture, with its unit.
+    pub across: &'a str,
+    /// Beside the upright axis.
+    pub upright: &'a str,
+    pub series: Vec<ChartSeries>,
+    /// Heights that must not be exceeded, and what to write there.
+    pub limits: Vec<(f64, String)>,
+    /// Begin the axis across below the lowest value instead of at 0.
+    pub is_close: bool,
+}
+
+/// One curve.
+pub(super) struct ChartSeries {
+    /// Which colour and dashes.
+    pub place: usize,
+    pub name: String,
+    pub points: Vec<ChartPoint>,
+    /// Draw a line through the points of the front instead of through all of them.
+    pub is_front: bool,
+}
+
+/// One point.
+pub(super) struct ChartPoint {
+    pub x: f64,
+    pub y: f64,
+    /// Ends of its interval.
+    pub interval: Option<(f64, f64)>,
+    pub label: String,
+    /// The text that shows when the pointer rests on it.
+    pub hint: String,
+    pub kind: PointKind,
+    pub is_knee: bool,
+    pub on_front: bool,
+}
+
+/// What a point counts for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PointKind {
+    Valid,
+    /// Above a limit, and measured well.
+    OverLimit,
+    /// Not a measurement of the server: on no curve.
+    Invalid,
+}
+
+impl Chart<'_> {
+    /// `None` where there is no point.
+    pub fn draw(&self) -> Option<String> {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let xs: Vec<f64> = points().map(|point| point.x).filter(|x| x.is_finite()).collect();
+        let mut ys: Vec<f64> = points().map(|point| point.y).filter(|y| y.is_finite()).collect();
+        if xs.is_empty() || ys.is_empty() {
+            return None;
+        }
+        ys.extend(points().filter_map(|point| point.interval.map(|ends| ends.1)));
+        // A limit far above all points is out of the picture rather than pressing them flat.
+        let highest = ys.iter().copied().fold(0.0, f64::max);
+        ys.extend(self.limits.iter().map(|limit| limit.0).filter(|limit| *limit <= highest * 3.0));
+        let across = if self.is_close { AxisScale::close(&xs, 6) } else { AxisScale::fitting(&xs, 6) };
+        let upright = AxisScale::fitting(&ys, 4);
+        let frame = ChartFrame { across, upright };
+        let mut picture = SvgCanvas::new(SIZE.0, SIZE.1, self.title);
+        frame.draw(self, &mut picture);
+        self.legend(&mut picture);
+        for (limit, text) in self.limits.iter().filter(|limit| limit.0 <= highest * 3.0) {
+            let y = frame.y(*limit);
+            picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "limit");
+            picture.text(SIZE.0 - RIGHT, y - 5.0, "over", Anchor::End, text);
+        }
+        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+        for series in &self.series {
+            frame.series(series, &mut picture, &mut taken);
+        }
+        Some(picture.finish())
+    }
+
+    /// The name of each curve with a piece of it; a single curve needs none.
+    fn legend(&self, picture: &mut SvgCanvas) {
+        if self.series.len() < 2 {
+            return;
+        }
+        let room = (SIZE.0 - LEFT - RIGHT) / self.series.len() as f64;
+        let longest = ((room - 36.0) / CHARACTER).max(4.0) as usize;
+        let mut x = LEFT;
+        for series in &self.series {
+            let name = cut(&series.name, longest);
+            picture.line((x, 32.0), (x + 20.0, 32.0), &format!("curve {}", colour(series.place)));
+            picture.text(x + 25.0, 36.0, "tick", Anchor::Start, &name);
+            x += 36.0 + name.chars().count() as f64 * CHARACTER;
+        }
+    }
+}
+
+struct ChartFrame {
+    across: AxisScale,
+    upright: AxisScale,
+}
+
+impl ChartFrame {
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.across.share(value) * (SIZE.0 - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        SIZE.1 - BOTTOM - self.upright.share(value) * (SIZE.1 - TOP - BOTTOM)
+    }
+
+    fn draw(&self, chart: &Chart<'_>, picture: &mut SvgCanvas) {
+        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(chart.title, 80));
+        for value in self.upright.ticks() {
+            let y = self.y(*value);
+            picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "grid");
+            picture.text(LEFT - 7.0, y + 4.0, "tick", Anchor::End, &number(*value));
+        }
+        let floor = SIZE.1 - BOTTOM;
+        for value in self.across.ticks() {
+            let x = self.x(*value);
+            picture.line((x, floor), (x, floor + 4.0), "axis");
+            picture.text(x, floor + 17.0, "tick", Anchor::Middle, &number(*value));
+        }
+        picture.line((LEFT, floor), (SIZE.0 - RIGHT, floor), "axis");
+        let scale = |axis: &AxisScale| if axis.is_log() { " (log scale)" } else { "" };
+        let across = format!("{}{}", chart.across, scale(&self.across));
+        picture.text(LEFT.midpoint(SIZE.0 - RIGHT), SIZE.1 - 7.0, "tick", Anchor::Middle, &across);
+        picture.upright_text(12.0, TOP.midpoint(floor), "tick", &format!("{}{}", chart.upright, scale(&self.upright)));
+    }
+
+    fn series(&self, series: &ChartSeries, picture: &mut SvgCanvas, taken: &mut Vec<(f64, f64, f64)>) {
+        let class = colour(series.place);
+        let on_curve = |point: &&ChartPoint| {
+            point.x.is_finite()
+                && point.y.is_finite()
+                && if series.is_front { point.on_front } else { point.kind != PointKind::Invalid }
+        };
+        let mut line: Vec<(f64, f64)> =
+            series.points.iter().filter(on_curve).map(|point| (self.x(point.x), self.y(point.y))).collect();
+        if series.is_front {
+            line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        if line.len() > 1 {
+            picture.curve(line, &format!("curve {class}"));
+        }
+        let is_labelled = series.points.len() <= LABELLED;
+        for point in series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite()) {
+            let (x, y) = (self.x(point.x), self.y(point.y));
+            if let Some((low, high)) = point.interval {
+                picture.line((x, self.y(low)), (x, self.y(high)), &format!("whisker {class}"));
+            }
+            match point.kind {
+                PointKind::Invalid => picture.cross((x, y), 4.5, "invalid", &point.hint),
+                PointKind::OverLimit => picture.circle((x, y), 4.0, &format!("dot over-limit {class}"), &point.hint),
+                PointKind::Valid => picture.circle((x, y), 4.0, &format!("dot {class}"), &point.hint),
+            }
+            if point.is_knee {
+                picture.circle((x, y), 8.5, "knee", &point.hint);
+            }
+            if (is_labelled || point.is_knee) && !point.label.is_empty() {
+                let knee = if point.is_knee { " knee" } else { "" };
+                let label = format!("{}{knee}", point.label);
+                place_label(picture, taken, (x, y), &label);
+            }
+        }
+    }
+}
+
+/// Above the point, to its right, below it or to its left, wherever no other label is; nowhere if all are taken.
+fn place_label(picture: &mut SvgCanvas, taken: &mut Vec<(f64, f64, f64)>, (x, y): (f64, f64), label: &str) {
+    let width = label.chars().count() as f64 * CHARACTER;
+    let places = [
+        (x, y - 9.0, Anchor::Middle, x - width / 2.0),
+        (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
+        (x, y + 17.0, Anchor::Middle, x - width / 2.0),
+        (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
+    ];
+    let is_free = |left: f64, at: f64, taken: &[(f64, f64, f64)]| {
+        let is_inside = left >= LEFT - 4.0 && left + width <= SIZE.0 && at > TOP - 12.0 && at < SIZE.1 - BOTTOM - 2.0;
+        let is_apart = |other: &(f64, f64, f64)| {
+            left + width < other.0 - 3.0 || left > other.1 + 3.0 || (at - other.2).abs() > 11.0
+        };
+        is_inside && taken.iter().all(is_apart)
+    };
+    if let Some((at_x, at_y, anchor, left)) = places.into_iter().find(|(_, at_y, _, left)| is_free(*left, *at_y, taken))
+    {
+        taken.push((left, left + width, at_y));
+        picture.text(at_x, at_y, "tick", anchor, label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(x: f64, y: f64, kind: PointKind) -> ChartPoint {
+        let hint = format!("{x} users <b>");
+        ChartPoint {
+            x,
+            y,
+            interval: Some((y * 0.9, y * 1.1)),
+            label: format!("{x}"),
+            hint,
+            kind,
+            is_knee: false,
+            on_front: true,
+        }
+    }
+
+    fn chart(points: Vec<ChartPoint>) -> Chart<'static> {
+        let series = ChartSeries { place: 0, name: "p99".to_owned(), points, is_front: false };
+        Chart {
+            title: "TTFT",
+            across: "req/s",
+            upright: "ms",
+            series: vec![series],
+            limits: vec![(450.0, "limit".to_owned())],
+            is_close: false,
+        }
+    }
+
+    #[test]
+    fn an_invalid_point_is_shown_and_on_no_curve() {
+        let points = [PointKind::Valid, PointKind::OverLimit, PointKind::Invalid, PointKind::Valid];
+        let points = points.into_iter().zip(1..).map(|(kind, at)| point(f64::from(at), 100.0 * f64::from(at), kind));
+        let picture = chart(points.collect()).draw().expect("points");
+        let curve = picture.split("<path d=\"").find(|part| part.contains("class=\"curve c0\"")).expect("a curve");
+        assert_eq!(curve.split('"').next().map(|d| d.matches('L').count()), Some(2), "{curve}");
+        assert_eq!((picture.matches("invalid").count(), picture.matches("over-limit").count()), (1, 1));
+        assert_eq!(picture.matches("<title>").count(), 4, "a value at every point");
+        assert!(picture.contains("users &lt;b&gt;") && picture.contains(">limit<"), "{picture}");
+    }
+
+    #[test]
+    fn labels_do_not_overlap_and_many_points_have_none() {
+        let near: Vec<ChartPoint> = (0..10).map(|_| point(5.0, 5.0, PointKind::Valid)).collect();
+        let picture = chart(near).draw().expect("points");
+        assert!(picture.matches(">5</text>").count() <= 5, "{picture}");
+        let many: Vec<ChartPoint> = (1..=200).map(|at| point(f64::from(at) + 0.5, 7.0, PointKind::Valid)).collect();
+        assert!(!chart(many).draw().expect("points").contains(">77.5</text>"));
+        assert_eq!(chart(Vec::new()).draw(), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! What happened in each second: a step for each, with its value to read, and the last one marked where it is not whole.
+
+use super::plot_frame::{PlotFrame, SIZE, TOP};
+use super::svg::{Anchor, number};
+
+/// More steps than this have no value to read: the file would grow, and a step would be thinner than a pixel.
+const READABLE: usize = 240;
+/// Times above this are in minutes.
+const MINUTES: f64 = 600.0;
+
+/// Values of seconds.
+pub(super) struct StepPlot<'a> {
+    pub title: &'a str,
+    /// The second and its value. Seconds that are missing have none.
+    pub seconds: &'a [(f64, f64)],
+    /// When the measurement ended, s.
+    pub end: f64,
+    /// Whether values count what happened in the second: then a second that is not whole has less.
+    pub is_sum: bool,
+}
+
+impl StepPlot<'_> {
+    /// `None` below two values.
+    pub fn draw(&self) -> Option<String> {
+        let known: Vec<(f64, f64)> =
+            self.seconds.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
+        let (last, highest) = (known.last()?.0, known.iter().map(|point| point.1).fold(0.0, f64::max));
+        if known.len() < 2 {
+            return None;
+        }
+        let end = if self.end > last && self.end < last + 1.0 { self.end } else { last + 1.0 };
+        let (unit, scale) = if end > MINUTES { ("minutes", 60.0) } else { ("seconds", 1.0) };
+        let frame = PlotFrame::new(end / scale, highest);
+        let mut picture = frame.draw(self.title, &format!("{unit} from the start"));
+        let steps = binned(&known, end);
+        let (x, y) = (|at: f64| frame.x(at / scale), |value: f64| frame.y(value));
+        let floor = y(0.0);
+        for run in steps.chunk_by(|a, b| (a.to - b.from).abs() < 1e-9) {
+            let outline = run.iter().flat_map(|step| [(x(step.from), y(step.value)), (x(step.to), y(step.value))]);
+            let (Some(first), Some(end)) = (run.first(), run.last()) else { continue };
+            let around = std::iter::once((x(first.from), floor)).chain(outline.clone()).chain([(x(end.to), floor)]);
+            picture.curve(around, "area");
+            picture.curve(outline, "curve");
+        }
+        if let Some(step) = steps.last().filter(|step| self.is_sum && step.to - step.from < 0.999) {
+            let hint = format!("the last {} s are no whole second", number(step.to - step.from));
+            picture.rect((x(step.from), TOP), ((x(step.to) - x(step.from)).max(1.5), floor - TOP), "partial", &hint);
+            picture.text(SIZE.0 - 22.0, TOP - 8.0, "tick", Anchor::End, "shaded: no whole second");
+        }
+        if known.len() <= READABLE {
+            for step in &steps {
+                let hint = format!("second {}: {}", number(step.from), number(step.value));
+                picture.rect((x(step.from), TOP), ((x(step.to) - x(step.from)).max(1.0), floor - TOP), "hover", &hint);
+            }
+        }
+        Some(picture.finish())
+    }
+}
+
+struct Step {
+    from: f64,
+    to: f64,
+    value: f64,
+}
+
+/// At most about a thousand steps: of more seconds, the mean of as many as one step has.
+fn binned(seconds: &[(f64, f64)], end: f64) -> Vec<Step> {
+    let every = seconds.len().div_ceil(1000).max(1);
+    let bins = seconds.chunks(every).filter_map(|bin| {
+        let (first, last) = (bin.first()?, bin.last()?);
+        let value = bin.iter().map(|second| second.1).sum::<f64>() / bin.len() as f64;
+        Some(Step { from: first.0, to: (last.0 + 1.0).min(end), value })
+    });
+    bins.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(seconds: &[(f64, f64)], end: f64, is_sum: bool) -> String {
+        StepPlot { title: "Tokens", seconds, end, is_sum }.draw().expect("two seconds")
+    }
+
+    #[test]
+    fn a_second_is_a_step_and_a_part_of_one_is_marked() {
+        let seconds = [(0.0, 10.0), (1.0, 12.0), (2.0, 4.0)];
+        let picture = plot(&seconds, 2.4, true);
+        assert!(picture.contains("the last 0.4 s are no whole second"), "{picture}");
+        assert!(picture.contains("<title>second 1: 12</title>"));
+        assert!(!plot(&seconds, 3.0, true).contains("no whole second"));
+        assert!(!plot(&seconds, 2.4, false).contains("no whole second"), "a level is no sum");
+        // A second without a value is a gap, not a line across it.
+        assert_eq!(plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, false).matches("class=\"curve\"").count(), 2);
+    }
+
+    #[test]
+    fn a_long_run_is_in_minutes_and_stays_small() {
+        let seconds: Vec<(f64, f64)> = (0..20_000).map(|second| (f64::from(second), 7.0)).collect();
+        let picture = plot(&seconds, 20_000.0, true);
+        assert!(picture.contains("minutes from the start") && picture.len() < 60_000, "{}", picture.len());
+    }
+}

@@ -1,0 +1,201 @@
+//! A sweep on the page: what it found in a sentence and three numbers, one picture, the table, and the other curves.
+
+use serde::Serialize;
+
+use super::metric_row::cell;
+use super::svg::number;
+use super::sweep_charts::{NamedSweep, draw};
+use crate::event::Verdict;
+use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepPoint, SweepReport};
+
+/// A sweep, ready for the template.
+#[derive(Serialize)]
+pub(super) struct SweepSection {
+    pub name: String,
+    pub anchor: String,
+    /// `8 of 8 valid`.
+    pub verdict: String,
+    pub tone: &'static str,
+    pub simulated: bool,
+    pub identity: Option<String>,
+    pub sentence: String,
+    /// Name, value, what it is.
+    pub numbers: Vec<[String; 3]>,
+    pub head: Vec<String>,
+    pub rows: Vec<SweepRow>,
+    pub notes: Vec<String>,
+    /// Level, verdict, and why it is not VALID.
+    pub reasons: Vec<[String; 3]>,
+    /// SVG; the page marks it as safe. The first is the picture of the head.
+    #[serde(skip)]
+    pub plots: Vec<String>,
+}
+
+/// One point as a row.
+#[derive(Serialize)]
+pub(super) struct SweepRow {
+    pub level: String,
+    pub cells: Vec<String>,
+    pub verdict: &'static str,
+    pub tone: &'static str,
+    pub is_knee: bool,
+    pub on_front: bool,
+    pub is_usable: bool,
+}
+
+pub(super) fn read(name: &str, report: &SweepReport, place: usize) -> SweepSection {
+    let count = report.points.len();
+    let tone = match report.valid() {
+        0 => "bad",
+        valid if valid < count => "odd",
+        _ if report.points.iter().any(|point| point.verdict != Verdict::Valid) => "odd",
+        _ => "good",
+    };
+    let warned = report.points.iter().filter(|point| point.verdict == Verdict::ValidWithWarnings).count();
+    let warned = if warned > 0 { format!(", {warned} with warnings") } else { String::new() };
+    let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
+    SweepSection {
+        name: name.to_owned(),
+        anchor: format!("sweep-{place}"),
+        verdict: format!("{} of {count} points VALID{warned}{simulated}", report.valid()),
+        tone,
+        simulated: report.is_simulated(),
+        identity: report.identity.as_ref().map(RunIdentity::line),
+        sentence: sentence(report),
+        numbers: numbers(report),
+        head: head(report),
+        rows: report.points.iter().enumerate().map(|(at, point)| row(report, at, point)).collect(),
+        notes: notes(report),
+        reasons: reasons(report),
+        plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
+    }
+}
+
+fn value(number: Option<MeasuredNumber>) -> Option<f64> {
+    number.map(|number| number.value)
+}
+
+/// What the sweep found.
+fn sentence(report: &SweepReport) -> String {
+    let [first, .., last] = report.points.as_slice() else {
+        return report.points.first().map(|point| format!("One point, at {}.", point.level)).unwrap_or_default();
+    };
+    let mut text = format!("{} points, from {} to {}", report.points.len(), first.level, last.level);
+    if let Some(best) = report.best() {
+        let rate = best.output_tokens_per_s.map(number).unwrap_or_default();
+        text.push_str(&format!("; at most {rate} output tokens per second, at {}", best.level));
+    }
+    text.push_str(&match &report.knee {
+        Some(knee) => match knee.state {
+            KneeState::Bracketed => {
+                format!("; beyond {} more load costs more latency than it brings throughput.", knee.level)
+            }
+            KneeState::AtHighest => "; the knee lies at the highest level or above.".to_owned(),
+            KneeState::AtLowest => "; the knee lies at the lowest level or below.".to_owned(),
+        },
+        None => ".".to_owned(),
+    });
+    text
+}
+
+fn numbers(report: &SweepReport) -> Vec<[String; 3]> {
+    let mut all = Vec::new();
+    if let Some(best) = report.best() {
+        let gpu = best.tokens_per_s_per_gpu.map(|rate| format!(", {} per GPU", number(rate))).unwrap_or_default();
+        all.push([
+            "highest throughput".to_owned(),
+            format!("{} tok/s", cell(best.output_tokens_per_s)),
+            format!("output tokens of successful requests, valid points only; at {}{gpu}", best.level),
+        ]);
+    }
+    let knee = report.knee.as_ref().and_then(|knee| Some((knee, report.points.get(knee.point as usize)?)));
+    if let Some((knee, at)) = knee {
+        let bound = match knee.state {
+            KneeState::Bracketed => "",
+            KneeState::AtHighest => "≥ ",
+            KneeState::AtLowest => "≤ ",
+        };
+        let ttft = cell(value(at.ttft.p99));
+        let user = at.tokens_per_s_per_user.map(|rate| format!(", {} tok/s/user", number(rate))).unwrap_or_default();
+        let what = format!("highest power; there {} tok/s, TTFT p99 {ttft} ms{user}", cell(at.output_tokens_per_s));
+        all.push(["knee".to_owned(), format!("{bound}{}", knee.level), what]);
+    }
+    let lowest = |of: fn(&SweepPoint) -> &LatencySummary| {
+        let valid = report.points.iter().filter(|point| point.verdict.is_valid());
+        let known = valid.filter_map(|point| Some((point, value(of(point).p50)?)));
+        known.min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    if let Some((point, ttft)) = lowest(|point| &point.ttft) {
+        let tpot = value(point.tpot.p50).map(|tpot| format!(", TPOT p50 {} ms", number(tpot))).unwrap_or_default();
+        let what = format!("the least of the valid points, from schedule; at {}{tpot}", point.level);
+        all.push(["lowest TTFT p50".to_owned(), format!("{} ms", number(ttft)), what]);
+    }
+    all
+}
+
+fn head(report: &SweepReport) -> Vec<String> {
+    let unit = report.points.first().map(|point| point.level.heading()).unwrap_or_default();
+    let is_mixed = report.points.iter().any(|point| point.level.heading() != unit);
+    let mut head = vec![if is_mixed { "level" } else { unit }, "req/s", "tok/s", "tok/s/user"];
+    head.extend(has_gpus(report).then_some("tok/s/GPU"));
+    head.extend(["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "E2E mean", "E2E p99"]);
+    head.extend(has_goodput(report).then_some("goodput"));
+    head.into_iter().map(str::to_owned).collect()
+}
+
+fn has_gpus(report: &SweepReport) -> bool {
+    report.points.iter().any(|point| point.tokens_per_s_per_gpu.is_some())
+}
+
+fn has_goodput(report: &SweepReport) -> bool {
+    report.points.iter().any(|point| point.goodput_per_s.is_some())
+}
+
+fn row(report: &SweepReport, at: usize, point: &SweepPoint) -> SweepRow {
+    let unit = report.points.first().map(|point| point.level.heading()).unwrap_or_default();
+    let is_mixed = report.points.iter().any(|point| point.level.heading() != unit);
+    let mut cells =
+        vec![cell(point.requests_per_s), cell(point.output_tokens_per_s), cell(point.tokens_per_s_per_user)];
+    cells.extend(has_gpus(report).then(|| cell(point.tokens_per_s_per_gpu)));
+    for latency in [point.ttft.p50, point.ttft.p99, point.tpot.p50, point.tpot.p99, point.e2e.mean, point.e2e.p99] {
+        cells.push(cell(value(latency)));
+    }
+    cells.extend(has_goodput(report).then(|| cell(point.goodput_per_s)));
+    let level = if is_mixed { point.level.to_string() } else { point.level.amount() };
+    SweepRow {
+        level: point.role.map_or_else(|| level.clone(), |role| format!("{level}, {}", role.as_str())),
+        cells,
+        verdict: point.verdict.as_str(),
+        tone: match point.verdict {
+            Verdict::Valid => "good",
+            Verdict::ValidWithWarnings => "odd",
+            _ => "bad",
+        },
+        is_knee: report
+            .knee
+            .as_ref()
+            .is_some_and(|knee| knee.state == KneeState::Bracketed && knee.point as usize == at),
+        on_front: point.on_front,
+        is_usable: point.is_usable(),
+    }
+}
+
+fn notes(report: &SweepReport) -> Vec<String> {
+    let mut notes = vec![
+        "Latencies in ms, TTFT and E2E from schedule, of successful requests; rates over the window of each point; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50.".to_owned(),
+        "Whiskers are 95 % intervals from the requests of that point, where they are enough for one. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit. The Pareto front has valid points only.".to_owned(),
+    ];
+    notes.extend(report.gpus.as_ref().map(|gpus| format!("tok/s/GPU is over {} GPU(s): {}.", gpus.count, gpus.source)));
+    notes.extend(report.knee.as_ref().map(|knee| format!("Knee: {}.", knee.definition)));
+    notes
+}
+
+fn reasons(report: &SweepReport) -> Vec<[String; 3]> {
+    let mut all = Vec::new();
+    for point in &report.points {
+        for reason in &point.reasons {
+            all.push([point.level.to_string(), point.verdict.as_str().to_owned(), reason.line()]);
+        }
+    }
+    all
+}
