@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::find_result::{FoundResult, find_all, find_runs};
+use super::find_result::{FoundResult, find_all, find_runs, find_sweep};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::harness::REPEATS;
 use crate::interop::{self, Tool};
 use crate::report::compare::{
-    self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
+    self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
 use crate::report::{self, Styler, html};
 use crate::stats::Margins;
@@ -17,6 +17,9 @@ use crate::stats::Margins;
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
+    if let Some(sweeps) = sweeps(global, request)? {
+        return compare_sweeps(global, request, &sweeps);
+    }
     let (mut firsts, mut sets) = (Vec::new(), Vec::new());
     for word in &request.results {
         let mut sheets = Vec::new();
@@ -45,10 +48,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         compare::text(&sets, &comparisons, Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        let page = html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?;
-        std::fs::write(path, page)
-            .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
-        print_error(&format!("the page: {}\n", path.display()));
+        write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
     }
     let mut exit = CliExit::Done;
     for comparison in &comparisons {
@@ -60,6 +60,50 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         }
     }
     Ok(exit)
+}
+
+/// The sweeps that all arguments name; `None` where none does.
+fn sweeps(global: &Global, request: &Compare) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
+    let mut found = Vec::new();
+    let mut others = Vec::new();
+    for word in &request.results {
+        match find_sweep(global, word)? {
+            Some(report) => found.push(ComparedSweep { name: word.clone(), report }),
+            None => others.push(word.as_str()),
+        }
+    }
+    let Some(one) = found.first() else { return Ok(None) };
+    let refuse = |what: String| Err(CommandError::Usage(what));
+    if !others.is_empty() {
+        let hint = format!("compare sweeps with sweeps; a point of it is a result: {}/points/…", one.name);
+        return refuse(format!("{} is a sweep, and {} is none\n  hint: {hint}", one.name, others.join(", ")));
+    }
+    if !request.fail_if.is_empty() || request.as_tool.is_some() {
+        return refuse(
+            "`--fail-if` and `--as` are for single results: the points of a sweep are one run each, and are not judged"
+                .to_owned(),
+        );
+    }
+    Ok(Some(found))
+}
+
+fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) -> Result<CliExit, CommandError> {
+    print(&if request.json {
+        format!("{:#}\n", compare::sweeps_json(sweeps))
+    } else {
+        compare::sweeps_text(sweeps, Styler::chosen(global.color.choice()))
+    });
+    if let Some(path) = &request.html {
+        write_page(path, &html::compare_sweeps(sweeps).map_err(anyhow::Error::from)?)?;
+    }
+    Ok(CliExit::Done)
+}
+
+fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
+    std::fs::write(path, page)
+        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
+    print_error(&format!("the page: {}\n", path.display()));
+    Ok(())
 }
 
 /// A result of several runs is read as one where the folder of the runs is missing. That is a warning for a reader, and an error for

@@ -8,7 +8,7 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
-use crate::harness::{RequestRecord, repeat_folders};
+use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
 use crate::interop::{self, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::report::RunState;
 use crate::runner::store::{StateFolder, last_run, read_journal, runs};
@@ -41,6 +41,23 @@ pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, CommandEr
 /// All results that an argument names; at least one.
 pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
+}
+
+/// The sweep that an argument names: a `sweep.json`, its folder, or a task that left one. `None`: it names something else.
+pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepReport>, CommandError> {
+    let path = Path::new(word);
+    let read = |path: &Path| SweepReport::read(path).map(Some).map_err(|error| anyhow::Error::from(error).into());
+    if path.is_dir() {
+        let file = path.join(SWEEP);
+        return if file.is_file() { read(&file) } else { Ok(None) };
+    }
+    if path.is_file() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        return if name.starts_with("sweep") && name.ends_with(".json") { read(path) } else { Ok(None) };
+    }
+    let home = Project::open_current(global)?.home;
+    let file = home.latest().join(word).join(SWEEP);
+    if file.is_file() { read(&file) } else { Ok(None) }
 }
 
 /// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.

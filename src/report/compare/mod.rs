@@ -15,6 +15,7 @@ mod pairing;
 mod ratio;
 mod run_set;
 mod server_table;
+mod sweep_comparison;
 mod text;
 
 pub use compared_result::{ComparedResult, Measure, NotComputable};
@@ -24,6 +25,8 @@ pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::{RunSet, RunSetError};
 pub use server_table::ServerRow;
+pub use sweep_comparison::{ComparedSweep, sweeps_json, sweeps_text};
+pub(in crate::report) use sweep_comparison::{NOT_JUDGED, identity_of_sweeps, sweep_rows};
 pub(in crate::report) use text::{doubts, judgement_text, letter, method};
 pub use text::{json, text};
 
