@@ -121,6 +121,21 @@ pub(super) fn starting_lines(run_state: &RunState, before: f64, styler: Styler, 
     }
 }
 
+/// A line for each step that has been running since `before`, seconds from the start of the run: how far it is, and since when.
+pub(super) fn running_lines(run_state: &RunState, now: f64, before: f64, styler: Styler, out: &mut String) {
+    let is_running = |state: &TaskState| {
+        !state.service && state.state == TaskPhase::Running && state.started.is_some_and(|started| started <= before)
+    };
+    for (task, state) in run_state.tasks.iter().filter(|(_, state)| is_running(state)) {
+        let far = state.progress.as_ref().map_or_else(String::new, |progress| {
+            let of = progress.total.map_or_else(String::new, |total| format!(" {} of {total}", progress.done));
+            format!("{}{of}, ", clean(&progress.text))
+        });
+        let since = duration(now - state.started.unwrap_or(now));
+        put(out, styler, (TextRole::Quiet, "…"), task, &format!("{far}running for {since}"), "");
+    }
+}
+
 fn warnings(task: &TaskId, warnings: &[String], paint: Styler, out: &mut String) {
     for warning in warnings {
         put(out, paint, (TextRole::Warning, "!"), task, &format!("warning: {}", clean(warning)), "");
@@ -144,5 +159,26 @@ fn why(reasons: &[String]) -> String {
         [] => String::new(),
         [only] => clean(only),
         [first, rest @ ..] => format!("{} (and {} more)", clean(first), rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_step_shows_how_far_it_is_and_a_short_one_does_not() {
+        let mut state = RunState::new();
+        for (task, at) in [("long", 1.0), ("short", 30.0)] {
+            let task = TaskId::new(task);
+            let started =
+                Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons: Vec::new(), log: None };
+            state.fold_at(&started, at);
+            let text = "answered, 2 failed".to_owned();
+            state.fold_at(&Event::Progress { task, text, done: 120, total: Some(500) }, at + 1.0);
+        }
+        let mut out = String::new();
+        running_lines(&state, 31.0, 21.0, Styler::OFF, &mut out);
+        assert_eq!(out, "… long  answered, 2 failed 120 of 500, running for 30 s\n");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::bars::Bars;
-use super::line::{Verbosity, line, starting_lines};
+use super::line::{Verbosity, line, running_lines, starting_lines};
 use crate::event::Event;
 use crate::report::run_state::RunState;
 use crate::report::terminal::styler::Styler;
@@ -49,12 +49,16 @@ pub struct LiveDisplay {
     drawn: Instant,
     /// When the servers that are starting are looked at next, without bars.
     show_starting_at: Instant,
+    /// When the steps that are running are shown next, without bars.
+    show_running_at: Instant,
     /// The reader has gone (`regatta run … | head`): print no more, but continue.
     deaf: bool,
 }
 
 /// How often a line shows the servers that are starting, where there are no bars.
 const STARTING: Duration = Duration::from_secs(5);
+/// How often lines show the steps that are running, where there are no bars.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often it is looked whether there are any: a plan may have thousands of tasks.
 const A_LOOK: Duration = Duration::from_millis(200);
 /// With bars, lines wait at most so long for [`LiveDisplay::tick`].
@@ -96,6 +100,7 @@ impl LiveDisplay {
             began: now,
             drawn: now,
             show_starting_at: now,
+            show_running_at: now + HEARTBEAT,
             deaf: false,
         }
     }
@@ -117,6 +122,7 @@ impl LiveDisplay {
             OutputMode::Plain => {
                 line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
                 self.show_starting();
+                self.show_running();
                 self.write_pending();
             }
             OutputMode::Bars(bars) => {
@@ -140,8 +146,20 @@ impl LiveDisplay {
             self.drawn = Instant::now();
         } else {
             self.show_starting();
+            self.show_running();
             self.write_pending();
         }
+    }
+
+    /// Lines for long steps, so that a log without a terminal shows that they are alive, and how far they are.
+    fn show_running(&mut self) {
+        let is_shown = !self.verbosity.quiet && matches!(self.mode, OutputMode::Plain);
+        if !is_shown || Instant::now() < self.show_running_at {
+            return;
+        }
+        self.show_running_at = Instant::now() + HEARTBEAT;
+        let now = self.began.elapsed().as_secs_f64();
+        running_lines(&self.state, now, now - HEARTBEAT.as_secs_f64(), self.styler, &mut self.pending);
     }
 
     /// Lines for servers that are not ready yet, so that a log without a terminal shows what is waited for.
