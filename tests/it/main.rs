@@ -79,6 +79,7 @@ mod stages;
 mod standstill;
 mod submission;
 mod supervision;
+mod sweep;
 mod telemetry;
 mod tls;
 mod translate;

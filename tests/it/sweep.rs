@@ -1,0 +1,194 @@
+//! One benchmark at several levels: points in order, each a measurement of its own; cut off and continued; judged.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use regatta::harness::{SweepReport, sweep_schema};
+use serde_json::Value;
+
+use crate::world::{Ended, World, signal, until};
+
+/// A measurement beside other tests may find that its client was late; a sweep is done all the same, unless every point is.
+fn measured(ended: &Ended) {
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+}
+
+const SHORT: [&str; 4] = ["--input-tokens", "64", "--output-tokens", "8"];
+
+fn bench(world: &World, words: &[&str]) -> Ended {
+    let all: Vec<&str> = ["bench", "sim:"].into_iter().chain(words.iter().copied()).chain(SHORT).collect();
+    let ended = world.regatta(&all);
+    measured(&ended);
+    ended
+}
+
+fn levels(sweep: &Value) -> Vec<String> {
+    let points = sweep["points"].as_array().unwrap_or_else(|| panic!("{sweep:#}"));
+    points.iter().map(|point| point["level"].to_string()).collect()
+}
+
+#[test]
+fn several_levels_are_one_result_in_numeric_order() {
+    let world = World::new();
+    let ended = bench(&world, &["-c", "10,2,5", "-n", "20", "--json", "--out", "copied"]);
+    let sweep: Value = serde_json::from_str(&ended.stdout).unwrap();
+    jsonschema::validate(&sweep_schema(), &sweep).unwrap();
+    assert_eq!(levels(&sweep), [r#"{"users":2}"#, r#"{"users":5}"#, r#"{"users":10}"#]);
+    assert_eq!((&sweep["axis"], &sweep["gpus"]["count"]), (&"concurrency".into(), &1.into()));
+    for point in sweep["points"].as_array().unwrap() {
+        let folder = world.path("copied").join(point["folder"].as_str().unwrap());
+        let result: Value = serde_json::from_slice(&fs::read(folder.join("result.json")).unwrap()).unwrap();
+        assert_eq!(result["counts"]["ok"], 20);
+        let users = &result["requested"]["scenario"]["concurrency"]["users"];
+        assert_eq!(users.as_f64(), point["level"]["users"].as_f64());
+        assert_eq!(
+            (&result["verdict"], &result["rates"]["output_tokens"]),
+            (&point["verdict"], &point["output_tokens_per_s"])
+        );
+        assert_eq!(result["latency"]["ttft"]["p99"], point["ttft"]["p99"]["value"]);
+    }
+    // More users bring more throughput here, and no point has the prompts of another.
+    let of = |key: &str| sweep["points"].as_array().unwrap().iter().map(|point| point[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("seed"), [0, 1, 2]);
+    let rates: Vec<f64> = of("output_tokens_per_s").iter().map(|rate| rate.as_f64().unwrap()).collect();
+    assert!(rates.is_sorted(), "{rates:?}");
+    assert_eq!(SweepReport::read(&world.path("copied/sweep.json")).unwrap().points.len(), 3);
+}
+
+#[test]
+fn a_rate_sweep_is_a_table() {
+    let world = World::new();
+    let ended = bench(&world, &["--rate", "5..20:3", "-n", "15", "--ttft-p99", "1ms"]);
+    // The limit is missed everywhere.
+    assert_ne!(ended.code, 0, "{ended:?}");
+    let rows: Vec<&str> = ended.stdout.lines().filter(|line| line.contains("  INVALID(")).collect();
+    let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
+    assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
+    ended.says("req/s").says("tok/s/user").says("✗ 5 req/s: limits: TTFT p99");
+    // A manifest has the same key.
+    let dry = world.good(&["bench", "sim:", "--rate", "5..20:3", "--dry-run"]);
+    dry.says("sweep:").says("rate: 5..20:3").says("duration: 30s");
+}
+
+#[test]
+fn a_sweep_of_lengths_needs_nothing_but_its_levels() {
+    let world = World::new();
+    let dry = world.good(&["bench", "sim:", "-c", "2", "-n", "10", "--osl", "4", "--dry-run"]).stdout;
+    let mut manifest: Value = serde_yaml::from_str(&dry).unwrap();
+    let bench = manifest["stages"]["bench"]["bench"].as_object_mut().unwrap();
+    bench.remove("input_tokens").unwrap();
+    bench.insert("sweep".to_owned(), serde_json::json!({ "input_tokens": [512, 64] }));
+    let manifest = serde_yaml::to_string(&manifest).unwrap();
+    world.file("m.yaml", &manifest);
+    measured(&world.regatta(&["run", "m.yaml"]));
+    let sweep: Value = serde_json::from_str(&world.read("latest/bench/sweep.json")).unwrap();
+    assert_eq!(levels(&sweep), [r#"{"input_tokens":64}"#, r#"{"input_tokens":512}"#]);
+    let again = world.regatta(&["run", "m.yaml"]);
+    assert_eq!(again.ran(), Vec::<String>::new(), "a sweep is cached as a whole");
+}
+
+#[test]
+fn a_sweep_finds_its_levels_between_an_idle_and_a_saturated_server() {
+    let world = World::new();
+    let ended = bench(&world, &["--sweep=2", "-n", "10", "--json"]);
+    let sweep: SweepReport = serde_json::from_str(&ended.stdout).unwrap();
+    let roles: Vec<&str> = sweep.points.iter().filter_map(|point| point.role.map(|role| role.as_str())).collect();
+    assert_eq!(roles.first(), Some(&"idle"), "{roles:?}");
+    assert_eq!(roles.iter().filter(|role| **role == "between").count(), 2, "{roles:?}");
+    assert!(roles.last() == Some(&"saturation") && roles.len() >= 5, "{roles:?}");
+    let rate = |at: usize| sweep.points[at].requests_per_s.unwrap();
+    let offered: Vec<f64> = sweep
+        .points
+        .iter()
+        .filter(|point| point.role.is_some_and(|role| role.as_str() == "between"))
+        .filter_map(|point| point.level.number())
+        .collect();
+    let highest = sweep.points.iter().filter_map(|point| point.requests_per_s).fold(0.0, f64::max);
+    assert!(rate(0) < offered[0] && offered[0] < offered[1] && offered[1] < highest, "{offered:?}");
+}
+
+#[test]
+fn a_sweep_that_was_killed_measures_the_missing_points_only() {
+    let world = World::new();
+    let words: Vec<&str> = ["bench", "sim:", "-c", "1,2,3,4", "--duration", "1s"].into_iter().chain(SHORT).collect();
+    let mut run = world.start(&words);
+    let kept = |name: &str| {
+        let folders = fs::read_dir(world.path(".regatta/out")).ok()?.flatten();
+        folders.map(|it| it.path().join("points").join(name).join("result.json")).find(|path| path.exists())
+    };
+    until("the second point", || kept("02-c2").is_some());
+    signal(&run, "KILL");
+    run.wait().unwrap();
+    let made = |path: &Path| fs::metadata(path).map(|meta| (meta.ino(), meta.mtime_nsec())).unwrap();
+    let before = ["01-c1", "02-c2"].map(|name| {
+        let path = kept(name).unwrap();
+        // One that measured its own client, beside other tests, is rightly measured again.
+        let is_kept = !fs::read_to_string(&path).unwrap().contains("\"verdict\": \"invalid_client\"");
+        (name, is_kept.then(|| made(&path)))
+    });
+    let ended = world.regatta(&words);
+    measured(&ended);
+    let folder = if ended.code == 0 { "latest/bench" } else { ".regatta/failed/bench" };
+    for (name, before) in before {
+        if let Some(before) = before {
+            let now = made(&world.path(format!("{folder}/points/{name}/result.json")));
+            assert_eq!(now, before, "{name} was not measured again: {}", ended.stderr);
+        }
+    }
+    let sweep: Value = serde_json::from_str(&world.read(format!("{folder}/sweep.json"))).unwrap();
+    assert_eq!(levels(&sweep).len(), 4);
+    // One that is finished is measured anew.
+    let started = |sweep: &str| -> Value {
+        let sweep: Value = serde_json::from_str(sweep).unwrap();
+        sweep["points"][0]["started"].clone()
+    };
+    let third = world.regatta(&words.iter().copied().chain(["--json"]).collect::<Vec<_>>());
+    measured(&third);
+    assert_ne!(started(&third.stdout), sweep["points"][0]["started"]);
+}
+
+#[test]
+fn what_a_sweep_contradicts_is_an_error_with_its_place() {
+    let world = World::new();
+    let check = |keys: &str| {
+        world.manifest("m", &format!("stages:\n  load:\n    bench: {{ target: 'localhost:1', stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {keys} }}\n"));
+        let ended = world.regatta(&["check", "m"]);
+        assert_eq!(ended.code, 2, "{keys}: {ended:?}");
+        ended
+    };
+    check("scenario: offline, sweep: { rate: [1, 2] }").says("needs the scenario `server`");
+    check("scenario: server, rate: 3, sweep: { rate: [1, 2] }").says("cannot be combined with `rate`");
+    check("scenario: concurrency, sweep: { concurrency: [1, 2.5] }").says("levels must be whole numbers");
+    check("scenario: concurrency, repeat: 3, sweep: { concurrency: '1..8' }").says("cannot be combined with `repeat`");
+    check("scenario: concurrency, concurrency: 3, sweep: { input_tokens: [1, 2] }")
+        .says("cannot be combined with `input_tokens`");
+    check("scenario: concurrency, sweep: { concurrency: '8..1' }").says("a range such as `1..64`");
+}
+
+#[test]
+fn two_sweeps_are_compared_level_by_level_and_not_judged() {
+    let world = World::new();
+    bench(&world, &["-c", "1,2,4", "-n", "10", "--out", "a"]);
+    bench(&world, &["-c", "2,4,8", "-n", "10", "--out", "b"]);
+    let ended = world.good(&["compare", "a", "b/sweep.json", "--html", "both.html"]);
+    ended.says("1 user").says("8 users").says("B − A").says("no difference is judged");
+    let page = world.read("both.html");
+    assert!(page.contains("curve c1") && page.contains("Level by level"), "{page}");
+    let json: Value = serde_json::from_str(&world.good(&["compare", "a", "b", "--json"]).stdout).unwrap();
+    let of: Vec<&str> = json["levels"].as_array().unwrap().iter().map(|row| row["level"].as_str().unwrap()).collect();
+    assert_eq!(of, ["1 user", "2 users", "4 users", "8 users"]);
+    let both = &json["levels"][1]["points"];
+    let rate = |side: usize| both[side]["output_tokens"]["value"].as_f64();
+    if let (Some(a), Some(b)) = (rate(0), rate(1)) {
+        let percent = both[1]["output_tokens"]["percent"].as_f64().unwrap();
+        assert!((percent - (b - a) / a * 100.0).abs() < 1e-6);
+    }
+    assert_eq!(json["levels"][3]["points"][0], Value::Null, "A has no such level");
+    // A point is a result like any other, and a sweep is none.
+    let point = world.regatta(&["compare", "a", "b/points/01-c2"]);
+    assert_eq!(point.code, 2, "{point:?}");
+    point.says("a is a sweep, and b/points/01-c2 is none");
+    let gate = world.regatta(&["compare", "a", "b", "--fail-if", "ttft_p99 > +5%"]);
+    assert_eq!(gate.code, 2);
+}
