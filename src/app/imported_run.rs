@@ -63,6 +63,13 @@ pub(super) fn command(
             }),
         }
     }
+    if let Some((_, system)) = params.iter().find(|(key, _)| key == "system")
+        && declared(vec![("system".to_owned(), system.clone())]).is_err()
+    {
+        return Err(CommandError::Usage(format!(
+            "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that includes a near one adds it"
+        )));
+    }
     if !params.iter().any(|(key, _)| key == "system") {
         let exists = |system: &str| declared(vec![("system".to_owned(), system.to_owned())]).is_ok();
         if let Some(choice) = choose_system(&manifest, line.system, &exists) {

@@ -30,6 +30,7 @@ mod simulate;
 mod system_choice;
 mod translate;
 mod triton;
+mod unknown_numbers;
 
 use std::io::stdin;
 use std::path::Path;

@@ -35,7 +35,7 @@ mod vllm;
 pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS,
     TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, TranslationProblem,
-    UnknownValue, UntranslatedOption, origin, read_line, read_script,
+    UnknownNumber, UnknownValue, UntranslatedOption, origin, read_line, read_script,
 };
 pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{

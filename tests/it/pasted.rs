@@ -121,7 +121,9 @@ fn is_manifest(printed: &str) -> bool {
 fn parameters(printed: &str) -> Vec<String> {
     let manifest: serde_yaml::Value = serde_yaml::from_str(printed).expect("a manifest");
     let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
+    let is_number = |name: &str| params[name].get("int").or(params[name].get("number")).is_some();
     let value = |name: &str| match name {
+        name if is_number(name) => "3",
         name if name.contains("url") => "http://x:8000",
         "volume" | "pwd" => "/x",
         _ => ".",

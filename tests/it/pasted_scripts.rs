@@ -162,3 +162,124 @@ fn requests_of_curl_have_the_lines_own_body() {
     let ended = world.regatta(&["import", "--", "curl", "localhost:8000/v1/chat/completions", "-d", "@body.json"]);
     assert!(ended.stderr.contains("the request is in `body.json`, which is not read"), "{}", ended.stderr);
 }
+
+#[test]
+fn numbers_that_a_line_does_not_have_are_parameters() {
+    let world = World::new();
+    let line = "genai-perf profile -m m --endpoint-type chat --concurrency $CONC --request-count $N --synthetic-input-tokens-mean ${ISL}";
+    let printed = import(&world, line).stdout;
+    let all = manifest(&printed);
+    for (name, variable) in [("conc", "CONC"), ("n", "N"), ("isl", "ISL")] {
+        assert_eq!(all["params"][name]["env"], Value::from(variable));
+        assert!(all["params"][name]["int"].is_mapping(), "{printed}");
+    }
+    let bench = &all["stages"]["bench"]["bench"];
+    assert_eq!(bench["concurrency"], Value::from("{{ conc }}"));
+    assert_eq!(bench["stop"]["requests"], Value::from("{{ n }}"));
+    assert_eq!(bench["input_tokens"]["fixed"], Value::from("{{ isl }}"));
+    assert!(printed.contains("--concurrency \"${CONC}\""), "{printed}");
+    world.file("manifests/m.yaml", &printed);
+    world.good(&["plan", "m", "conc=4", "n=10", "isl=100"]);
+    assert_ne!(world.regatta(&["plan", "m", "conc=many", "n=10", "isl=100"]).code, 0);
+    // The bounds of a deviation are computed from the mean.
+    let line = "genai-perf profile -m m --endpoint-type chat --synthetic-input-tokens-mean $ISL --synthetic-input-tokens-stddev 5";
+    let ended = world.regatta(&["import", "--", line]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("has no value for ${ISL}, of which others are computed"), "{}", ended.stderr);
+}
+
+#[test]
+fn every_loop_of_a_script_is_written_out_and_no_benchmark_is_lost() {
+    let world = World::new();
+    let script = "#!/bin/bash\nfor isl in 128 1024; do\n  for c in 1 4; do\n    vllm bench serve --model m --dataset-name random --random-input-len $isl --max-concurrency $c --num-prompts $((c*10))\n  done\ndone\n\
+                  for rate in $RATES; do\n  vllm bench serve --model m --dataset-name random --request-rate $rate\ndone\naiperf profile -m m --request-count 5\n";
+    world.file("sweep.sh", script);
+    let printed = world.good(&["import", "sweep.sh"]).stdout;
+    let stages = manifest(&printed)["stages"].clone();
+    let seen: Vec<String> = stages
+        .as_mapping()
+        .expect("stages")
+        .values()
+        .map(|stage| {
+            let bench = &stage["bench"];
+            let text = |value: &Value| serde_yaml::to_string(value).expect("YAML").trim().to_owned();
+            format!(
+                "{} {} {}",
+                text(&bench["input_tokens"]["fixed"]),
+                text(&bench["concurrency"]),
+                text(&bench["rate"])
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        ["128 1 null", "128 4 null", "1024 1 null", "1024 4 null", "1024 null '{{ rate }}'", "550 1 null"]
+            .map(str::to_owned)
+    );
+}
+
+#[test]
+fn run_args_are_read_however_they_are_quoted() {
+    let world = World::new();
+    world.copy("manifests");
+    let expected = "regatta run llama2-70b system=sim-h200-x8 scenarios=offline loadgen=true --until run_harness";
+    let forms: [&[&str]; 5] = [
+        &["make run_harness RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\""],
+        &["make", "run_harness", "\"RUN_ARGS=--benchmarks=llama2 --scenarios=Offline\""],
+        &["RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"", "make", "run_harness"],
+        &["make", "run_harness", "RUN_ARGS=--benchmarks=llama2", "--scenarios=Offline"],
+        &["export RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"; make run_harness"],
+    ];
+    for form in forms {
+        let printed = world.good(&[&["import", "--"][..], form].concat()).stdout;
+        assert_eq!(below_comments(&printed), expected, "{form:?}");
+    }
+    // Two targets are one run, with the settings of both.
+    let both = "export RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"; make generate_engines && make run_harness";
+    let printed = import(&world, both).stdout;
+    assert_eq!(below_comments(&printed), expected.replace("--until", "--until generate_engines --until"));
+    for (system, name) in [("B300-SXM-270GBx8", "b300-x8"), ("C845A_L40Sx8", "l40s-x8")] {
+        let line = format!("make run_harness SYSTEM_NAME={system} RUN_ARGS='--benchmarks=llama2 --scenarios=Offline'");
+        let ended = world.regatta(&["import", "--", &line]);
+        assert_eq!(ended.code, 2);
+        let sentence = format!("has no meaning here: no settings of the system `{name}` are on file for `llama2-70b`");
+        assert!(ended.stderr.contains(&sentence), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_stands_in_front_of_a_launcher_stays_there() {
+    let world = World::new();
+    world.file("repo/m/config.pbtxt", "backend: \"python\"\n").file("repo/m/1/model.py", "");
+    let folder = world.path("repo").canonicalize().expect("the folder").display().to_string();
+    for prefix in ["numactl -N 0 -m 0", "nsys profile -o trace --trace=cuda"] {
+        let line = format!("{prefix} python3 launch_triton_server.py --world_size=1 --model_repo={folder}");
+        let command = launched(&world, &import(&world, &line).stdout);
+        assert!(command.starts_with(&format!("{prefix} tritonserver --model-repository={folder} ")), "{command}");
+        let line = format!("{prefix} tritonserver --model-repository={folder}");
+        assert_eq!(launched(&world, &import(&world, &line).stdout), line);
+    }
+}
+
+#[test]
+fn several_scales_and_models_are_a_command_or_a_stage_each() {
+    let world = World::new();
+    world.copy("manifests");
+    let printed =
+        import(&world, "GPU_TYPE=gb200 llmb-run submit -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1,4").stdout;
+    let commands: Vec<&str> = printed.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(commands.len(), 2, "{printed}");
+    assert!(commands[0].contains("system=gb200-x1") && commands[1].contains("system=gb200-x4"), "{printed}");
+    let ended =
+        world.regatta(&["import", "--", "llmb-run submit -w pretrain_llama3.1 -s 405b --dtype fp8 --scale 256"]);
+    assert!(ended.stderr.contains("is a recipe of training"), "{}", ended.stderr);
+    let line = "python3 benchmark_core_model.py --tensorrt-llm-model-name a --tensorrt-llm-model-name b -i grpc token-norm-dist --input-mean 8 --input-stdev 0 --output-mean 8 --output-stdev 0 --num-requests 5";
+    let stages = manifest(&import(&world, line).stdout)["stages"].clone();
+    let models: Vec<&str> = stages
+        .as_mapping()
+        .expect("stages")
+        .values()
+        .map(|stage| stage["bench"]["model"].as_str().expect("a model"))
+        .collect();
+    assert_eq!(models, ["a", "b"]);
+}

@@ -266,6 +266,10 @@ pub(in crate::interop) fn whole(
     key: &str,
 ) {
     match given.value().parse::<u32>() {
+        // A value that the text does not have.
+        _ if given.value().starts_with("{{") => {
+            load.keys.insert(key.to_owned(), json!(given.value()));
+        }
         Ok(number) if number > 0 => {
             load.keys.insert(key.to_owned(), json!(number));
         }

@@ -23,7 +23,7 @@ pub(super) mod translation_error;
 pub use command::TOOLS;
 pub use line::read_line;
 pub use script::read_script;
-pub use shell::UnknownValue;
+pub use shell::{UnknownNumber, UnknownValue};
 pub use translation::{
     GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript, Translation,
     TranslationKind, UntranslatedOption, origin,

@@ -9,6 +9,9 @@ use super::translation::{Translation, TranslationBuilder};
 /// Prefixes that a server's own command line keeps.
 const KEPT: [&str; 8] = ["nsys", "ncu", "numactl", "taskset", "srun", "mpirun", "mpiexec", LAUNCHER];
 
+/// Those among them that may stand in front of the launcher of a server's ranks.
+const BEFORE_LAUNCHERS: [&str; 4] = ["nsys", "ncu", "numactl", "taskset"];
+
 /// What starts vLLM's server where the stage does not say.
 const VLLM: [&str; 2] = ["vllm", "serve"];
 
@@ -42,6 +45,21 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
         {
             words.splice(..0, beginning.iter().cloned().map(Value::String));
             has_kept = true;
+        }
+        // Its ranks have launchers of their own.
+        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")) {
+            let own = around
+                .iter()
+                .filter(|prefix| prefix.first().is_some_and(|name| BEFORE_LAUNCHERS.contains(&name.as_str())));
+            let own: Vec<Value> = own.flatten().cloned().map(Value::String).collect();
+            has_kept |= !own.is_empty();
+            match keys.get_mut("words") {
+                Some(Value::Array(words)) => drop(words.splice(..0, own)),
+                _ if own.is_empty() => {}
+                _ => {
+                    keys.insert("prefix".to_owned(), Value::Array(own));
+                }
+            }
         }
         if let Some(Value::Array(launcher)) = stage.get_mut("trtllm_bench").and_then(|bench| bench.get_mut("launcher"))
         {

@@ -92,7 +92,8 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     let mut rest = words;
     while let Some((word, more)) = rest.split_first() {
         match (assignment(word), AROUND.iter().find(|(name, _)| *name == word)) {
-            (Some((name, value)), _) if name != "RUN_ARGS" => {
+            // Alone it is a line of its own.
+            (Some((name, value)), _) if name != "RUN_ARGS" || more.iter().any(|word| word == "make") => {
                 env.0.push((name.to_owned(), value.to_owned()));
                 rest = more;
             }

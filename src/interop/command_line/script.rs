@@ -330,6 +330,11 @@ impl Script {
                 last.settings.push(setting);
             }
         }
+        for default in run.tool_defaults {
+            if !last.tool_defaults.contains(&default) {
+                last.tool_defaults.push(default);
+            }
+        }
         last.serves |= run.serves;
         if run.until.is_empty() || last.until.is_empty() {
             last.until.clear();

@@ -216,7 +216,7 @@ pub(in crate::interop) struct TranslationBuilder {
 impl TranslationBuilder {
     /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is written.
     pub fn require(&mut self, name: &str) -> String {
-        let value = UnknownValue { name: name.to_owned(), written: format!("<{name}>"), env: None };
+        let value = UnknownValue { name: name.to_owned(), written: format!("<{name}>"), env: None, number: None };
         let marker = value.marker();
         self.unknown.push(value);
         marker

@@ -20,7 +20,41 @@ pub(super) const BENCHMARKS: [(&str, &str); 16] = [
     ("gptj", "gptj"),
 ];
 
-/// Regatta's name of a benchmark of the harness.
+/// How the names of Hugging Face begin, of the models that the benchmarks have.
+const MODELS: [(&str, &str); 5] = [
+    ("llama-2-70b", "llama2-70b"),
+    ("mixtral-8x7b", "mixtral-8x7b"),
+    ("llama-3.1-405b", "llama3.1-405b"),
+    ("llama-3.1-8b", "llama3.1-8b"),
+    ("deepseek-r1", "deepseek-r1"),
+];
+
+/// Regatta's name of a benchmark of the harness, or of the one with a model of Hugging Face: `meta-llama/Llama-2-70b-chat-hf`.
 pub(super) fn benchmark(name: &str) -> Option<&'static str> {
-    BENCHMARKS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
+    if let Some((_, ours)) = BENCHMARKS.iter().find(|(theirs, _)| *theirs == name) {
+        return Some(ours);
+    }
+    let (_, model) = name.split_once('/')?;
+    let model = model.to_lowercase();
+    let model = model.strip_prefix("meta-").unwrap_or(&model);
+    MODELS.iter().find(|(begin, _)| model.starts_with(begin)).map(|(_, ours)| *ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn benchmarks_are_found_by_their_models() {
+        for (name, ours) in [
+            ("moe", Some("mixtral-8x7b")),
+            ("meta-llama/Llama-2-70b-chat-hf", Some("llama2-70b")),
+            ("mistralai/Mixtral-8x7B-Instruct-v0.1", Some("mixtral-8x7b")),
+            ("meta-llama/Meta-Llama-3.1-405B-Instruct", Some("llama3.1-405b")),
+            ("meta-llama/Llama-2-7b-hf", None),
+            ("Llama-2-70b-chat-hf", None),
+        ] {
+            assert_eq!(benchmark(name), ours, "{name}");
+        }
+    }
 }

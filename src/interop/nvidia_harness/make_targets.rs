@@ -63,9 +63,17 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
     let mut elsewhere = Vec::new();
     let mut has_stage = false;
     args.run.system = SystemNeed::Measured;
+    let has_run_args = words.iter().any(|word| unquoted(word).starts_with("RUN_ARGS="));
     for word in words {
+        let word = unquoted(word);
+        // What the shell has taken the quotes from.
+        if has_run_args && word.starts_with("--") {
+            sheet.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
+            args.read(word, &mut sheet);
+            continue;
+        }
         let Some((name, value)) = word.split_once('=') else {
-            match TARGETS.iter().find(|(names, _)| names.contains(&word.as_str())) {
+            match TARGETS.iter().find(|(names, _)| names.contains(&word)) {
                 Some((_, Target::Built(stages))) => {
                     has_stage = true;
                     args.run.system = SystemNeed::Real;
@@ -84,7 +92,7 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
             }
             continue;
         };
-        variable(name, value, word, &mut args, &mut sheet);
+        variable(name, unquoted(value), word, &mut args, &mut sheet);
     }
     for (word, why) in elsewhere {
         // Alone it leaves nothing to run.
@@ -111,6 +119,12 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
     args.run.until.dedup();
     let run = args.finish(&mut sheet);
     sheet.finish(TOOL, TranslationKind::Run(run))
+}
+
+/// Without quotes that were passed on as part of an argument.
+fn unquoted(text: &str) -> &str {
+    let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
 fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, sheet: &mut TranslationBuilder) {

@@ -119,6 +119,9 @@ impl HarnessFields {
             "config_ver" => match value {
                 "default" => set("accuracy", "99".to_owned()),
                 _ if value.starts_with("high_accuracy") => set("accuracy", "99.9".to_owned()),
+                _ if value.contains("maxq") || value.contains("MaxQ") => {
+                    sheet.push_untranslated(word, "settings of MaxQ are not on file: those of MaxP run");
+                }
                 _ => sheet.push_untranslated(word, "the settings of a system are in its file; `accuracy=99.9` is the other target"),
             },
             "accuracy_target" => match value {

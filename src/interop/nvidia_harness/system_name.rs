@@ -1,7 +1,7 @@
 //! Names of systems: NVIDIA's, `nvidia-smi`'s, and Regatta's.
 
 /// GPUs that systems are named after; longer names before those that they contain.
-const GPUS: [&str; 9] = ["gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"];
+const GPUS: [&str; 10] = ["rtx-pro-6000", "gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"];
 
 /// Regatta's name for a system of NVIDIA's list: `H200-SXM-141GBx8` is `h200-x8`.
 pub(super) fn system_name(id: &str) -> String {
@@ -42,6 +42,8 @@ mod tests {
             ("GB200-NVL72_GB200-186GB_aarch64x4", "gb200-x4"),
             ("GH200-144GB_aarch64x1", "gh200-x1"),
             ("XE9680L_H200_SXM_141GBX8", "h200-x8"),
+            ("C845A_L40Sx8", "l40s-x8"),
+            ("HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8", "rtx-pro-6000-x8"),
             ("mine", "mine"),
         ] {
             assert_eq!(system_name(id), name);
@@ -56,6 +58,7 @@ mod tests {
             ("NVIDIA H200", Some("h200")),
             ("NVIDIA GH200 480GB", Some("gh200")),
             ("NVIDIA GB200", Some("gb200")),
+            ("NVIDIA L40S", Some("l40s")),
             ("NVIDIA GeForce RTX 4090", None),
         ] {
             assert_eq!(gpu_name(text).as_deref(), gpu, "{text}");

@@ -4,7 +4,7 @@
 #[rustfmt::skip]
 pub(super) const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["action"], "it follows from the target of make"),
-    (&["device_types", "power_setting", "use_power_meter", "cpu_freq"], "runs with power measurement are not made here"),
+    (&["device_types", "power_setting", "use_power_meter", "cpu_freq"], "runs with power measurement are not made here: the settings that run are those of MaxP"),
     (&["power_limit", "vboost_slider"], "the state of the GPUs is set before a run: `nvidia-smi -pl WATTS`, `nvidia-smi boost-slider --vboost 1`"),
     (&["numa_config"], "processes are not bound to NUMA nodes"),
     (&["verbose", "verbose_nvtx", "help", "show_steady_state_progress", "disable_progress_display", "triton_verbose_frontend"], "`regatta -v` prints more, `-q` less"),

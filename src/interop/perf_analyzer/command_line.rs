@@ -233,6 +233,9 @@ fn level(
     load: &mut TranslatedLoad,
     sheet: &mut TranslationBuilder,
 ) {
+    if given.value().starts_with("{{") {
+        return load.put(option, given.value());
+    }
     match range(given.value()) {
         Some(values) => load.sweep(Some(option), key, values),
         None => sheet.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written())),

@@ -1,5 +1,7 @@
 //! `benchmark_core_model.py` of the TensorRT-LLM backend.
 
+use serde_json::json;
+
 use crate::interop::command_line::load::{TranslatedLoad, length};
 use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
 use crate::interop::command_line::translation::{
@@ -18,6 +20,9 @@ static TABLE: &[Opt] = &[
     one(&["--dataset"]), one(&["--tokenizer-dir"]), one(&["--tokenizer-type"]), one(&["--op-tokens-per-word"]),
     one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
 ];
+
+/// Why `--max-input-len` of a data set has no place.
+pub(super) const LONGER_PROMPTS: &str = "every record is sent: leave those with longer prompts out of the file";
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
@@ -44,7 +49,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     for given in &line.given {
         if !length(&mut load, given) {
-            option(given, &mut load, &mut sheet);
+            option(given, line.has("--dataset"), &mut load, &mut sheet);
         }
     }
     if !load.has("--rate") {
@@ -71,10 +76,13 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     sheet.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
 }
 
-fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "--protocol" | "--url" | "--decoupled" | "--tensorrt-llm-model-name" => {}
+        "--max-input-len" if has_data => {
+            sheet.push_untranslated(given.as_written(), LONGER_PROMPTS);
+        }
         "--max-input-len" => load.put("--max-input-len", value),
         "--request-rate" => load.put("--rate", value),
         "--time-delay-dist" => load.put("--arrivals", if value == "constant" { "constant" } else { "poisson" }),
@@ -85,7 +93,14 @@ fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
             // Its own format is read as that kind.
             load.put("--data-kind", "jsonl");
         }
-        "--tokenizer-dir" => load.put("--tokenizer", value),
+        "--tokenizer-dir" => {
+            load.put("--tokenizer", value);
+            // A folder that is not looked into: it is on another machine, or the user names it.
+            if value.starts_with(['/', '{']) {
+                let file = if value.ends_with(".json") { "" } else { "/tokenizer.json" };
+                load.keys.insert("tokenizer".to_owned(), json!(format!("{}{file}", value.trim_end_matches('/'))));
+            }
+        }
         "--exclude-input-in-output" => {
             sheet
                 .push_untranslated(given.as_written(), "an answer's tokens are counted without the prompt in any case");

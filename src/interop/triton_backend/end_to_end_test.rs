@@ -1,5 +1,6 @@
 //! `end_to_end_test.py` of the TensorRT-LLM backend: the prompts of a data set, all at once.
 
+use super::core_model::LONGER_PROMPTS;
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -42,15 +43,15 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     sheet.note("before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton infer` sends one request to each");
     for given in &line.given {
-        option(given, &mut load, &mut sheet);
+        option(given, &mut sheet);
     }
     sheet.finish(TOOL, load.means())
 }
 
-fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, sheet: &mut TranslationBuilder) {
     let why = match given.name {
         "--url" | "--protocol" | "--dataset" | "--model-name" | "--streaming" => return,
-        "--max-input-len" => return load.put("--max-input-len", given.value()),
+        "--max-input-len" => LONGER_PROMPTS,
         "--test-llmapi" => "the model's own inputs are read from the server",
         "--concurrency" => "they are its HTTP connections; here every request is sent at its time",
         "--return-log-probs" | "--return-context-logits" | "--return-generation-logits" => {

@@ -24,6 +24,9 @@ pub struct TritonServer {
     /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing is added. `{repository}` is `repository`. The ports beside it are those that it has. [default ports then: Triton's, 8001, 8000 and 8002]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
+    /// What stands in front of the whole command, in its container if it has one: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefix: Vec<String>,
     /// Further arguments of every server process, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,

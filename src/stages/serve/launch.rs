@@ -37,6 +37,7 @@ pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchCo
         gpus: place.gpus,
         program: server.program.clone(),
         words: server.words.clone(),
+        prefix: server.prefix.clone(),
         args: server.args.clone(),
         mode: server.mode,
         world_size: server.world_size,

@@ -95,12 +95,14 @@ pub(super) fn server(
     let (command, world) = match decided.launcher {
         Launcher::None => {
             let mut command = pieces(wrapper);
+            command.extend(pieces(spec.prefix.clone()));
             command.extend(argvs);
             (command, LaunchWorld::Process)
         }
         Launcher::Mpi => {
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
             let mut command = pieces(wrapper);
+            command.extend(pieces(spec.prefix.clone()));
             command.extend(mpirun(spec, wished, argvs, &names));
             (command, LaunchWorld::Mpi { ranks: world_size + spawned })
         }
@@ -222,7 +224,7 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
     let line = |argv: &[String], rank: &str| {
         let mut text = "exec".to_owned();
         let mut width = rank.len() + text.len();
-        for word in container.iter().chain(argv).map(|word| in_script(word)) {
+        for word in container.iter().chain(&spec.prefix).chain(argv).map(|word| in_script(word)) {
             if width + word.len() > WIDEST {
                 text.push_str(" \\\n     ");
                 width = 4;

@@ -17,6 +17,8 @@ pub struct LaunchSpec {
     pub program: String,
     /// The whole command line, if it is given: then nothing is made from the rest. `{repository}` in it is the server's.
     pub words: Vec<String>,
+    /// In front of the whole command, inside its container; under srun in front of each rank's.
+    pub prefix: Vec<String>,
     pub args: Vec<String>,
     pub mode: Option<ServerMode>,
     pub world_size: Option<u32>,

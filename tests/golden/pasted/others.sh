@@ -10,3 +10,7 @@ docker run --gpus '"device=0,1"' --rm -it --net host --shm-size=2g -v ~/.cache/h
 srun -A myacct -p batch -N 2 --ntasks-per-node=8 --gres=gpu:8 --mpi=pmix --container-image=nvcr.io#nvidia/tritonserver:25.06-trtllm-python-py3 --container-mounts=/lustre/models:/models --pty trtllm-llmapi-launch trtllm-serve /models/llama-405b --tp_size 16 --port 8000
 nsys profile -o trace --trace=cuda,nvtx vllm bench latency --model m --input-len 32 --output-len 8 --batch-size 4 --num-iters-warmup 2 --num-iters 5
 numactl -N 0 -m 0 trtllm-serve m --tp_size 2
+genai-perf profile -m gpt2 --service-kind openai --endpoint-type completions --concurrency $CONC --request-count $N --url localhost:8000
+nsys profile -o launch python3 /app/scripts/launch_triton_server.py --world_size=1 --model_repo=/models
+export RUN_ARGS="--benchmarks=llama2 --scenarios=Offline"; make generate_engines && make run_harness
+perf_analyzer -m tensorrt_llm -i grpc --shape input_ids:128 --shape input_lengths:1 --input-data random --measurement-mode count_windows --measurement-request-count 20 -p 4000 --streaming

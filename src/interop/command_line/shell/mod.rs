@@ -10,6 +10,6 @@ mod unknown;
 mod variables;
 
 pub(in crate::interop) use split::{WrittenCommand, split};
-pub use unknown::UnknownValue;
+pub use unknown::{UnknownNumber, UnknownValue};
 pub(in crate::interop) use unknown::{as_written, parameters};
 pub(in crate::interop) use variables::Variables;

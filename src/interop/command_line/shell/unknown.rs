@@ -11,12 +11,31 @@ pub struct UnknownValue {
     pub written: String,
     /// The environment variable that it is, if it is one.
     pub env: Option<String>,
+    /// The kind of number that it must be; none: any text.
+    pub number: Option<UnknownNumber>,
+}
+
+/// Which numbers an unknown value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownNumber {
+    Whole,
+    Any,
+}
+
+impl UnknownNumber {
+    /// Where both are asked for.
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Any, Self::Any) => Self::Any,
+            _ => Self::Whole,
+        }
+    }
 }
 
 impl UnknownValue {
     pub(super) fn of_variable(variable: &str) -> Self {
         let name = variable.to_lowercase();
-        Self { name, written: format!("${{{variable}}}"), env: Some(variable.to_owned()) }
+        Self { name, written: format!("${{{variable}}}"), env: Some(variable.to_owned()), number: None }
     }
 
     /// `option` is the word in front of it, which names one that is empty: `--tokenizer_dir <>`.
@@ -49,7 +68,7 @@ impl UnknownValue {
         }
         let name = name.trim_end_matches('_');
         let name = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "value" };
-        Self { name: name.to_owned(), written: written.to_owned(), env: None }
+        Self { name: name.to_owned(), written: written.to_owned(), env: None, number: None }
     }
 
     fn is_path(&self) -> bool {
@@ -57,7 +76,8 @@ impl UnknownValue {
             || ["path", "folder", "repo"].iter().any(|word| self.name.split('_').any(|part| part == *word))
     }
 
-    pub(in crate::interop) fn marker(&self) -> String {
+    /// What stands for it in arguments and keys.
+    pub fn marker(&self) -> String {
         format!("{{{{{}}}}}", self.name)
     }
 }
@@ -75,11 +95,13 @@ pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue
         if replace(stages, &value.marker(), &format!("{{{{ {} }}}}", value.name)) {
             let about = format!("In place of {}", value.written);
             let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
-            if value.is_path() {
-                param.insert("path".to_owned(), json!("required"));
-            } else {
-                param.insert("text".to_owned(), json!({}));
-            }
+            let (kind, of) = match value.number {
+                Some(UnknownNumber::Whole) => ("int", json!({})),
+                Some(UnknownNumber::Any) => ("number", json!({})),
+                None if value.is_path() => ("path", json!("required")),
+                None => ("text", json!({})),
+            };
+            param.insert(kind.to_owned(), of);
             if let Some(env) = &value.env {
                 param.insert("env".to_owned(), json!(env));
             }
