@@ -71,7 +71,7 @@ impl UnknownNumbers {
             }
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or_default();
-                if let Some((unknown, _)) = self.0.iter().find(|(_, known)| *known as f64 == number) {
+                if let Some((unknown, _)) = self.0.iter().find(|(_, known)| (*known as f64 - number).abs() < 0.5) {
                     *value = json!(unknown.marker());
                     return Ok(());
                 }

@@ -245,8 +245,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
                 }
             }
         }
-        "--custom-dataset-type" if line.has("--input-file") => {}
-        "--fixed-schedule" | "--fixed-schedule-auto-offset" if line.has("--input-file") => {}
+        "--custom-dataset-type" | "--fixed-schedule" | "--fixed-schedule-auto-offset" if line.has("--input-file") => {}
         name => sheet.push_untranslated(given.as_written(), left(name)),
     }
 }

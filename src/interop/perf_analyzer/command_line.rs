@@ -1,5 +1,7 @@
 //! `perf_analyzer`, and what GenAI-Perf passes to it behind `--`.
 
+use std::path::Path;
+
 use crate::interop::command_line::load::{TranslatedLoad, extra, header, range};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
@@ -106,10 +108,14 @@ fn counts_windows(line: &ParsedLine) -> bool {
     line.value("--measurement-mode").is_some_and(|mode| mode.starts_with("count"))
 }
 
+fn is_json(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|suffix| suffix == "json")
+}
+
 /// Prompts are read from files, not from folders of tensors.
 fn prompts(line: &ParsedLine) -> Result<(), NoMeaning> {
     match line.value("--input-data") {
-        Some(path) if !["random", "zero"].contains(&path) && !path.ends_with(".json") && !path.contains("{{") => {
+        Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => {
             Err(format!(
                 "the line has no meaning here: `{path}` is a folder with a file for each tensor, which is not read; a JSON file, `{{\"data\": [{{\"text_input\": [\"…\"], \"max_tokens\": [20]}}]}}`, is"
             )
@@ -150,7 +156,7 @@ fn option(
     let value = given.value();
     match given.name {
         "-m" => load.put("--model", value),
-        "-u" | "-i" | "--service-kind" | "--streaming" => {}
+        "-u" | "-i" | "--service-kind" | "--streaming" | "--shape" => {}
         "--endpoint" if is_openai => load.put("--endpoint", value),
         "--request-count" => load.put("--requests", value),
         "--warmup-request-count" => load.put("--warmup", value),
@@ -175,7 +181,7 @@ fn option(
             );
         }
         "-p" if line.has("--request-count") => {
-            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests")
+            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests");
         }
         "-p" => {
             load.put("--measurement-interval", value);
@@ -197,7 +203,6 @@ fn option(
             extra(load, sheet, &format!("{name}:{value}"), is_openai);
         }
         "-H" => header(given, load, sheet),
-        "--shape" => {}
         "--input-data" if value == "random" => {}
         "--input-data" if value == "zero" => sheet.push_untranslated(
             given.as_written(),

@@ -1,5 +1,7 @@
 //! `benchmark_core_model.py` of the TensorRT-LLM backend.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::interop::command_line::load::{TranslatedLoad, length};
@@ -97,7 +99,8 @@ fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, sheet:
             load.put("--tokenizer", value);
             // A folder that is not looked into: it is on another machine, or the user names it.
             if value.starts_with(['/', '{']) {
-                let file = if value.ends_with(".json") { "" } else { "/tokenizer.json" };
+                let is_file = Path::new(value).extension().is_some_and(|suffix| suffix == "json");
+                let file = if is_file { "" } else { "/tokenizer.json" };
                 load.keys.insert("tokenizer".to_owned(), json!(format!("{}{file}", value.trim_end_matches('/'))));
             }
         }

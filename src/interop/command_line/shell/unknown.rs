@@ -24,6 +24,7 @@ pub enum UnknownNumber {
 
 impl UnknownNumber {
     /// Where both are asked for.
+    #[must_use]
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Any, Self::Any) => Self::Any,
