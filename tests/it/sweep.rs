@@ -62,7 +62,8 @@ fn a_rate_sweep_is_a_table() {
     let ended = bench(&world, &["--rate", "5..20:3", "-n", "15", "--ttft-p99", "1ms"]);
     // The limit is missed everywhere.
     assert_ne!(ended.code, 0, "{ended:?}");
-    let rows: Vec<&str> = ended.stdout.lines().filter(|line| !line.starts_with('✗') && line.contains("  INVALID(")).collect();
+    let rows: Vec<&str> =
+        ended.stdout.lines().filter(|line| !line.starts_with('✗') && line.contains("  INVALID(")).collect();
     let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
     assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
     ended.says("req/s").says("tok/s/user").says("✗ 5 req/s: limits: TTFT p99");

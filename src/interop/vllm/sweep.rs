@@ -29,12 +29,12 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
         );
         return TranslationBuilder::nothing(TOOL, why);
     }
-    let mut command = |option: &str| match line.value(option).map(shlex::split) {
-        Some(Some(words)) => Some(words),
-        _ => {
+    let mut command = |option: &str| {
+        let words = line.value(option).and_then(shlex::split);
+        if words.is_none() {
             sheet.push_error(format!("{TOOL} needs {option} with a command line"));
-            None
         }
+        words
     };
     let commands = (command("--serve-cmd"), command("--bench-cmd"));
     let (Some(serve), Some(bench)) = commands else {
