@@ -100,6 +100,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Schema(which) => Ok(manifests::schema(which)),
         CliJob::Init(request) => manifests::init(&request),
         CliJob::Status(request) => past_runs::status(&global, request),
+        CliJob::Runs(request) => past_runs::list(&global, &request),
         CliJob::Logs(request) => past_runs::logs(&global, &request),
         CliJob::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
         CliJob::Report(request) => compare::compat(&global, &request),

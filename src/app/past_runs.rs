@@ -32,6 +32,31 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
     Ok(CliExit::Done)
 }
 
+/// The runs of this project, newest first.
+pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExit, CommandError> {
+    let home = Project::open_current(global)?.home;
+    let mut rows = Vec::new();
+    for run in runs(&home).iter().rev() {
+        if rows.len() == request.most {
+            break;
+        }
+        // A run that has written nothing yet, or was removed meanwhile, is none.
+        let Ok(state) = run_state(&home, run) else { continue };
+        let is_wanted = request.manifest.as_ref().is_none_or(|part| state.manifest.contains(part.as_str()));
+        let is_good = state.finished.is_some_and(|end| end.exit == 0);
+        let is_alive = state.finished.is_none() && is_held(&home, run);
+        if is_wanted && !(request.failed && (is_good || is_alive)) {
+            rows.push(report::RunRow::of(&state, is_alive));
+        }
+    }
+    print(&if request.json {
+        report::run_list_json(&rows)
+    } else {
+        report::run_list(&rows, Styler::chosen(global.color.choice()))
+    });
+    Ok(CliExit::Done)
+}
+
 /// The name of the last run.
 pub(super) fn last(global: &Global) -> Result<String, CommandError> {
     last_run(&Project::open_current(global)?.home).map(|run| run.to_string()).ok_or_else(no_run_error)

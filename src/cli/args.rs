@@ -100,6 +100,9 @@ pub(super) enum CliCommand {
     /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
     Status(JsonArgs),
+    /// List the runs of this project with their results, newest first.
+    #[command(after_long_help = help::RUNS)]
+    Runs(RunsArgs),
     /// Print the log of a task.
     #[command(after_long_help = help::LOGS)]
     Logs(LogsArgs),
@@ -251,6 +254,22 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunsArgs {
+    /// Only runs of manifests with this text in their name.
+    #[arg(value_name = "MANIFEST")]
+    pub manifest: Option<String>,
+    /// Only runs that failed or were interrupted.
+    #[arg(long)]
+    pub failed: bool,
+    /// At most so many.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub most: usize,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

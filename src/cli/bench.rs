@@ -62,6 +62,7 @@ pub struct BenchCommand {
     pub out: Option<PathBuf>,
     pub profile_export_file: Option<PathBuf>,
     pub timelines: bool,
+    pub junit: Option<PathBuf>,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -202,6 +203,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         out: args.out,
         profile_export_file: args.profile_export_file,
         timelines: args.timelines,
+        junit: args.junit,
         json: args.json,
         dry_run: args.dry_run,
     })

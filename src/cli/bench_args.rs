@@ -186,6 +186,9 @@ pub(crate) struct BenchArgs {
     /// Keep the time of every chunk: for `regatta export --as perf-analyzer`, and the time to the second token.
     #[arg(help_heading = OUT, long)]
     pub timelines: bool,
+    /// Write JUnit XML, too: a failure where the benchmark is not valid.
+    #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
     /// Print the result as JSON on stdout, and nothing else there.
     #[arg(help_heading = OUT, long)]
     pub json: bool,

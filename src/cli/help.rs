@@ -150,6 +150,12 @@ pub(super) const INIT: &str = with_codes!(examples!["regatta init my-bench && cd
 
 pub(super) const STATUS: &str = with_codes!(examples!["regatta status", "regatta status --json"]);
 
+pub(super) const RUNS: &str = with_codes!(examples![
+    "regatta runs                       the last 20 runs",
+    "regatta runs quickstart --failed   those of one manifest that failed or were interrupted",
+    "regatta runs -n 1000 --json",
+]);
+
 pub(super) const LOGS: &str = with_codes!(examples![
     "regatta logs                       which logs there are",
     "regatta logs prebuild              what `prebuild` printed",

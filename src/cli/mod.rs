@@ -38,8 +38,8 @@ pub use parse::{CliParseError, completions, parse};
 pub use request::{
     BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc,
     Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
-    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, SchemaOf, Select, Selftest, ServeRequest, Shell,
-    ShowRequest, Simulate, Status,
+    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest,
+    ServeRequest, Shell, ShowRequest, Simulate, Status,
 };
 pub use setting::GivenSetting;
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -20,7 +20,7 @@ use super::mlperf;
 use super::request::{
     CheckRequest, CliJob, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
     InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill,
-    RunList, RunRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
+    RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
 };
 use super::serve;
 use super::setting::{GivenSetting, rehearsal};
@@ -174,6 +174,9 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         }),
         CliCommand::Init(args) => CliJob::Init(InitRequest { folder: args.folder }),
         CliCommand::Status(args) => CliJob::Status(Status { json: args.json }),
+        CliCommand::Runs(args) => {
+            CliJob::Runs(RunsRequest { manifest: args.manifest, failed: args.failed, most: args.most, json: args.json })
+        }
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
         CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep, yes: args.yes }),
@@ -307,7 +310,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {}, junit: None }"#);
     }
 
     #[test]

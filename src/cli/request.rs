@@ -72,6 +72,7 @@ pub enum CliJob {
     Schema(SchemaOf),
     Init(InitRequest),
     Status(Status),
+    Runs(RunsRequest),
     Logs(Logs),
     /// `true` does it, `false` prints what would be removed.
     Clean {
@@ -130,6 +131,8 @@ pub struct RunRequest {
     pub locking: LockMode,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
+    /// Where to write JUnit XML.
+    pub junit: Option<PathBuf>,
 }
 
 /// Servers to keep up.
@@ -253,6 +256,17 @@ pub struct InitRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
+    pub json: bool,
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsRequest {
+    /// In the name of the manifest.
+    pub manifest: Option<String>,
+    /// Only those that failed or were interrupted.
+    pub failed: bool,
+    pub most: usize,
     pub json: bool,
 }
 

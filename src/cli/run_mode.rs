@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
@@ -25,6 +26,9 @@ pub(super) struct RunModeArgs {
     /// Print every event as one line of JSON on stdout, and nothing else there.
     #[arg(help_heading = HOW, long, value_name = "FORMAT")]
     pub events: Option<EventsWord>,
+    /// Write the tasks as JUnit XML at the end: a case for each, a failure for each that failed.
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
@@ -68,6 +72,7 @@ impl RunModeArgs {
             },
             store: self.store.store,
             env: BTreeMap::new(),
+            junit: self.junit,
         })
     }
 }

@@ -11,8 +11,11 @@ mod doctor;
 mod endpoints;
 pub mod explain;
 pub mod html;
+mod junit;
+mod markdown_summary;
 pub mod mlperf;
 mod plan;
+mod run_list;
 mod run_state;
 pub mod server;
 mod tables;
@@ -23,10 +26,13 @@ mod test_runs;
 pub use bulk::{BulkRow, bulk_table};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use endpoints::{EndpointRow, endpoints_json, endpoints_text};
+pub use junit::junit_xml;
+pub use markdown_summary::markdown_summary;
 pub use plan::{
     DecisionKind, DecisionRow, LaunchKind, LaunchRow, decisions_json, decisions_text, graph_dot, graph_mermaid,
     launch_json, launch_problems, launch_text,
 };
+pub use run_list::{RunRow, run_list, run_list_json};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};
 pub use server::{ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts};
 pub use tables::{ManifestRow, ValueRow, manifest_list, manifest_list_json, run_status, run_status_json, value_table};

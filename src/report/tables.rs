@@ -66,7 +66,7 @@ pub fn value_table(values: &[ValueRow], paint: Styler) -> String {
 pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     let mut out = String::new();
     let run = run_state.run.as_ref().map_or("?", |run| run.as_str());
-    let (tone, state) = state(run_state, alive);
+    let (tone, state) = run_word(run_state, alive);
     let name = styler.tone(TextRole::Strong, clean(&run_state.manifest));
     let _ = writeln!(
         out,
@@ -111,10 +111,11 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
 }
 
 pub fn run_status_json(run_state: &RunState, alive: bool) -> String {
-    format!("{:#}\n", json!({ "state": state(run_state, alive).1, "run_state": run_state }))
+    format!("{:#}\n", json!({ "state": run_word(run_state, alive).1, "run_state": run_state }))
 }
 
-fn state(run_state: &RunState, alive: bool) -> (TextRole, &'static str) {
+/// How a run stands; `alive`: its process still exists.
+pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static str) {
     match (run_state.finished, alive) {
         (Some(end), _) if end.exit == 0 => (TextRole::Good, "done"),
         (Some(end), _) if end.exit == 130 => (TextRole::Warning, "interrupted"),

@@ -149,6 +149,7 @@ fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
         store: request.store.clone(),
         locking: request.locking.clone(),
         env: item.env.clone(),
+        junit: None,
     }
 }
 

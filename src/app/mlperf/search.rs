@@ -55,6 +55,7 @@ pub(super) fn search(
             store: None,
             locking: crate::cli::LockMode::Ignore,
             env: std::collections::BTreeMap::new(),
+            junit: None,
         },
     )
 }

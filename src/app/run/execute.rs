@@ -1,11 +1,13 @@
 //! One run on this machine: the lock, the journal, the watchdog, the loop, the run state, the exit code.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::after_crash::clean_up_after_crash;
+use super::ci_files;
 use super::hold::{self, HeldServers, HoldPhase, HoldSurroundings};
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::progress_printer::ProgressPrinter;
@@ -60,6 +62,7 @@ fn prepare_and_execute(
     };
     if hold.is_none()
         && request.select.force == Force::Nothing
+        && request.junit.is_none()
         && !matches!(request.locking, LockMode::Verify(..))
         && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.no_op_conditions()
@@ -104,6 +107,7 @@ fn prepare_and_execute(
         locking: request.locking.clone(),
         lock_report: holding,
         held,
+        junit: request.junit.clone(),
     };
     prepared.execute()
 }
@@ -125,6 +129,8 @@ struct PreparedRun {
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
     held: Option<HeldServers>,
+    /// Where to write JUnit XML.
+    junit: Option<PathBuf>,
 }
 
 /// What a run works with.
@@ -205,7 +211,8 @@ impl PreparedRun {
         let report = report.ok();
         let told = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
-        live.finish(&places);
+        let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
+        ci_files::write(&live.finish(&places), self.junit.as_deref(), step_summary.as_deref());
         if let Some(error) = broken {
             return Err(anyhow::Error::from(error)
                 .context("the run was stopped, because its journal could not be written")

@@ -19,9 +19,12 @@ pub struct GatheredResult<'a> {
     pub result: &'a RunResult,
 }
 
+/// A benchmark with the parts of its task's name.
+type NamedTask<'a> = (&'a GatheredResult<'a>, Vec<&'a str>);
+
 /// Sweeps by name: each of at least two benchmarks of the same stage at different levels, in the order of the names.
 pub fn gather(results: &[GatheredResult<'_>]) -> Vec<(String, SweepReport)> {
-    let mut stages: BTreeMap<(&str, usize), Vec<(&GatheredResult<'_>, Vec<&str>)>> = BTreeMap::new();
+    let mut stages: BTreeMap<(&str, usize), Vec<NamedTask<'_>>> = BTreeMap::new();
     for one in results {
         let parts: Vec<&str> = one.task.split('/').collect();
         let stage = parts.first().copied().unwrap_or_default();
@@ -30,7 +33,7 @@ pub fn gather(results: &[GatheredResult<'_>]) -> Vec<(String, SweepReport)> {
     stages.into_values().flat_map(|tasks| of_stage(&tasks)).collect()
 }
 
-fn of_stage(tasks: &[(&GatheredResult<'_>, Vec<&str>)]) -> Vec<(String, SweepReport)> {
+fn of_stage(tasks: &[NamedTask<'_>]) -> Vec<(String, SweepReport)> {
     let Some(columns) = tasks.first().map(|(_, parts)| parts.len()).filter(|_| tasks.len() > 1) else {
         return Vec::new();
     };
@@ -47,7 +50,7 @@ fn of_stage(tasks: &[(&GatheredResult<'_>, Vec<&str>)]) -> Vec<(String, SweepRep
     };
     let Some(&column) = numeric.iter().find(is_load).or_else(|| numeric.last()) else { return Vec::new() };
     let is_of_load = is_load(&&column);
-    let mut sweeps: BTreeMap<String, Vec<&(&GatheredResult<'_>, Vec<&str>)>> = BTreeMap::new();
+    let mut sweeps: BTreeMap<String, Vec<&NamedTask<'_>>> = BTreeMap::new();
     for task in tasks {
         let rest: Vec<&str> =
             task.1.iter().enumerate().filter(|(at, _)| *at != column).map(|(_, part)| *part).collect();
@@ -56,7 +59,7 @@ fn of_stage(tasks: &[(&GatheredResult<'_>, Vec<&str>)]) -> Vec<(String, SweepRep
     let several = sweeps.into_iter().filter(|(_, tasks)| tasks.len() > 1);
     several
         .map(|(name, tasks)| {
-            let point = |(one, parts): &&(&GatheredResult<'_>, Vec<&str>)| {
+            let point = |(one, parts): &&NamedTask<'_>| {
                 let level = load(one.result)
                     .filter(|_| is_of_load)
                     .unwrap_or_else(|| SweepLevel::Value { name: "value".to_owned(), value: parts[column].to_owned() });

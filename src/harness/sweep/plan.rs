@@ -42,7 +42,7 @@ impl SweepPlan {
     }
 
     /// How many points there will be, as far as that is known.
-    pub const fn len(&self) -> Option<usize> {
+    pub const fn point_count(&self) -> Option<usize> {
         match self {
             Self::Listed(levels) => Some(levels.len()),
             Self::Auto(_) => None,

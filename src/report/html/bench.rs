@@ -137,7 +137,9 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
         unit(result.rates.requests_full, "req/s"),
         format!("{} ok of {}, {window}", number(result.counts.ok as f64), number(result.counts.scheduled as f64)),
     ];
-    let numbers = if is_offline {
+    let numbers = if is_offline && latency.tpot.p99.is_none() {
+        vec![tokens, requests, ms("E2E from the send", &latency.e2e_sent)]
+    } else if is_offline {
         vec![tokens, requests, ms("TPOT", &latency.tpot)]
     } else {
         vec![tokens, ms("TTFT", &latency.ttft), ms("TPOT", &latency.tpot)]

@@ -1,5 +1,7 @@
 //! A sweep on the page: what it found in a sentence and three numbers, one picture, the table, and the other curves.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::metric_row::cell;
@@ -83,18 +85,16 @@ fn sentence(report: &SweepReport) -> String {
     let mut text = format!("{} points, from {} to {}", report.points.len(), first.level, last.level);
     if let Some(best) = report.best() {
         let rate = best.output_tokens_per_s.map(number).unwrap_or_default();
-        text.push_str(&format!("; at most {rate} output tokens per second, at {}", best.level));
+        let _ = write!(text, "; at most {rate} output tokens per second, at {}", best.level);
     }
-    text.push_str(&match &report.knee {
-        Some(knee) => match knee.state {
-            KneeState::Bracketed => {
-                format!("; beyond {} more load costs more latency than it brings throughput.", knee.level)
-            }
-            KneeState::AtHighest => "; the knee lies at the highest level or above.".to_owned(),
-            KneeState::AtLowest => "; the knee lies at the lowest level or below.".to_owned(),
-        },
-        None => ".".to_owned(),
-    });
+    let _ = match report.knee.as_ref().map(|knee| (knee.state, &knee.level)) {
+        Some((KneeState::Bracketed, level)) => {
+            write!(text, "; beyond {level} more load costs more latency than it brings throughput.")
+        }
+        Some((KneeState::AtHighest, _)) => write!(text, "; the knee lies at the highest level or above."),
+        Some((KneeState::AtLowest, _)) => write!(text, "; the knee lies at the lowest level or below."),
+        None => write!(text, "."),
+    };
     text
 }
 

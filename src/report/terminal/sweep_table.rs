@@ -35,8 +35,9 @@ pub fn sweep_table(report: &SweepReport, styler: Styler) -> String {
     }
     heads.push("verdict");
     let mut rows: Vec<Vec<Cell>> = vec![heads.iter().map(|head| (TextRole::Quiet, (*head).to_owned())).collect()];
+    let columns = ExtraColumns { is_mixed, has_gpus, has_goodput };
     for point in &report.points {
-        rows.push(row(point, is_mixed, has_gpus, has_goodput, is_knee(report, point)));
+        rows.push(row(point, columns, is_knee(report, point)));
     }
     let mut text = String::from("\n");
     text.push_str(&aligned(styler, &rows));
@@ -50,7 +51,17 @@ fn is_knee(report: &SweepReport, point: &SweepPoint) -> bool {
     })
 }
 
-fn row(point: &SweepPoint, is_mixed: bool, has_gpus: bool, has_goodput: bool, is_knee: bool) -> Vec<Cell> {
+/// What a table of points has beside the columns of every table.
+#[derive(Clone, Copy)]
+struct ExtraColumns {
+    /// Levels have different units.
+    is_mixed: bool,
+    has_gpus: bool,
+    has_goodput: bool,
+}
+
+fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
+    let ExtraColumns { is_mixed, has_gpus, has_goodput } = columns;
     let plain = |text: String| (if point.is_usable() { TextRole::Plain } else { TextRole::Quiet }, text);
     let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), short));
     let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {

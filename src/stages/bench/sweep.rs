@@ -3,7 +3,7 @@
 //! written when all points were measured.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::measurement::{headline_details, measure};
 use super::preflight::preflight;
@@ -11,8 +11,8 @@ use super::resume::{Servers, discard_parts_if_finished};
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
-    BenchSpec, KneeState, LoadPattern, PointRole, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan, SweepPoint,
-    SweepReport, SweepStep,
+    BenchSpec, KneeState, LoadPattern, PointRole, Reason, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
+    SweepPoint, SweepReport, SweepStep,
 };
 use crate::manifest::model::Bench;
 use crate::spec::{BenchSweep, Length};
@@ -42,7 +42,7 @@ pub async fn perform(
             reused += 1;
             result
         } else {
-            let of = plan.len().map_or_else(String::new, |count| format!(" of {count}"));
+            let of = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
             let name = format!("point {}{of}, {}", number + 1, step.level);
             let trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
             let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
@@ -94,7 +94,7 @@ fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Fail
     let lost = report.points.iter().find(|point| point.verdict == Verdict::InvalidServer);
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
     if let Some(worst) = worst {
-        let reasons: Vec<String> = worst.reasons.iter().map(|reason| reason.line()).collect();
+        let reasons: Vec<String> = worst.reasons.iter().map(Reason::line).collect();
         let failure =
             Failure::new(FailureKind::Invalid(worst.verdict), format!("{}  {headline}", worst.verdict.as_str()));
         return Err(match reasons.first() {
@@ -128,6 +128,6 @@ fn headline(report: &SweepReport) -> String {
     format!("{count} {points}{ends}{}{knee}  ({} of {count} valid)", best.unwrap_or_default(), report.valid())
 }
 
-fn unwritten(path: &PathBuf, error: &std::io::Error) -> Failure {
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display()))
 }

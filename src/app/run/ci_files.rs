@@ -1,0 +1,28 @@
+//! What a run writes for the CI job that it is part of: JUnit XML where it is asked for, and a part of the job's summary page.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use crate::app::output::print_error;
+use crate::report::{RunState, junit_xml, markdown_summary};
+
+/// The variable in which GitHub Actions names the file of the job's summary.
+pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
+/// Writes them. A file that cannot be written is reported, and does not change how the run ended.
+pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) {
+    let report = |path: &Path, result: std::io::Result<()>| {
+        if let Err(error) = result {
+            print_error(&format!("warning: cannot write {}: {error}\n", path.display()));
+        }
+    };
+    if let Some(path) = junit {
+        report(path, fs::write(path, junit_xml(state)));
+    }
+    if let Some(path) = step_summary {
+        // Other steps of the job have written theirs into the same file.
+        let appended = OpenOptions::new().create(true).append(true).open(path);
+        report(path, appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes())));
+    }
+}
