@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 47] = [
+const COMMANDS: [&str; 48] = [
     "",
     "run",
     "serve",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 47] = [
     "schema",
     "init",
     "status",
+    "runs",
     "logs",
     "report",
     "compare",

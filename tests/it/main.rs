@@ -12,6 +12,7 @@ mod bulk;
 mod caching;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
+mod ci_job;
 mod circles;
 mod cli;
 mod compare;

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use regatta::harness::{SweepReport, sweep_schema};
+use regatta::harness::{PointRole, SweepReport, sweep_schema};
 use serde_json::Value;
 
 use crate::world::{Ended, World, signal, until};
@@ -94,7 +94,7 @@ fn a_sweep_finds_its_levels_between_an_idle_and_a_saturated_server() {
     let world = World::new();
     let ended = bench(&world, &["--sweep=2", "-n", "10", "--json"]);
     let sweep: SweepReport = serde_json::from_str(&ended.stdout).unwrap();
-    let roles: Vec<&str> = sweep.points.iter().filter_map(|point| point.role.map(|role| role.as_str())).collect();
+    let roles: Vec<&str> = sweep.points.iter().filter_map(|point| point.role.map(PointRole::as_str)).collect();
     assert_eq!(roles.first(), Some(&"idle"), "{roles:?}");
     assert_eq!(roles.iter().filter(|role| **role == "between").count(), 2, "{roles:?}");
     assert!(roles.last() == Some(&"saturation") && roles.len() >= 5, "{roles:?}");
@@ -116,7 +116,9 @@ fn a_sweep_that_was_killed_measures_the_missing_points_only() {
     let mut run = world.start(&words);
     let kept = |name: &str| {
         let folders = fs::read_dir(world.path(".regatta/out")).ok()?.flatten();
-        folders.map(|it| it.path().join("points").join(name).join("result.json")).find(|path| path.exists())
+        // A file that is being written is not kept yet.
+        let is_whole = |path: &PathBuf| fs::read(path).is_ok_and(|text| serde_json::from_slice::<Value>(&text).is_ok());
+        folders.map(|it| it.path().join("points").join(name).join("result.json")).find(is_whole)
     };
     until("the second point", || kept("02-c2").is_some());
     signal(&run, "KILL");

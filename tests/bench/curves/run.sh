@@ -40,7 +40,7 @@ timed() {
 
 timed regatta "$regatta" bench "openai://127.0.0.1:$port" --protocol openai-completions -m ensemble -c 1..32 -n "$requests" \
   --isl 128 --osl 32 --ignore-eos --out regatta
-HF_HUB_OFFLINE=1 timed aiperf "$aiperf" profile -m ensemble --url "http://127.0.0.1:$port" --endpoint-type completions --streaming \
+timed aiperf "$aiperf" profile -m ensemble --url "http://127.0.0.1:$port" --endpoint-type completions --streaming \
   --tokenizer "$tokenizer" --use-server-token-count --isl 128 --osl 32 --extra-inputs ignore_eos:true \
   --concurrency 1,2,4,8,16,32 --request-count "$requests" --ui none --artifact-dir aiperf
 HF_HUB_OFFLINE=1 timed guidellm "$guidellm" run \
