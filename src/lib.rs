@@ -5,7 +5,7 @@
 //! ```text
 //!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ RunState ─→ terminal · JSON · HTML
 //!                                       │            └─ the journal first, then the other consumers
-//!                             runner ─→ StageExecutor ─→ exec │ triton │ harness │ mlperf │ sim
+//!                             runner ─→ TaskExecutor  ─→ exec │ triton │ harness │ mlperf │ sim
 //!                             (compute the key, look it up in the cache, take the output or make it)
 //!  regatta bench TARGET   writes a manifest and goes the same way; regatta bulk FILE goes it once for each entry
 //!  host: slurm            a job starts this program on a node; it runs the one stage there and sends its events back

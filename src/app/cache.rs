@@ -1,4 +1,4 @@
-//! `regatta cache …`: what machines share, seen from one project.
+//! `regatta cache …`: lists, uploads, downloads and prunes the outputs in the shared store.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl CacheJob<'_> {
                 }
             }
         };
-        // Requests what is not here on the way, because keys downstream depend on what is there.
+        // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its inputs.
         let mut asked = std::collections::BTreeMap::new();
         let standings =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
@@ -192,7 +192,7 @@ impl CacheJob<'_> {
         }
         print(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
         if new == 0 {
-            // Shows for each output why it was not sent.
+            // Nothing was sent: says why.
             if !missing.is_empty() {
                 print(&format!(
                     "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",

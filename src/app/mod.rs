@@ -1,4 +1,4 @@
-//! The only place that knows every module: request → the module that handles it → the exit code.
+//! The only room that knows all others: request → the module that handles it → the exit code.
 
 mod bench;
 mod bulk;
@@ -131,7 +131,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
     }
 }
 
-/// The process that starts it reads lines of JSON, so it reports everything in that format.
+/// Its parent reads lines of JSON from it, errors included.
 fn loadgen_test(job: &Path) -> CliExit {
     let tell = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {

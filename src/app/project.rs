@@ -195,7 +195,7 @@ pub(super) fn options(
         keep_going,
         parts,
         forced,
-        remote_outputs: None,
+        output_source: None,
         hold: None,
         gate: OutputCheck::default(),
     })

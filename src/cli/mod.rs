@@ -36,7 +36,7 @@ pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction};
 pub use parse::{CliParseError, completions, parse};
 pub use request::{
-    BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventsAs, ExplainRequest, ExportRequest, Force, Gc,
+    BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventFormat, ExplainRequest, ExportRequest, Force, Gc,
     Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
     RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest,
     ServeRequest, Shell, ShowRequest, Simulate, Status,

@@ -122,7 +122,7 @@ pub struct RunRequest {
     /// `None`: as many as there are cores.
     pub jobs: Option<NonZeroUsize>,
     pub keep_going: bool,
-    pub events: EventsAs,
+    pub events: EventFormat,
     /// `None`: all the machine has.
     pub gpus: Option<GpuSelection>,
     pub on: RunTarget,
@@ -176,7 +176,7 @@ pub struct BulkRequest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventsAs {
+pub enum EventFormat {
     /// For a person.
     Terminal,
     /// One JSON object per line on stdout.

@@ -12,7 +12,7 @@ use super::common_args::HOW;
 use super::gpu_selection::gpus;
 use super::lock::{LockingArgs, locking};
 use super::on_args::{OnArgs, OnWord};
-use super::request::{EventsAs, RunRequest, RunTarget, Select};
+use super::request::{EventFormat, RunRequest, RunTarget, Select};
 use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
@@ -61,8 +61,8 @@ impl RunModeArgs {
             jobs: self.jobs,
             keep_going: false,
             events: match self.events {
-                None => EventsAs::Terminal,
-                Some(EventsWord::Jsonl) => EventsAs::JsonLines,
+                None => EventFormat::Terminal,
+                Some(EventsWord::Jsonl) => EventFormat::JsonLines,
             },
             gpus: self.gpus.as_deref().map(gpus).transpose()?,
             locking: locking(self.locking),

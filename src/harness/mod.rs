@@ -45,7 +45,6 @@ pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
 pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
-pub use measure::finding::{Reason, ReasonSeverity};
 pub use measure::goodput::Goodput;
 pub use measure::load_summary::{LoadSummary, SessionsSummary};
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
@@ -61,6 +60,7 @@ pub use measure::result_files::{amend, read_result, result_schema, write, write_
 pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
 pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
+pub use measure::verdict_reason::{Reason, ReasonSeverity};
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
 pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};

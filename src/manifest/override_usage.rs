@@ -69,7 +69,11 @@ pub fn readers(
             let message = format!("{} changes nothing: no stage uses `{}`", one.argument.text(), path[1..].join("."));
             let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
             let hint = match near.filter(|_| !one.is_known) {
-                Some(name) => format!("did you mean `{name}`?"),
+                Some(name) => {
+                    let mut steps = path[1..].to_vec();
+                    steps.splice(steps.len().saturating_sub(1).., [name]);
+                    format!("did you mean `{}`?", steps.join("."))
+                }
                 None => "remove it".to_owned(),
             };
             let wrong = Diagnostic::error(message).at(one.argument.span(0..one.argument.text().len()), "").hint(hint);

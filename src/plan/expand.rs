@@ -9,7 +9,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::external;
-use super::instance::{Instance, Instances, instances};
+use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
 use super::read_action::ActionError;
 use super::semantics::across;
@@ -81,7 +81,12 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
 /// and a reference to it would lead nowhere.
-fn check_is_complete(made: &Instances<'_>, built: &[Option<TaskDraft>], sorted: &[usize], found: &mut Diagnostics) {
+fn check_is_complete(
+    made: &ExpandedStages<'_>,
+    built: &[Option<TaskDraft>],
+    sorted: &[usize],
+    found: &mut Diagnostics,
+) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &made.stages {
         let is_task = |index: usize| built.get(index).is_some_and(Option::is_some) && in_order.contains(&index);
@@ -105,7 +110,7 @@ fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
     manifest.params.iter().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect()
 }
 
-fn directory(made: &Instances<'_>) -> Arc<Directory> {
+fn directory(made: &ExpandedStages<'_>) -> Arc<Directory> {
     let known = |one: &Instance, index: usize| KnownInstance {
         index,
         id: one.id.clone(),
@@ -144,7 +149,7 @@ fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task
     Ok(tasks)
 }
 
-fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
+fn explain(circle: &[usize], made: &ExpandedStages<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
     let name = |index: usize| made.all.get(index).map_or("", |one| one.id.as_str());
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();

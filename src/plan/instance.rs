@@ -25,7 +25,7 @@ pub struct Instance {
 }
 
 /// Every stage with the range of its instances.
-pub struct Instances<'a> {
+pub struct ExpandedStages<'a> {
     pub all: Vec<Instance>,
     pub stages: Vec<StageOf<'a>>,
     pub by_name: HashMap<&'a str, usize>,
@@ -40,8 +40,8 @@ pub struct StageOf<'a> {
 }
 
 /// Makes the instances of all stages, in manifest order.
-pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> Instances<'a> {
-    let mut made = Instances { all: Vec::new(), stages: Vec::new(), by_name: HashMap::new() };
+pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> ExpandedStages<'a> {
+    let mut made = ExpandedStages { all: Vec::new(), stages: Vec::new(), by_name: HashMap::new() };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
         let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 
 use super::PlanReference;
-use super::instance::{Instance, Instances, StageOf};
+use super::instance::{ExpandedStages, Instance, StageOf};
 use super::semantics;
 use super::stages::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
 use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
@@ -39,7 +39,7 @@ pub struct Edge {
 pub struct PlanBuilder<'a> {
     manifest: &'a Manifest,
     expressions: &'a Expressions,
-    made: &'a Instances<'a>,
+    made: &'a ExpandedStages<'a>,
     directory: Arc<Directory>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> PlanBuilder<'a> {
     pub const fn new(
         manifest: &'a Manifest,
         expressions: &'a Expressions,
-        made: &'a Instances<'a>,
+        made: &'a ExpandedStages<'a>,
         directory: Arc<Directory>,
     ) -> Self {
         Self { manifest, expressions, made, directory }

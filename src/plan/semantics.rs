@@ -8,7 +8,7 @@ mod git;
 mod gpu_clocks;
 mod host;
 mod mlperf;
-mod repository;
+mod repository_parameters;
 mod retry;
 mod serve;
 mod sweep;

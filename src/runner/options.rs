@@ -9,7 +9,7 @@ use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{FileStamp, TaskKey};
 
-use super::remote_outputs::RemoteOutputs;
+use super::output_source::OutputSource;
 
 /// Where events go: the journal first, then all other receivers.
 pub type EventEmitter = Arc<dyn Fn(Event) + Send + Sync>;
@@ -37,7 +37,7 @@ pub struct RunOptions {
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
-    pub remote_outputs: Option<Arc<dyn RemoteOutputs>>,
+    pub output_source: Option<Arc<dyn OutputSource>>,
     /// Services that stay up for the caller.
     pub hold: Option<ServiceHold>,
     /// The check that may refuse an output.

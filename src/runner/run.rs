@@ -17,7 +17,7 @@ use super::attempt::{AttemptInputs, AttemptOutcome, accept, system};
 use super::batches::{BatchSlot, Batches};
 use super::keying::{Keyed, TaskOutput, key_of, look_up, own_patterns, reasons};
 use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
-use super::remote_outputs::FetchedOutput;
+use super::output_source::FetchedOutput;
 use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
@@ -254,7 +254,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
         match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.remote_outputs.is_none() => {
+            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);
             }
             _ => {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::random_seed::RandomSeed;
-use super::response_limits::ResponseLimits;
+use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
@@ -94,7 +94,7 @@ pub struct Request {
     pub deadline: Option<TimeSpan>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub response_limits: Option<ResponseLimits>,
+    pub response_limits: Option<ResponseSizeLimits>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -19,7 +19,7 @@ pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
-pub use rate_search::{ProbeMargin, RateEstimate, RateSearcher, RateStep};
+pub use rate_search::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, compare_rows, is_beyond, mean_interval,
 };

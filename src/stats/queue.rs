@@ -16,10 +16,10 @@ pub enum ServiceTime {
 
 /// In what two runs of the same requests differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Noise {
+pub enum ServiceTimeNoise {
     /// Each service takes up to this share longer or shorter, evenly distributed.
     Factor(f64),
-    /// This share of the services is drawn again, exponentially.
+    /// This fraction of service times is redrawn from an exponential distribution.
     Anew(f64),
 }
 
@@ -90,14 +90,14 @@ impl SimulatedQueue {
 
     /// The same with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
     /// services that are alike and not equal.
-    pub fn noisy_requests(&self, n: usize, seed: u64, noise: Noise, own: u64) -> Vec<QueuedRequest> {
+    pub fn noisy_requests(&self, n: usize, seed: u64, noise: ServiceTimeNoise, own: u64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(own);
         self.served(n, seed, |demand| {
             let (one, other) = (rng.random::<f64>(), rng.random::<f64>());
             match noise {
-                Noise::Factor(spread) => demand * (1.0 + spread * (2.0 * one - 1.0)),
-                Noise::Anew(share) if one < share => -other.max(f64::MIN_POSITIVE).ln(),
-                Noise::Anew(_) => demand,
+                ServiceTimeNoise::Factor(spread) => demand * (1.0 + spread * (2.0 * one - 1.0)),
+                ServiceTimeNoise::Anew(share) if one < share => -other.max(f64::MIN_POSITIVE).ln(),
+                ServiceTimeNoise::Anew(_) => demand,
             }
         })
     }

@@ -47,7 +47,7 @@ const STUDENT: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.
 
 /// What one probe showed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProbeMargin {
+pub struct ProbeOutcome {
     /// Requests per second.
     pub rate: f64,
     /// ln(tail wait / allowed tail wait) of all its requests.
@@ -108,7 +108,7 @@ impl RateSearcher {
     }
 
     /// The same history gives the same step, so a search that was cut off goes on where it was.
-    pub fn next(&self, probes: &[ProbeMargin]) -> RateStep {
+    pub fn next(&self, probes: &[ProbeOutcome]) -> RateStep {
         let Some(latest) = probes.last() else { return self.probe(self.start) };
         let at = |rate: f64| probes.iter().filter(move |probe| probe.rate.total_cmp(&rate).is_eq());
         let highest_held =
@@ -155,7 +155,7 @@ impl RateSearcher {
     }
 
     /// A probe, unless all have been made.
-    fn step(&self, probes: &[ProbeMargin], rate: f64) -> RateStep {
+    fn step(&self, probes: &[ProbeOutcome], rate: f64) -> RateStep {
         if probes.len() < self.most {
             return self.probe(rate);
         }
@@ -173,7 +173,7 @@ fn probe_spacing(estimate: &RateEstimate) -> f64 {
 }
 
 /// Where the line is looked for first: ln(rate).
-fn center(probes: &[ProbeMargin], missed: &ProbeMargin, held: f64) -> f64 {
+fn center(probes: &[ProbeOutcome], missed: &ProbeOutcome, held: f64) -> f64 {
     let near = probes.iter().filter(|probe| probe.whole.abs() < 0.95 * FAR);
     if let Some(nearest) = near.min_by(|a, b| a.whole.abs().total_cmp(&b.whole.abs())) {
         return nearest.rate.ln() - nearest.whole / PRIOR_SLOPE;
@@ -185,10 +185,10 @@ fn center(probes: &[ProbeMargin], missed: &ProbeMargin, held: f64) -> f64 {
 }
 
 /// The root of the line, looked for from ln(rate) = `center` on. `None`: no probe is near.
-fn estimate(probes: &[ProbeMargin], center: f64) -> Option<RateEstimate> {
+fn estimate(probes: &[ProbeOutcome], center: f64) -> Option<RateEstimate> {
     let (mut center, mut found) = (center, None);
     for _ in 0..5 {
-        let near: Vec<&ProbeMargin> = probes.iter().filter(|probe| (probe.rate.ln() - center).abs() < NEAR).collect();
+        let near: Vec<&ProbeOutcome> = probes.iter().filter(|probe| (probe.rate.ln() - center).abs() < NEAR).collect();
         if near.is_empty() {
             break;
         }
@@ -205,10 +205,10 @@ fn estimate(probes: &[ProbeMargin], center: f64) -> Option<RateEstimate> {
 }
 
 /// The line through these, and its root in ln(rate).
-fn fitted(near: &[&ProbeMargin]) -> (f64, RateEstimate) {
+fn fitted(near: &[&ProbeOutcome]) -> (f64, RateEstimate) {
     let n = near.len() as f64;
-    let margin = |probe: &ProbeMargin| probe.whole.clamp(-FAR, FAR);
-    let mean = |value: &dyn Fn(&ProbeMargin) -> f64| near.iter().map(|probe| value(probe)).sum::<f64>() / n;
+    let margin = |probe: &ProbeOutcome| probe.whole.clamp(-FAR, FAR);
+    let mean = |value: &dyn Fn(&ProbeOutcome) -> f64| near.iter().map(|probe| value(probe)).sum::<f64>() / n;
     let (x, y) = (mean(&|probe| probe.rate.ln()), mean(&margin));
     let (mut xx, mut xy) = (0.0, 0.0);
     for probe in near {
@@ -217,7 +217,7 @@ fn fitted(near: &[&ProbeMargin]) -> (f64, RateEstimate) {
         xy += dx * (margin(probe) - y);
     }
     let slope = ((xy + PRIOR_WEIGHT * PRIOR_SLOPE) / (xx + PRIOR_WEIGHT)).clamp(SLOPES.0, SLOPES.1);
-    let longer = |probe: &ProbeMargin| margin(probe) - probe.first_half.clamp(-FAR, FAR);
+    let longer = |probe: &ProbeOutcome| margin(probe) - probe.first_half.clamp(-FAR, FAR);
     let growth = {
         let found = mean(&longer).max(0.0);
         let spread = near.iter().map(|probe| (longer(probe) - mean(&longer)).powi(2)).sum::<f64>();
@@ -226,7 +226,7 @@ fn fitted(near: &[&ProbeMargin]) -> (f64, RateEstimate) {
     };
     let root = x - (y + CORRECTION * growth) / slope;
     let corrected =
-        |probe: &ProbeMargin| margin(probe) - y - slope * (probe.rate.ln() - x) + CORRECTION * longer(probe);
+        |probe: &ProbeOutcome| margin(probe) - y - slope * (probe.rate.ln() - x) + CORRECTION * longer(probe);
     let center = mean(&corrected);
     let spread = near.iter().map(|probe| (corrected(probe) - center).powi(2)).sum::<f64>();
     let variance = if near.len() > 1 { spread / (n - 1.0) } else { 1.0 }.max(LEAST_VARIANCE);
@@ -262,14 +262,14 @@ mod tests {
     const SEARCH: RateSearcher =
         RateSearcher { low: 10.0, high: 160.0, start: 10.0, second: None, precision: 0.02, most: 11 };
 
-    fn search(margin: impl FnMut(f64, usize) -> ProbeMargin) -> (RateStep, Vec<ProbeMargin>) {
+    fn search(margin: impl FnMut(f64, usize) -> ProbeOutcome) -> (RateStep, Vec<ProbeOutcome>) {
         search_by(&SEARCH, margin)
     }
 
     fn search_by(
         search: &RateSearcher,
-        mut margin: impl FnMut(f64, usize) -> ProbeMargin,
-    ) -> (RateStep, Vec<ProbeMargin>) {
+        mut margin: impl FnMut(f64, usize) -> ProbeOutcome,
+    ) -> (RateStep, Vec<ProbeOutcome>) {
         let mut probes = Vec::new();
         loop {
             match search.next(&probes) {
@@ -286,10 +286,10 @@ mod tests {
     }
 
     /// A margin that is what a queue has in the long run, without noise.
-    fn exact(rate: f64, capacity: f64, allowed: f64) -> ProbeMargin {
+    fn exact(rate: f64, capacity: f64, allowed: f64) -> ProbeOutcome {
         let wait = if rate < capacity { 1.0 / (1.0 - rate / capacity) } else { 1e9 };
         let whole = (wait / allowed).ln();
-        ProbeMargin { rate, whole, first_half: whole, capacity: (rate > capacity).then_some(capacity) }
+        ProbeOutcome { rate, whole, first_half: whole, capacity: (rate > capacity).then_some(capacity) }
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
             let search = |from: &RateSearcher| {
                 let (step, probes) = search_by(from, |rate, _| {
                     let margin = exact(rate, 128.0, 10.0);
-                    ProbeMargin { capacity: margin.capacity.filter(|_| is_measured), ..margin }
+                    ProbeOutcome { capacity: margin.capacity.filter(|_| is_measured), ..margin }
                 });
                 let RateStep::Estimated(found) = step else { panic!("{step:?}") };
                 assert!(found.low < 115.2 && 115.2 < found.high, "{found:?} {probes:?}");
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn an_earlier_estimate_beyond_the_bounds_begins_at_a_bound() {
-        let held = |rate| ProbeMargin { rate, whole: -0.5, first_half: -0.5, capacity: None };
+        let held = |rate| ProbeOutcome { rate, whole: -0.5, first_half: -0.5, capacity: None };
         let (step, probes) = search_by(&SEARCH.near(&earlier(500.0)), |rate, _| held(rate));
         assert_eq!((step, probes.len()), (RateStep::HeldAtHighest, 2));
         let (step, _) = search_by(&SEARCH.near(&earlier(2.0)), |rate, _| exact(rate, 128.0, 10.0));
@@ -355,9 +355,9 @@ mod tests {
 
     #[test]
     fn ends_are_reported() {
-        let held = |rate| ProbeMargin { rate, whole: -1.9, first_half: -1.9, capacity: None };
+        let held = |rate| ProbeOutcome { rate, whole: -1.9, first_half: -1.9, capacity: None };
         assert_eq!(search(|rate, _| held(rate)).0, RateStep::HeldAtHighest);
-        let missed = |rate| ProbeMargin { rate, whole: 3.0, first_half: 2.5, capacity: None };
+        let missed = |rate| ProbeOutcome { rate, whole: 3.0, first_half: 2.5, capacity: None };
         assert_eq!(search(|rate, _| missed(rate)).0, RateStep::MissedAtLowest);
     }
 
@@ -398,7 +398,7 @@ mod tests {
                 let (waits, completed) = waits(8, rate * scale, 300, seed * 1_000 + number as u64);
                 let margin = |waits: &[f64]| (p99(waits) / ALLOWED).max(1e-3).ln();
                 let capacity = (completed < 0.95 * rate * scale).then_some(completed / scale);
-                ProbeMargin { rate, whole: margin(&waits), first_half: margin(&waits[..150]), capacity }
+                ProbeOutcome { rate, whole: margin(&waits), first_half: margin(&waits[..150]), capacity }
             });
             let RateStep::Estimated(found) = step else { panic!("{step:?}") };
             held += u64::from((found.low..=found.high).contains(&115.2));
@@ -413,7 +413,7 @@ mod tests {
         ) {
             let (step, probes) = search(|rate, number| {
                 let (whole, first_half) = margins[number % margins.len()];
-                ProbeMargin { rate, whole, first_half, capacity: None }
+                ProbeOutcome { rate, whole, first_half, capacity: None }
             });
             prop_assert!(probes.len() <= SEARCH.most);
             if let RateStep::Estimated(found) = step {

@@ -16,7 +16,7 @@
 mod queue;
 mod systems;
 
-use queue::{Noise, QueuedRequest, ServiceTime, SimulatedQueue};
+use queue::{QueuedRequest, ServiceTime, ServiceTimeNoise, SimulatedQueue};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::interop::Tool;
@@ -153,7 +153,7 @@ fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
 }
 
 /// A run as the harness has it: requests with their arrivals, chunks and lengths. `own` is of the server's noise.
-fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) -> MeasuredRun {
+fn run(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, seed: u64, own: u64) -> MeasuredRun {
     const UNIT_MS: f64 = 100.0;
     let passages = queue.noisy_requests(REQUESTS, seed, noise, own);
     let seen = passages.into_iter().zip(0..).map(|(QueuedRequest { arrival, wait, service }, index)| {
@@ -183,7 +183,7 @@ fn run(name: &str, queue: &SimulatedQueue, noise: Noise, seed: u64, own: u64) ->
 }
 
 /// Runs with the seeds from `seed` on.
-fn side(name: &str, queue: &SimulatedQueue, noise: Noise, runs: u64, seed: u64, own: u64) -> RunSet {
+fn side(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, runs: u64, seed: u64, own: u64) -> RunSet {
     let sheets = (0..runs).map(|number| {
         let told = run(name, queue, noise, seed + number, own + number);
         ComparedResult::as_tool(&told, Tool::Regatta).expect("its requests are known")
@@ -210,7 +210,7 @@ struct Campaign {
     slower: f64,
     /// B's runs have the seeds of A's.
     is_paired: bool,
-    noise: Noise,
+    noise: ServiceTimeNoise,
 }
 
 fn compare(pairs: u64, queue: &SimulatedQueue, campaign: Campaign) -> Tally {
@@ -252,8 +252,8 @@ fn blocks_say_different(a: &[f64], b: &[f64], rng: &mut Pcg64) -> bool {
 }
 
 /// Services that take up to 35 % longer or shorter have a coefficient of variation of 20 %.
-const FACTOR: Noise = Noise::Factor(0.35);
-const TENTH_ANEW: Noise = Noise::Anew(0.1);
+const FACTOR: ServiceTimeNoise = ServiceTimeNoise::Factor(0.35);
+const TENTH_ANEW: ServiceTimeNoise = ServiceTimeNoise::Anew(0.1);
 
 fn campaigns(pairs: u64) {
     println!(

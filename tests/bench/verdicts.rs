@@ -16,7 +16,7 @@ mod queue;
 mod systems;
 
 use queue::{ServiceTime, SimulatedQueue, Visit};
-use regatta::stats::{Growth, LevelChange, Observation, ProbeMargin, RateSearcher, RateStep, separated_floors};
+use regatta::stats::{Growth, LevelChange, Observation, ProbeOutcome, RateSearcher, RateStep, separated_floors};
 use systems::{Kind, System};
 
 /// Mean service time 1 s.
@@ -173,7 +173,7 @@ fn searches(runs: u64) {
             };
             let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
             for seed in 0..runs {
-                let mut probes: Vec<ProbeMargin> = Vec::new();
+                let mut probes: Vec<ProbeOutcome> = Vec::new();
                 let found = loop {
                     match search.next(&probes) {
                         RateStep::Probe(rate) => {
@@ -182,7 +182,7 @@ fn searches(runs: u64) {
                             let margin = |waits: &[f64]| (p99(waits) / allowed).max(1e-3).ln();
                             let last = visits.last().map_or(0.0, |visit| visit.arrival);
                             let done = visits.iter().filter(|visit| visit.end <= last).count() as f64 / last;
-                            probes.push(ProbeMargin {
+                            probes.push(ProbeOutcome {
                                 rate,
                                 whole: margin(&waits),
                                 first_half: margin(&waits[..requests / 2]),

@@ -74,7 +74,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     let dry = world.good(&["bulk", "llmb.yaml", "--gpu-type", "gb200", "--dry-run"]);
     let line = "MAX_BATCH_SIZE=256 STREAMING=false USE_CASES='reasoning:1000/1000 chat:128/128' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4";
     assert_eq!(dry.stdout, format!("{line}\n{line} --repeat-number 2\n"));
-    // The file of an installation says what GPUs it has; and one setting makes a rehearsal of it.
+    // `cluster_config.yaml` gives the GPU type; `system=sim-…` runs the list on the simulator.
     world.file("cluster_config.yaml", "schema_version: 2\ngpu_type: GB200\n");
     assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
     let twin = world.good(&["bulk", "llmb.yaml", "--dry-run", "system=sim-gb200-x1"]);
@@ -111,7 +111,7 @@ fn a_locked_list_does_only_what_was_locked() {
     world.file("list.yaml", "runs:\n- { run: good }\n- { run: good, env: { N: 2 } }\n");
     world.good(&["bulk", "list.yaml"]);
     world.good(&["bulk", "list.yaml", "--locked"]).says("2 of 2 runs done");
-    // Two of the same manifest stand apart in the file.
+    // Two runs of one manifest have separate sections in regatta.lock.
     let manifest = world.read("manifests/good.yaml");
     world.file("manifests/good.yaml", &manifest.replace("'echo", "'test {{ n }} = 1 || echo two; echo"));
     let ended = world.regatta(&["bulk", "list.yaml", "--locked"]);

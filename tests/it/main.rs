@@ -64,7 +64,8 @@ mod repeat;
 mod report;
 mod repository;
 mod requests;
-mod response_limits;
+
+mod response_size_limits;
 mod retokenized;
 mod review;
 mod rules;

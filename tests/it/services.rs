@@ -335,7 +335,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         keep_going: false,
         parts: vec![TaskRole::Run; 2],
         forced: vec![false; 2],
-        remote_outputs: None,
+        output_source: None,
         hold: None,
         gate: regatta::runner::OutputCheck::default(),
     };

@@ -72,7 +72,7 @@ const RATE: f64 = 100.0;
 const SERVICE: f64 = 20.0;
 const STALL: (f64, f64) = (30_000.0, 32_000.0);
 
-/// The server of the coordinated-omission vector: 20 ms for each request, and all of it stands still for 2 s.
+/// The server of the coordinated-omission vector: 20 ms for each request, and the whole server stalls for 2 s.
 fn done(start: f64) -> f64 {
     let end = start + SERVICE;
     if start < STALL.1 && end > STALL.0 { STALL.1 + SERVICE } else { end }
@@ -153,7 +153,7 @@ fn a_stall_hides_from_the_send_when_arrivals_wait_in_the_client_and_not_from_the
     assert_eq!((seen.len(), lost, told(&seen)), (6_000, 0, [20, 20, 1980, 1580, 1980]));
 }
 
-/// And percentiles in which what was never sent waits for ever tell what happened.
+/// Counting dropped requests as infinite latency makes p99 show the stall.
 #[test]
 fn a_stall_hides_even_from_the_schedule_when_arrivals_are_dropped() {
     let (seen, lost) = open_loop(8, &Late::IsDropped);

@@ -82,7 +82,7 @@ fn literal(text: &str) -> Option<Value> {
         }
     }
     let json = if quote.is_some() { return None } else { json.replace("True", "true").replace("False", "false") };
-    // A comma may follow the last.
+    // Python allows a comma after the last element, JSON does not.
     let mut tidy = String::with_capacity(json.len());
     for part in json.split_inclusive(']') {
         match part.strip_suffix(']') {

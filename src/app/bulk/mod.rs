@@ -1,4 +1,4 @@
-//! `regatta bulk FILE`: run after run, also after failures, and a table at the end.
+//! `regatta bulk FILE`: runs a list one after another, continues after failures, and prints a table.
 //!
 //! Each is an ordinary run, so finished stages are cached: an interrupted list is simply started again. A repeat
 //! measures under its own number and keeps its own result.
@@ -21,7 +21,7 @@ use super::project::Project;
 use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{self, BulkRequest, CliExit, EventsAs, Global, OutputVerbosity, Select};
+use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
 use crate::interop::MeasuredResult;
 use crate::plan::expand;
 use crate::report::{self, BulkRow, Styler};
@@ -130,7 +130,7 @@ fn check(project: &Project, items: &[BulkItem]) -> Result<(), CommandError> {
         return Ok(());
     }
     Err(CommandError::Usage(format!(
-        "{} of the runs cannot be; nothing was started\n\n{}",
+        "{} of the runs have errors; nothing was started\n\n{}",
         wrong.len(),
         wrong.join("\n").trim_end()
     )))
@@ -143,7 +143,7 @@ fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
         select: Select { repeat_number: item.repeat, ..Select::default() },
         jobs: request.jobs,
         keep_going: false,
-        events: EventsAs::Terminal,
+        events: EventFormat::Terminal,
         gpus: request.gpus.clone(),
         on: cli::RunTarget::Local,
         store: request.store.clone(),

@@ -81,7 +81,7 @@ pub fn is_known(program: &str) -> bool {
     TOOLS.iter().any(|tool| tool.name == program)
 }
 
-/// A program, and the tasks that need it; without any, a fact.
+/// Whether a program is installed. Where tasks need it, its absence is a finding; otherwise it is only information.
 pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
     let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
@@ -94,7 +94,7 @@ pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
 }
 
-/// The version that a program prints, if it is known to print one: `path` is treated as a program of that name.
+/// The version of the program at `path`, asked for in the way that the tool `name` has.
 pub fn version_of(path: &str, name: &str) -> Option<String> {
     version(path, TOOLS.iter().find(|tool| tool.name == name))
 }

@@ -30,7 +30,7 @@ impl Default for LockFile {
 /// The bytes of a lock file.
 ///
 /// # Errors
-/// What YAML cannot express; nothing that a run writes.
+/// It holds a value that YAML cannot express. No run writes one.
 pub fn write(file: &LockFile) -> Result<String, LockFileError> {
     let mut file = file.clone();
     for entry in file.runs.values_mut().flat_map(|section| section.stages.values_mut()) {
@@ -40,10 +40,10 @@ pub fn write(file: &LockFile) -> Result<String, LockFileError> {
     Ok(format!("{HEAD}{body}"))
 }
 
-/// Reads one.
+/// Reads a lock file.
 ///
 /// # Errors
-/// It is newer than this program, in the middle of a merge, or no lock file.
+/// The text has a newer version, unresolved merge marks, or is no lock file.
 pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     #[derive(serde::Deserialize)]
     struct Version {

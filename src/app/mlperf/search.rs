@@ -4,7 +4,7 @@ use super::super::project::Project;
 use super::super::run;
 use crate::app::error::CommandError;
 use crate::app::output::print;
-use crate::cli::{CliExit, EventsAs, Force, GivenSetting, Global, RunRequest, Select};
+use crate::cli::{CliExit, EventFormat, Force, GivenSetting, Global, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::loadgen::Cost;
@@ -40,7 +40,7 @@ pub(super) fn search(
         return Ok(CliExit::Done);
     }
     select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
-    let events = EventsAs::Terminal;
+    let events = EventFormat::Terminal;
     run::run(
         global,
         &RunRequest {

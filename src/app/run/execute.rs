@@ -19,7 +19,7 @@ use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
 use crate::app::{lockfile, past_runs, run_cache};
 use crate::cli::{
-    self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
+    self, CliExit, EventFormat, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
@@ -40,7 +40,7 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
 pub fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
-    let aside = request.run.events == EventsAs::Terminal;
+    let aside = request.run.events == EventFormat::Terminal;
     prepare_and_execute(global, request.run.clone(), aside, Some(request)).map(|ran| ran.exit)
 }
 
@@ -54,7 +54,7 @@ fn prepare_and_execute(
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let look = LiveOptions {
-        json_lines: request.events == EventsAs::JsonLines,
+        json_lines: request.events == EventFormat::JsonLines,
         quiet: global.loudness == OutputVerbosity::Quiet,
         verbose: matches!(global.loudness, OutputVerbosity::Verbose(_)),
         color: global.color.choice(),
@@ -258,8 +258,8 @@ impl PreparedRun {
         let home = &self.project.home;
         let share = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
         let (hold, ready) = self.held.as_ref().map(HeldServers::hold).unzip();
-        let remote_outputs = share.clone().map(|share| Arc::new(share) as _);
-        let options = RunOptions { remote_outputs, hold, ..self.options.clone() };
+        let output_source = share.clone().map(|share| Arc::new(share) as _);
+        let options = RunOptions { output_source, hold, ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::endpoint_rows::endpoint_rows;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{self, CliExit, EventsAs};
+use crate::cli::{self, CliExit, EventFormat};
 use crate::event::{Endpoint, Event, RunId, Stop};
 use crate::exec::process::{self, ExitKind, ProcessCommand};
 use crate::plan::{ActionKind, Plan, Task};
@@ -103,9 +103,9 @@ impl HeldServers {
             }
         }
         let announcement = match (request.run.events, request.json) {
-            (EventsAs::JsonLines, _) => Announcement::Nothing,
-            (EventsAs::Terminal, true) => Announcement::Json,
-            (EventsAs::Terminal, false) => Announcement::Table,
+            (EventFormat::JsonLines, _) => Announcement::Nothing,
+            (EventFormat::Terminal, true) => Announcement::Json,
+            (EventFormat::Terminal, false) => Announcement::Table,
         };
         let phase = HoldPhase { is_serving: Arc::default(), release: Stop::new() };
         Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })

@@ -4,7 +4,7 @@ use crate::harness::measure::metric::percentile;
 use crate::harness::measure::request_times::{e2e, ok, tpot, ttft};
 use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
 use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
-use crate::stats::ProbeMargin;
+use crate::stats::ProbeOutcome;
 
 /// Far beyond any limit, either way.
 const FAR: f64 = 3.0;
@@ -14,7 +14,7 @@ const NEAR: f64 = 0.01;
 impl Measured {
     /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
     /// without the quickest value of its metric, which no lower rate takes away.
-    pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeMargin {
+    pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeOutcome {
         let records: Vec<&RequestRecord> = {
             let mut records: Vec<&RequestRecord> = ok(&self.requests).collect();
             records.sort_by_key(|record| record.t_sched);
@@ -50,7 +50,7 @@ impl Measured {
         }
         let growth =
             self.result.stability.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
-        ProbeMargin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
+        ProbeOutcome { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
     }
 
     /// Whether the only reason for INVALID is that more requests arrived than were served.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FoundRate, RateBounds, RateProbe};
 use crate::event::{Digest, Verdict};
-use crate::harness::measure::finding::Reason;
-use crate::stats::{ProbeMargin, RateEstimate};
+use crate::harness::measure::verdict_reason::Reason;
+use crate::stats::{ProbeOutcome, RateEstimate};
 
 /// The content of `search.json`. `J` is what decided about its probes; a reader does not know which it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ pub struct LoadgenJudgement {
 /// By the limits of the stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitJudgement {
-    pub margin: ProbeMargin,
+    pub margin: ProbeOutcome,
     pub verdict: Verdict,
     /// Why a first measurement at this rate does not count. It is kept beside this one, whose folder ends in `-again`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ mod tests {
         };
         let goal = SearchGoal { model: "tiny".to_owned(), limits: vec!["TTFT p99 ≤ 400ms".to_owned()] };
         let limits = SearchRules::Limits(LimitSearch { goal: Some(goal), started_from: None, estimate: None });
-        let margin = ProbeMargin { rate: 110.0, whole: -0.1, first_half: -0.2, capacity: None };
+        let margin = ProbeOutcome { rate: 110.0, whole: -0.1, first_half: -0.2, capacity: None };
         let judgement = LimitJudgement { margin, verdict: Verdict::Valid, first_invalid: None, warnings: Vec::new() };
         let loadgen = SearchRules::Loadgen { judge: SearchJudge::Loadgen, rehearsal: true };
         for written in [

@@ -1,7 +1,7 @@
 //! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
 
 use crate::harness::FailureClass;
-use crate::spec::ResponseLimits;
+use crate::spec::ResponseSizeLimits;
 
 /// In bytes: what the request's limits come to. An answer beyond one of them fails, with the class `too_large`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ type Fault = (FailureClass, String);
 
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
-    pub(in crate::harness) fn of(given: Option<ResponseLimits>, has_logits: bool) -> Self {
-        let ResponseLimits { body, header, line, frame } = given.unwrap_or_default();
+    pub(in crate::harness) fn of(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
+        let ResponseSizeLimits { body, header, line, frame } = given.unwrap_or_default();
         let usual = Self::default();
         let bounds = Self {
             body: body.unwrap_or(usual.body),

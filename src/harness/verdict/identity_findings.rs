@@ -3,11 +3,11 @@
 
 use super::evidence::Evidence;
 use crate::harness::identity::server_changes;
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 
-pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut VerdictFindings) {
+pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut VerdictReasons) {
     let Some(identity) = &result.identity else { return };
     for (one, now) in evidence.servers_before.iter().zip(&identity.servers) {
         // A server that no longer answers cannot be compared.

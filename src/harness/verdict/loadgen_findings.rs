@@ -1,11 +1,11 @@
 //! What LoadGen's own result says against a run that it drove.
 
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{LoadgenResult, ReportingDelay};
 
-pub(super) fn loadgen(result: &RunResult, found: &mut VerdictFindings) {
+pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
     let Some(reported) = &result.loadgen else { return };
     let mut add = |severity, text| found.add(VerdictCheck::Loadgen, severity, text);
     match reported.result.as_deref() {

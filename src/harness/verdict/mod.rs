@@ -43,13 +43,13 @@ pub use unjudged_run::UnjudgedRun;
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
 use super::{BenchSpec, CallSource, FailureClass, LoadPattern, Metric, Mismatch, Transport, Violation};
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::transport::call::TokenCounting;
 use crate::spec::{Arrivals, GoodputLimit};
 
@@ -75,8 +75,8 @@ impl TimeBound {
 }
 
 /// Every finding against the run, from its numbers and from all other evidence.
-fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictFindings {
-    let mut found = VerdictFindings::default();
+fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> VerdictReasons {
+    let mut found = VerdictReasons::default();
     server_findings::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
@@ -94,7 +94,7 @@ fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> Ver
     found
 }
 
-fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     if counts.failed > 0 {
         let classes: Vec<String> = FailureClass::ALL
@@ -154,7 +154,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings
 }
 
 /// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
-fn violations(result: &RunResult, found: &mut VerdictFindings) {
+fn violations(result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
         let example = counts.violation_examples.get(class).map_or("", String::as_str);
@@ -172,7 +172,7 @@ fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     }
 }
 
-fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     if counts.cancelled + counts.not_sent > 0 {
         let text = format!(
@@ -204,7 +204,7 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     }
 }
 
-fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let is_server = spec.scenario.is_open_loop();
     // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
     let is_measured = result.loadgen.is_some();
@@ -260,7 +260,7 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     }
 }
 
-fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
         let text = match result.latency.of(limit.metric).statistic(limit.statistic) {
@@ -279,7 +279,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     }
 }
 
-fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings) {
+fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
     let Some(goodput) = &result.goodput else {
         let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
         return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
@@ -305,7 +305,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings)
     }
 }
 
-fn stability(result: &RunResult, found: &mut VerdictFindings) {
+fn stability(result: &RunResult, found: &mut VerdictReasons) {
     result.stability.findings(found);
     // Growing waits make answers slower, too: the growth is reported already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
@@ -326,7 +326,7 @@ fn stability(result: &RunResult, found: &mut VerdictFindings) {
 
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
 /// prefixes are meant to be cached.
-fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);
@@ -347,7 +347,7 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     }
 }
 
-fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
+fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let tokens = &result.tokens;
     // With an external driver an output length is a limit, not a request.
     let is_limit = matches!(spec.scenario, LoadPattern::Outside(_));

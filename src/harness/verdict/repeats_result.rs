@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::repeats::{AcrossRuns, RepeatedRun, Repeats, repeat_folder};
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{Reason, RunResult};
 use crate::stats::{RunValues, mean_interval};
 
@@ -29,12 +29,12 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
 }
 
 /// The findings of every run, and whether all of them measured the same servers.
-fn judge(runs: &[RunResult]) -> VerdictFindings {
+fn judge(runs: &[RunResult]) -> VerdictReasons {
     let of_run = |(run, number): (&RunResult, u32)| -> Vec<Reason> {
         let named = |reason: &Reason| Reason { text: format!("run {number}: {}", reason.text), ..reason.clone() };
         run.reasons().iter().map(named).collect()
     };
-    let mut found: VerdictFindings = runs.iter().zip(1..).flat_map(of_run).collect();
+    let mut found: VerdictReasons = runs.iter().zip(1..).flat_map(of_run).collect();
     for (run, number) in runs.iter().zip(1..).skip(1) {
         let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
         let changed = one.changes(another);

@@ -1,21 +1,21 @@
 //! Findings about the servers that no request shows: one that was lost, one that ran with less, other clients on it.
 
 use super::evidence::Evidence;
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 
 /// Requests that the server may count beyond those that were sent.
 const COUNTED: f64 = 0.02;
 
 /// A lost server comes first: it explains the other findings.
-pub(super) fn lost(evidence: &Evidence, found: &mut VerdictFindings) {
+pub(super) fn lost(evidence: &Evidence, found: &mut VerdictReasons) {
     if let Some(why) = &evidence.server_lost {
         found.add(VerdictCheck::Server, ReasonSeverity::InvalidServer, why.clone());
     }
 }
 
-pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictFindings) {
+pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictReasons) {
     for one in &evidence.lowered {
         let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
         found.add(VerdictCheck::Lowered, ReasonSeverity::Warning, text);
@@ -24,7 +24,7 @@ pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictFindings) {
 
 /// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
 /// is is not known where it lasts for a time.
-pub(super) fn other_load(result: &RunResult, found: &mut VerdictFindings) {
+pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
     let Some(told) = &result.server_metrics else { return };
     let of_model = told.metrics.iter().filter(|metric| {
         metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.requested.model)

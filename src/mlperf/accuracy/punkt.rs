@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::characters::is_end;
-use super::word::{SentenceWord, words};
+use super::word::{PunktToken, words};
 
 /// The files of a model, in the order in which they are digested.
 pub const FILES: [&str; 4] = ["abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"];
@@ -86,7 +86,7 @@ impl PunktModel {
     }
 
     /// By itself: a mark or a word with a period ends a sentence, unless it is an abbreviation or an ellipsis.
-    fn annotate_alone(&self, word: &mut SentenceWord) {
+    fn annotate_alone(&self, word: &mut PunktToken) {
         let mut letters = word.text.chars();
         if let (Some(only), None) = (letters.next(), letters.next())
             && is_end(only)
@@ -106,7 +106,7 @@ impl PunktModel {
     }
 
     /// With the word that follows.
-    fn annotate_with_next(&self, word: &mut SentenceWord, next: &SentenceWord) {
+    fn annotate_with_next(&self, word: &mut PunktToken, next: &PunktToken) {
         if !word.text.ends_with('.') {
             return;
         }
@@ -129,14 +129,14 @@ impl PunktModel {
         }
         let unlikely = starts == Some(false)
             || (starts.is_none() && is_initial && next.is_upper() && self.seen(next_kind) & seen::LOWER == 0);
-        if (is_initial || kind == SentenceWord::NUMBER) && unlikely {
+        if (is_initial || kind == PunktToken::NUMBER) && unlikely {
             word.ends = false;
             word.is_abbreviation = true;
         }
     }
 
     /// Whether a word begins a sentence, by the case of its first letter. None: undecided.
-    fn starts(&self, word: &SentenceWord) -> Option<bool> {
+    fn starts(&self, word: &PunktToken) -> Option<bool> {
         if matches!(word.text.as_str(), ";" | ":" | "," | "." | "!" | "?") {
             return Some(false);
         }

@@ -4,7 +4,7 @@ use super::characters::{is_outside_words, is_space};
 
 /// A word, and what has been decided about it.
 #[derive(Debug)]
-pub(super) struct SentenceWord {
+pub(super) struct PunktToken {
     pub text: String,
     /// Lower case, and one kind for all numbers.
     kind: String,
@@ -13,7 +13,7 @@ pub(super) struct SentenceWord {
     pub is_ellipsis: bool,
 }
 
-impl SentenceWord {
+impl PunktToken {
     pub const NUMBER: &str = "##number##";
 
     fn new(text: String) -> Self {
@@ -48,7 +48,7 @@ impl SentenceWord {
 }
 
 /// The words of a text, line by line.
-pub(super) fn words(text: &str) -> Vec<SentenceWord> {
+pub(super) fn words(text: &str) -> Vec<PunktToken> {
     let mut words = Vec::new();
     for line in text.split('\n') {
         let line: Vec<char> = line.chars().collect();
@@ -59,7 +59,7 @@ pub(super) fn words(text: &str) -> Vec<SentenceWord> {
                 continue;
             }
             let end = several(&line, at).unwrap_or_else(|| word_end(&line, at));
-            words.push(SentenceWord::new(line[at..end].iter().collect()));
+            words.push(PunktToken::new(line[at..end].iter().collect()));
             at = end;
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use super::repository::repository_facts;
+use super::repository_parameters::repository_facts;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::TaskId;
 use crate::manifest::Node;

@@ -21,7 +21,7 @@ use super::scan::ScanPatterns;
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
-use crate::runner::{EventEmitter, OutputRequest, PendingFetch, RemoteOutputs};
+use crate::runner::{EventEmitter, OutputRequest, OutputSource, PendingFetch};
 use crate::units::size;
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
@@ -127,7 +127,7 @@ impl RemoteCache {
     }
 }
 
-impl RemoteOutputs for RemoteCache {
+impl OutputSource for RemoteCache {
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {

@@ -12,7 +12,7 @@ use super::pull::read;
 use super::push::{PushOutcome, examined, push};
 use crate::event::{Digest, TaskId};
 use crate::runner::store::{TaskKey, TaskRecord};
-use crate::runner::{FetchedOutput, OutputRequest, RemoteOutputs as _};
+use crate::runner::{FetchedOutput, OutputRequest, OutputSource as _};
 
 /// All of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
 use crate::event::{Event, Failure, FailureKind};
-use crate::runner::remote_outputs::{FetchedOutput, OutputRequest};
+use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::TaskIndex;
 use crate::runner::store::TaskRecord;
@@ -13,7 +13,7 @@ use crate::runner::task_executor::TaskExecutor;
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a remote cache; the answer comes as a message.
     pub(super) fn request_remote_output(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
-        let Some(shared) = self.options.remote_outputs.clone() else { return false };
+        let Some(shared) = self.options.output_source.clone() else { return false };
         let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
         let (send, stop) = (self.send.clone(), self.stop.clone());
         tokio::spawn(async move {
@@ -98,7 +98,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Other machines may have it.
     pub(super) fn push_output(&self, record: &Arc<TaskRecord>) {
-        if let Some(shared) = &self.options.remote_outputs {
+        if let Some(shared) = &self.options.output_source {
             shared.push(&record.task, Arc::clone(record));
         }
     }

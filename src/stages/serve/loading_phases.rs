@@ -1,4 +1,4 @@
-//! What a server with OpenAI's interface is at while it loads, from lines of its log. Each sign begins a phase.
+//! The startup phase of a vLLM or SGLang server, from its log. A known text in a line marks the start of a phase.
 
 /// Sign → phase. vLLM's and SGLang's.
 const PHASES: [(&str, &str); 18] = [

@@ -30,9 +30,9 @@ pub use self::further_limits::{FurtherLimits, MinGoodput};
 pub use self::latency::{Cancellations, LatencyMetrics, Rates, ServerSide};
 pub use self::requested::Requested;
 pub use self::requested_retries::RequestedRetries;
-use super::finding::{Reason, VerdictFindings};
 use super::preflight_result::PreflightResult;
 use super::verdict_check::VerdictCheck;
+use super::verdict_reason::{Reason, VerdictReasons};
 
 /// The version of `result.json`.
 pub(in crate::harness) const SCHEMA: u32 = 1;
@@ -167,7 +167,7 @@ impl RunResult {
     }
 
     /// Sets the reasons and the verdict that follows from them, from all findings at once. Only `verdict` calls it.
-    pub(in crate::harness) fn judged(&mut self, found: VerdictFindings) {
+    pub(in crate::harness) fn judged(&mut self, found: VerdictReasons) {
         self.verdict = found.verdict();
         self.reasons = found.into_reasons();
     }

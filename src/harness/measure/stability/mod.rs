@@ -23,8 +23,8 @@ pub use freeze::ServerStall;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord};
 use crate::stats::Growth;
 
@@ -58,7 +58,7 @@ impl Stability {
         }
     }
 
-    pub(in crate::harness) fn findings(&self, found: &mut VerdictFindings) {
+    pub(in crate::harness) fn findings(&self, found: &mut VerdictReasons) {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
             let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::measure::finding::{ReasonSeverity, VerdictFindings};
 use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecord};
 
 /// Of the users, that must be in flight to count as all.
@@ -34,7 +34,7 @@ impl Occupancy {
         })
     }
 
-    pub(super) fn findings(&self, found: &mut VerdictFindings) {
+    pub(super) fn findings(&self, found: &mut VerdictReasons) {
         let Self { users, requests, full_share } = *self;
         if requests < users {
             let text = format!(

@@ -8,14 +8,14 @@ use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
 pub(super) struct ScannedEvent<'a> {
     /// The server's error message, as written in JSON.
     pub error: Option<&'a [u8]>,
-    /// What each choice brought, where it brought output.
+    /// Output of the choices, counted.
     pub chunks: ScannedChunks,
-    /// A message began, without output.
+    /// A choice has a `role` field. It may have output, too.
     pub has_role: bool,
     /// Why a choice has ended.
     pub finish: Option<FinishReason>,
     pub usage: Option<Usage>,
-    /// More than an account of usage.
+    /// How many choices the event has. 0: it carries only usage.
     pub choices: u32,
     /// `id` and `model` as written in JSON.
     pub id: Option<&'a [u8]>,
@@ -33,7 +33,7 @@ pub(super) struct ScannedChunks {
 }
 
 impl ScannedChunks {
-    /// What counts, each by itself.
+    /// One for each chunk that counts.
     pub fn each(&self) -> impl Iterator<Item = ChunkTokens> + use<> {
         let rest = match self {
             Self { texts: 1.., .. } => None,

@@ -5,7 +5,7 @@
 
 use memchr::memchr2;
 
-/// Deeper than any answer.
+/// Nesting beyond this is refused; no answer of a server comes near it.
 const DEEPEST: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +100,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A whole number, the largest where it is beyond all bounds; `None` for anything else, which is stepped over.
+    /// An unsigned integer, `u64::MAX` on overflow. Any other value is skipped and gives `None`.
     pub fn number(&mut self) -> Walked<Option<u64>> {
         if matches!(self.peek(), Some(b'0'..=b'9')) {
             let word = self.scalar()?;

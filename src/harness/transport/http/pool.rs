@@ -50,7 +50,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Every connection is made with it from now on.
+    /// From now on connections use TLS.
     pub fn set_tls(&mut self, tls: Connector) {
         self.tls = Some(tls);
     }
@@ -130,7 +130,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Tries every address of the host; the one that answers is kept.
+    /// Tries the host's addresses in order and keeps the first that accepts.
     async fn first(&self) -> Result<TcpStream, ConnectError> {
         let found = lookup_host((self.host.as_str(), self.port)).await;
         let unknown =

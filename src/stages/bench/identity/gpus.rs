@@ -1,4 +1,4 @@
-//! The GPUs of the servers, counted by model, from what telemetry found beside the measurement.
+//! The servers' GPUs as telemetry saw them during the measurement; equal ones (model, driver, memory, limits) are counted together.
 
 use crate::harness::GpuIdentity;
 use crate::harness::gpu::GpusUsage;

@@ -20,7 +20,7 @@ use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, Sear
 use crate::manifest::model::{self, Telemetry};
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
-use crate::stats::{ProbeMargin, RateEstimate, RateSearcher, RateStep};
+use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 use output::{FILE, PROBES, with_identity};
 use probe::{LimitProbe, Prober, measured_again};
 
@@ -52,7 +52,7 @@ pub async fn perform(
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
     let mut tried: Vec<LimitProbe> = Vec::new();
     let estimate = loop {
-        let margins: Vec<ProbeMargin> = tried.iter().map(|tried| tried.judgement.margin).collect();
+        let margins: Vec<ProbeOutcome> = tried.iter().map(|tried| tried.judgement.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
                 tried.push(Box::pin(prober.probe(rate, tried.len())).await?);

@@ -13,7 +13,7 @@ use crate::stages::bench::measurement::measure;
 use crate::stages::bench::resume::Servers;
 use crate::stages::bench::saved_run::{before, keep};
 use crate::stages::task_context::TaskContext;
-use crate::stats::ProbeMargin;
+use crate::stats::ProbeOutcome;
 
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
@@ -81,7 +81,7 @@ impl Prober<'_> {
         rate: f64,
         folder: &Path,
         label: &str,
-    ) -> Result<(RunResult, ProbeMargin), Failure> {
+    ) -> Result<(RunResult, ProbeOutcome), Failure> {
         let path = &self.context.lease.out.join(folder);
         if let Some(earlier) = probe_before(path, spec, self.servers) {
             return Ok(earlier);
@@ -124,12 +124,12 @@ pub(super) fn second_folder(folder: &Path) -> PathBuf {
 }
 
 /// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeMargin)> {
+fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeOutcome)> {
     let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
     Some((before(path, spec, servers)?, margin))
 }
 
-fn keep_margin(path: &Path, margin: &ProbeMargin) -> Result<(), Failure> {
+fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {
     let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
     let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
     written

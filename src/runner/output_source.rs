@@ -1,4 +1,4 @@
-//! Outputs that other machines have made: queried when the local cache has none, notified when it has a new one.
+//! The runner's interface to the shared store: asked for an output that is not here, told of one that was made here.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::event::{Digest, Done, TaskId};
 use crate::runner::store::{HashedFolder, TaskKey, TaskRecord};
 
-/// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
-pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
-    /// Brings the output of a key into a new folder of this project. `None`: it does not exist there, it may not stand for this
-    /// machine's own, or the store cannot be used; then it is made here. Never fails the run.
+/// A store that machines share. One implementation in the product (`remote_cache::RemoteCache`); runs without one have none.
+pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {
+    /// Brings the output of a key into a new folder of this project. `None`: it is not there, it was made on
+    /// hardware that does not match this machine's, or the store is unreachable; then it is made here. Never fails the run.
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
 
     /// Reports that an output was made here. Returns at once; the store sends it in the background.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
-pub struct ResponseLimits {
+pub struct ResponseSizeLimits {
     /// Over HTTP: all of an answer after its header. Left out: 67108864 (64 MiB).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -26,7 +26,7 @@ pub struct ResponseLimits {
     pub frame: Option<u64>,
 }
 
-impl ResponseLimits {
+impl ResponseSizeLimits {
     /// The first that allows nothing.
     pub(super) fn zero(&self) -> Option<&'static str> {
         let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];

@@ -1,4 +1,4 @@
-//! What a check finds against a run. Which findings there are is decided in `verdict`.
+//! Reasons for a verdict other than VALID. `verdict` decides which apply.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::verdict_check::VerdictCheck;
 use crate::event::Verdict;
 
-/// One finding of the verdict.
+/// One reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// Which check: `failures`, `lag`, `rate`, `limits`, …
@@ -35,9 +35,9 @@ pub enum ReasonSeverity {
 
 /// The findings so far.
 #[derive(Default)]
-pub(in crate::harness) struct VerdictFindings(Vec<Reason>);
+pub(in crate::harness) struct VerdictReasons(Vec<Reason>);
 
-impl VerdictFindings {
+impl VerdictReasons {
     pub fn add(&mut self, check: VerdictCheck, severity: ReasonSeverity, text: String) {
         self.0.push(Reason { check, severity, text });
     }
@@ -60,13 +60,13 @@ impl VerdictFindings {
     }
 }
 
-impl Extend<Reason> for VerdictFindings {
+impl Extend<Reason> for VerdictReasons {
     fn extend<Reasons: IntoIterator<Item = Reason>>(&mut self, reasons: Reasons) {
         self.0.extend(reasons);
     }
 }
 
-impl FromIterator<Reason> for VerdictFindings {
+impl FromIterator<Reason> for VerdictReasons {
     fn from_iter<Reasons: IntoIterator<Item = Reason>>(reasons: Reasons) -> Self {
         Self(reasons.into_iter().collect())
     }

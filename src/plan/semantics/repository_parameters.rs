@@ -28,7 +28,7 @@ pub(super) fn repository_facts(repository: &Repository) -> RepositoryFacts<'_> {
     all
 }
 
-/// Names, and what each needs to mean anything: another parameter, and the value it must have.
+/// Parameters that take effect only with another one: another parameter, and the value it must have.
 const NEEDS: [(&str, &str, &str); 5] = [
     ("context_chunking_policy", "enable_chunked_context", "true"),
     ("cuda_graph_cache_size", "cuda_graph_mode", "true"),

@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use regatta::harness::{BenchSpec, FailureClass, RequestEnd};
-use regatta::spec::{Length, Request, ResponseLimits};
+use regatta::spec::{Length, Request, ResponseSizeLimits};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;
@@ -10,8 +10,8 @@ use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
 use crate::openai::{chat, measure};
 use crate::scripted::{Act, Scripted as GrpcServer, response};
 
-const LIMITS: ResponseLimits =
-    ResponseLimits { body: Some(300_000), header: Some(4_000), line: Some(50_000), frame: Some(30_000) };
+const LIMITS: ResponseSizeLimits =
+    ResponseSizeLimits { body: Some(300_000), header: Some(4_000), line: Some(50_000), frame: Some(30_000) };
 
 fn limited(spec: BenchSpec) -> BenchSpec {
     BenchSpec { request: Request { response_limits: Some(LIMITS), ..spec.request.clone() }, ..spec }
