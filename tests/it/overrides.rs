@@ -174,7 +174,7 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
     let ended = world.regatta(&["run", "m", "tuning.kvfraction=0.8", "tuning.batch=2", "unused=3"]);
     assert_eq!(ended.code, 2);
     ended.says("tuning.kvfraction=0.8 changes nothing: no stage uses `tuning.kvfraction`");
-    ended.says("did you mean `kv_fraction`?").says("command line");
+    ended.says("did you mean `tuning.kv_fraction`?").says("command line");
     ended.says("tuning.batch=2 changes nothing").says("unused=3 changes nothing: no stage uses `unused`");
     let ended = world.good(&["run", "m", "requests=5", "tuning.kv_fraction=0.5", "--only", "a"]);
     ended.says("requests=5 changes nothing here: only b would use it, and is skipped or not selected");
