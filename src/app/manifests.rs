@@ -1,13 +1,10 @@
 //! Commands about manifests as such: `check, show, list, schema, init`.
 
-use std::fs;
-use std::io::ErrorKind;
-
 use super::project::{Project, colored};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CheckRequest, CliExit, Global, InitRequest, RunList, SchemaOf, ShowRequest};
-use crate::manifest::{catalogue, schema as manifest_schema, shipped};
+use crate::cli::{CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
+use crate::manifest::{catalogue, schema as manifest_schema};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
@@ -74,24 +71,4 @@ pub(super) fn schema(which: SchemaOf) -> CliExit {
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done
-}
-
-/// Writes the shipped manifests, templates and schemas. Leaves existing files alone.
-pub(super) fn init(request: &InitRequest) -> Result<CliExit, CommandError> {
-    let (mut written, mut kept) = (0, 0);
-    for (path, bytes) in shipped() {
-        let target = request.folder.join(&path);
-        if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        match fs::File::create_new(&target).and_then(|mut file| std::io::Write::write_all(&mut file, bytes)) {
-            Ok(()) => written += 1,
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => kept += 1,
-            Err(e) => return Err(anyhow::Error::from(e).context(format!("cannot write {}", target.display())).into()),
-        }
-    }
-    let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
-    print(&format!("{written} files written to {}{kept}\n", request.folder.display()));
-    print("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
-    Ok(CliExit::Done)
 }

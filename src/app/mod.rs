@@ -12,6 +12,7 @@ mod export_import;
 mod find_result;
 mod host_agent;
 mod imported_run;
+mod init;
 mod job_worker;
 mod llmb_cluster;
 mod lockfile;
@@ -26,11 +27,13 @@ mod repository;
 mod run;
 mod run_cache;
 mod selftest;
+mod shipped_inputs;
 mod simulate;
 mod system_choice;
 mod translate;
 mod triton;
 mod unknown_numbers;
+mod welcome;
 
 use std::io::stdin;
 use std::path::Path;
@@ -98,7 +101,11 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Show(request) => manifests::show(&global, &request),
         CliJob::List(request) => manifests::list(&global, request),
         CliJob::Schema(which) => Ok(manifests::schema(which)),
-        CliJob::Init(request) => manifests::init(&request),
+        CliJob::Init(request) => init::init(&request),
+        CliJob::Welcome => {
+            print(&welcome::text());
+            Ok(CliExit::Done)
+        }
         CliJob::Status(request) => past_runs::status(&global, request),
         CliJob::Runs(request) => past_runs::list(&global, &request),
         CliJob::Logs(request) => past_runs::logs(&global, &request),

@@ -1,6 +1,6 @@
 //! One project folder: its state, its manifests, and a manifest's plan, compiled once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::app::error::CommandError;
 use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
 use crate::event::GpuId;
-use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
+use crate::manifest::{GivenValues, Manifest, ManifestLibrary, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
 use crate::runner::{OutputCheck, RunOptions, TaskRole, parts};
@@ -77,11 +77,15 @@ impl Project {
             return Ok(plan);
         }
         let manifest = self.manifest(name, settings)?;
-        let plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
+        let mut plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
         self.has_effect(name, settings, &manifest, &plan)?;
+        let absent = super::shipped_inputs::provide(&mut plan, self.home.project(), self.home.state())
+            .map_err(anyhow::Error::from)?;
         if keep {
+            let mut origins = self.origins(name, &manifest);
+            origins.absent.extend(absent);
             // Only a cache: a run must not fail because it could not be written.
-            let _ = compiler.keep_plan(&self.origins(name, &manifest), &plan);
+            let _ = compiler.keep_plan(&origins, &plan);
         }
         Ok(plan)
     }
@@ -104,26 +108,6 @@ impl Project {
             }
         }
         if found.has_errors() { Err(CommandError::Manifest(found)) } else { Ok(()) }
-    }
-
-    /// Files that a shipped manifest reads are beside it in the program; the stages need them in the project folder.
-    pub(super) fn has_files_of(&self, plan: &Plan, options: &RunOptions) -> Result<(), CommandError> {
-        let missing: BTreeSet<&str> = plan
-            .tasks
-            .iter()
-            .zip(&options.parts)
-            .filter(|(_, part)| **part == TaskRole::Run)
-            .flat_map(|(task, _)| task.inputs.values().flatten())
-            .map(String::as_str)
-            .filter(|path| is_shipped(path) && !self.home.project().join(path).exists())
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
-        Err(CommandError::Usage(format!(
-            "{missing}: part of this program, and not in this folder yet\n  `regatta init .` writes all shipped files here; what is there already is left alone"
-        )))
     }
 
     /// An environment variable as parameters see it.

@@ -149,6 +149,8 @@ pub(super) enum CliCommand {
     #[command(after_long_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Ends a run's processes if the run is killed.
+    #[command(name = "__welcome", hide = true)]
+    Welcome,
     #[command(name = "__warden", hide = true)]
     Warden(WardenArgs),
     /// Answers requests without doing any work, for a preflight.
@@ -297,8 +299,14 @@ pub(super) enum SchemaWord {
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
     /// The folder; it is made if it is not there.
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
+    /// The shipped manifest to begin with: `regatta list` has the names.
+    #[arg(long, value_name = "NAME", default_value = "quickstart", conflicts_with = "all")]
+    pub example: String,
+    /// All shipped manifests, templates and schemas.
+    #[arg(long)]
+    pub all: bool,
 }
 
 #[derive(Debug, Args)]

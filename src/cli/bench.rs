@@ -139,7 +139,10 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     } else {
         target
     };
-    let load = load(&args)?;
+    let is_given = args.concurrency.is_some() || args.rate.is_some() || args.requests.is_some() || args.duration.is_some();
+    // A first try: some seconds, and more than one request at a time.
+    let is_first_try = target.starts_with("sim:") && !is_given && !args.offline && args.data.is_none() && args.sweep.is_none();
+    let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args)? };
     let is_sweep = matches!(load, BenchLoad::Sweep(_));
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
     let data = data(&args)?;
@@ -153,7 +156,8 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     };
     let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
     let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
-    let requests = args.requests.or_else(|| needs_count.then_some(100));
+    let usual = if is_first_try { 64 } else { 100 };
+    let requests = args.requests.or_else(|| needs_count.then_some(usual));
     for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
         if !(stddev.is_finite() && stddev >= 0.0) {
             return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));

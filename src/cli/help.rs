@@ -40,7 +40,7 @@ macro_rules! with_codes {
 }
 
 pub(super) const TOP: &str = with_run_codes!(examples![
-    "regatta init my-bench             start a project with an example manifest",
+    "regatta init my-bench             start a project: a manifest and a .gitignore",
     "regatta plan quickstart           what would run, and why",
     "regatta run quickstart            run it; run it again and nothing runs",
     "regatta bench sim:                one server, one line; `sim:` is the built-in simulator",
@@ -146,7 +146,11 @@ pub(super) const LIST: &str = with_codes!(examples!["regatta list", "regatta lis
 pub(super) const SCHEMA: &str =
     with_codes!(examples!["regatta schema > manifest.json", "regatta schema result > result.json"]);
 
-pub(super) const INIT: &str = with_codes!(examples!["regatta init my-bench && cd my-bench && regatta run quickstart"]);
+pub(super) const INIT: &str = with_codes!(examples![
+    "regatta init my-bench && cd my-bench && regatta run quickstart",
+    "regatta init . --example vllm     begin with another shipped manifest",
+    "regatta init . --all              all manifests, templates and schemas",
+]);
 
 pub(super) const STATUS: &str = with_codes!(examples!["regatta status", "regatta status --json"]);
 

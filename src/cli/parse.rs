@@ -50,9 +50,15 @@ impl std::fmt::Display for CliParseError {
 
 impl std::error::Error for CliParseError {}
 
+/// What the program's name alone means.
+const WELCOME: &str = "__welcome";
+
 /// Reads a command line; the first argument is the program's name.
 pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, CliParseError> {
-    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    if words.len() == 1 {
+        words.push(WELCOME.into());
+    }
     let command = CliArgs::command().color(color_of(&words));
     read(command, &words).map_err(|error| CliParseError(Box::new(error)))
 }
@@ -172,7 +178,9 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             SchemaWord::Sweep => SchemaOf::Sweep,
             SchemaWord::Requests => SchemaOf::Requests,
         }),
-        CliCommand::Init(args) => CliJob::Init(InitRequest { folder: args.folder }),
+        CliCommand::Init(args) => {
+            CliJob::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
+        }
         CliCommand::Status(args) => CliJob::Status(Status { json: args.json }),
         CliCommand::Runs(args) => {
             CliJob::Runs(RunsRequest { manifest: args.manifest, failed: args.failed, most: args.most, json: args.json })
@@ -217,6 +225,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
         CliCommand::Completions(args) => CliJob::Completions(args.shell),
+        CliCommand::Welcome => CliJob::Welcome,
         CliCommand::Warden(args) => CliJob::Watchdog { run: args.run },
         CliCommand::NullServer(args) => CliJob::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         CliCommand::OnNode(args) => CliJob::OnNode { folder: args.folder },

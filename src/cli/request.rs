@@ -71,6 +71,8 @@ pub enum CliJob {
     List(RunList),
     Schema(SchemaOf),
     Init(InitRequest),
+    /// The program's name alone.
+    Welcome,
     Status(Status),
     Runs(RunsRequest),
     Logs(Logs),
@@ -252,6 +254,8 @@ pub enum SchemaOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitRequest {
     pub folder: PathBuf,
+    /// A manifest by its name; `None`: everything that is shipped.
+    pub example: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

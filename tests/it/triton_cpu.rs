@@ -59,10 +59,18 @@ async fn the_real_server_comes_up_and_goes() {
 }
 
 #[test]
-fn in_an_empty_folder_it_says_where_the_models_are() {
+fn in_an_empty_folder_its_models_come_from_the_program() {
     let world = World::new();
-    let ended = world.regatta(&["run", "triton-cpu", "--until", "generate_triton_config"]);
-    assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("manifests/triton-cpu/models: part of this program, and not in this folder yet");
-    ended.says("`regatta init .` writes all shipped files here");
+    let words = ["run", "triton-cpu", "--until", "generate_triton_config"];
+    world.good(&words);
+    assert!(world.path("latest/generate_triton_config/offline/triton_model_repo_0/tensorrt_llm").is_dir());
+    assert!(!world.path("manifests").exists(), "nothing is written beside the state");
+    // A file of the project hides the shipped one.
+    let model = "manifests/triton-cpu/models/tensorrt_llm/1/model.py";
+    world.file(model, "# mine\n");
+    world.good(&words);
+    assert_eq!(
+        world.read("latest/generate_triton_config/offline/triton_model_repo_0/tensorrt_llm/1/model.py"),
+        "# mine\n"
+    );
 }

@@ -18,7 +18,7 @@ use super::execute::{perform, serve};
 use super::signals::{install_handlers, interrupt};
 use crate::app::error::CommandError;
 use crate::app::output::{print_bytes, print_error};
-use crate::app::project::{Project, options};
+use crate::app::project::Project;
 use crate::cli::{self, CliExit, GivenSetting, Global, RunTarget};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
@@ -39,8 +39,7 @@ pub(super) fn submit_and_follow(
     let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     // Report every error here, before anything waits in a queue.
-    let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
-    project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
+    project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let mut words = words(std::env::args_os().skip(1), &project.home);
     words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -83,7 +83,6 @@ fn prepare_and_execute(
         Some(GpuSelection::Ids(ids)) => ids.clone(),
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
-    project.has_files_of(&plan, &options)?;
     if let Some(held) = &held {
         held.check_gpus(&plan, &options)?;
     }
