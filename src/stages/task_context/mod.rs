@@ -154,9 +154,16 @@ impl TaskContext {
         self.secrets.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
     }
 
-    /// A path from the manifest: relative ones are relative to the project folder.
+    /// A path from the manifest: relative ones are relative to the project folder. What only this program has is where the task's
+    /// inputs have it.
     pub fn path(&self, written: &str) -> std::path::PathBuf {
-        self.lease.project.join(written)
+        let own = self.lease.project.join(written);
+        if own.exists() {
+            return own;
+        }
+        let shipped = Path::new("shipped").join(written);
+        let mut inputs = self.lease.assignment.inputs.iter().flat_map(|(_, paths)| paths);
+        inputs.find(|path| path.ends_with(&shipped)).cloned().unwrap_or(own)
     }
 
     /// The failure for a command that did not start.
