@@ -69,13 +69,29 @@ mod tests {
 
     #[test]
     fn a_machine_with_nothing_starts_with_the_simulator() {
-        insta::assert_snapshot!(advice(&[], &[], false), @r"
+        insta::assert_snapshot!(advice(&[], &[], false), @"
+        Regatta runs reproducible LLM-serving benchmarks. This machine: no NVIDIA GPU.
+
+        Next:
+          regatta bench sim:       measure a simulated server, in seconds
+          regatta run quickstart   a whole pipeline, on the simulator
+          regatta init             begin a project here: a manifest and a .gitignore
+          regatta --help           all commands
         ");
     }
 
     #[test]
     fn what_is_there_comes_first() {
-        insta::assert_snapshot!(advice(&["NVIDIA H100 80GB HBM3".to_owned()], &[8000], true), @r"
+        insta::assert_snapshot!(advice(&["NVIDIA H100 80GB HBM3".to_owned()], &[8000], true), @"
+        Regatta runs reproducible LLM-serving benchmarks. This machine: one NVIDIA H100 80GB HBM3.
+
+        Next:
+          regatta bench http://127.0.0.1:8000 --rate 5 -n 100   something listens there: Triton or an OpenAI server?
+          regatta bench --serve vllm MODEL --rate 5             start vLLM here, measure it, stop it
+          regatta doctor                                        what this machine has, and what it lacks
+          regatta run quickstart                                a whole pipeline, on the simulator
+          regatta list                                          the manifests of this folder, and those of the program
+          regatta --help                                        all commands
         ");
     }
 }

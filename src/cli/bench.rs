@@ -139,9 +139,10 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     } else {
         target
     };
-    let is_given = args.concurrency.is_some() || args.rate.is_some() || args.requests.is_some() || args.duration.is_some();
+    let has_load = args.concurrency.is_some() || args.rate.is_some() || args.offline || args.sweep.is_some();
+    let has_end = args.requests.is_some() || args.duration.is_some() || args.measurement_interval.is_some();
     // A first try: some seconds, and more than one request at a time.
-    let is_first_try = target.starts_with("sim:") && !is_given && !args.offline && args.data.is_none() && args.sweep.is_none();
+    let is_first_try = target.starts_with("sim:") && !has_load && !has_end && args.data.is_none();
     let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args)? };
     let is_sweep = matches!(load, BenchLoad::Sweep(_));
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
