@@ -65,12 +65,9 @@ fn in_an_empty_folder_its_models_come_from_the_program() {
     world.good(&words);
     assert!(world.path("latest/generate_triton_config/offline/triton_model_repo_0/tensorrt_llm").is_dir());
     assert!(!world.path("manifests").exists(), "nothing is written beside the state");
-    // A file of the project hides the shipped one.
-    let model = "manifests/triton-cpu/models/tensorrt_llm/1/model.py";
-    world.file(model, "# mine\n");
-    world.good(&words);
-    assert_eq!(
-        world.read("latest/generate_triton_config/offline/triton_model_repo_0/tensorrt_llm/1/model.py"),
-        "# mine\n"
-    );
+    // A folder of the project hides the shipped one, as a whole.
+    world.file("manifests/triton-cpu/models/tensorrt_llm/1/model.py", "# mine\n");
+    let ended = world.regatta(&words);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("manifests/triton-cpu/models/preprocessing/1/model.py is not there");
 }
