@@ -38,13 +38,13 @@ timed() {
   echo "$name: exit code $code"
 }
 
-timed regatta "$regatta" bench "openai://127.0.0.1:$port" --protocol openai-completions -m ensemble -c 1..32 -n "$requests" \
+timed regatta "$regatta" bench "openai://127.0.0.1:$port" -m ensemble -c 1..32 -n "$requests" \
   --isl 128 --osl 32 --ignore-eos --out regatta
-timed aiperf "$aiperf" profile -m ensemble --url "http://127.0.0.1:$port" --endpoint-type completions --streaming \
+timed aiperf "$aiperf" profile -m ensemble --url "http://127.0.0.1:$port" --endpoint-type chat --streaming \
   --tokenizer "$tokenizer" --use-server-token-count --isl 128 --osl 32 --extra-inputs ignore_eos:true \
   --concurrency 1,2,4,8,16,32 --request-count "$requests" --ui none --artifact-dir aiperf
 HF_HUB_OFFLINE=1 timed guidellm "$guidellm" run \
-  --backend "kind=openai_http,target=http://127.0.0.1:$port,model=ensemble,request_format=/v1/completions" \
+  --backend "kind=openai_http,target=http://127.0.0.1:$port,model=ensemble" \
   --tokenizer "{\"kind\":\"huggingface_auto\",\"model\":\"$tokenizer\"}" \
   --data kind=synthetic_text,prompt_tokens=128,output_tokens=32 --profile '{"kind":"concurrent","streams":[1,2,4,8,16,32]}' \
   --constraint kind=max_requests,count="$requests" --disable-console-interactive --output kind=json,path=guidellm.json
