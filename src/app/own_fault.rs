@@ -16,7 +16,9 @@ pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
         }
         print_error(&message(fault));
     }));
-    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(CliExit::OwnFault)
+    let exit = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(CliExit::OwnFault);
+    drop(panic::take_hook());
+    exit
 }
 
 fn message(fault: &PanicHookInfo<'_>) -> String {
