@@ -110,7 +110,7 @@ impl PackageProvenance {
 
     /// Whether a file of the documentation is one.
     pub fn is_file_name(name: &str) -> bool {
-        name == LOCK_FILE || (name.starts_with("regatta.") && name.ends_with(".lock"))
+        name == LOCK_FILE || name.strip_prefix("regatta.").is_some_and(|rest| rest.strip_suffix(".lock").is_some())
     }
 
     /// What is known of one run.

@@ -32,7 +32,14 @@ pub struct LoadgenPin {
     /// Further versions in logs that MLCommons published for the round: built from the repository, between releases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<String>,
+    /// Whether it can be fetched and run. The LoadGen of v4.1 cannot: it was no package, and read its rules from a file.
+    #[serde(default = "is_packaged", skip_serializing_if = "Clone::clone")]
+    pub is_packaged: bool,
     pub seeds: Seeds,
+}
+
+fn is_packaged() -> bool {
+    true
 }
 
 /// LoadGen's three random seeds.
@@ -151,7 +158,8 @@ struct Vars {
     round: Round,
 }
 
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 5] = [
+    ("v4.1", include_str!("../../manifests/rounds/v4.1.yaml")),
     ("v5.0", include_str!("../../manifests/rounds/v5.0.yaml")),
     ("v5.1", include_str!("../../manifests/rounds/v5.1.yaml")),
     ("v6.0", include_str!("../../manifests/rounds/v6.0.yaml")),

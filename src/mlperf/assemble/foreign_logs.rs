@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::request::{AssembleError, ForeignResult};
 use super::tree::{FileSource, SubmissionTree};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
-use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, truncate_accuracy_log};
+use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use crate::spec::{Division, TestMode};
 use crate::units::sha256_of_file;
 
@@ -80,6 +80,11 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
                 tree.add_beside(&below.join(layout.source()), inside, &system, from)?;
             }
         }
+    }
+    let own = below.join(layout.source()).join(&logs.benchmark);
+    if layout == SubmissionLayout::Split && !tree.has_below(&own) {
+        // Until v5.1 each benchmark has a folder of its own there.
+        tree.add(own.join("README.md"), FileSource::Text("Made by another harness than Regatta.\n".to_owned()))?;
     }
     let lock = PackageProvenance {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),

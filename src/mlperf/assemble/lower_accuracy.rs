@@ -14,12 +14,21 @@ pub(super) fn copy(tree: &mut SubmissionTree) {
     let mut copies = Vec::new();
     for (path, source) in &tree.files {
         let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        // Until v5.1 the source has a folder for each benchmark.
+        if let [division, submitter, "code", benchmark, below @ ..] = &parts[..]
+            && let Some(low) = lower(tree, benchmark)
+        {
+            let to: PathBuf = [division, submitter, "code", low.as_str()].iter().chain(below).collect();
+            if !tree.files.contains_key(&to) {
+                copies.push((to, source.clone()));
+            }
+            continue;
+        }
         // closed/Example/results/<system>/<benchmark>/<scenario>/…
         let [division, submitter, folder, system, benchmark, scenario, below @ ..] = &parts[..] else { continue };
         let Some(low) = lower(tree, benchmark).filter(|_| folders.contains(folder)) else { continue };
         let above: PathBuf = [division, submitter, "results", system, low.as_str(), scenario].iter().collect();
-        let has_own = tree.files.range(above.clone()..).next().is_some_and(|(path, _)| path.starts_with(&above));
-        if !has_own {
+        if !tree.has_below(&above) {
             let to: PathBuf =
                 [division, submitter, folder, system, low.as_str(), scenario].iter().chain(below).collect();
             copies.push((to, source.clone()));

@@ -58,6 +58,11 @@ impl SubmissionTree {
         Ok(())
     }
 
+    /// Whether there is a file below a folder.
+    pub(super) fn has_below(&self, folder: &Path) -> bool {
+        self.files.range(folder.to_owned()..).next().is_some_and(|(path, _)| path.starts_with(folder))
+    }
+
     /// Adds a file whose name may be taken: then it goes below a folder of the system's name.
     pub(super) fn add_beside(
         &mut self,

@@ -150,7 +150,7 @@ fn names_that_the_round_does_not_have() {
     let none = IndexMap::new();
     let says = |asked: TestRequest<'_>| error_lines(&check(&asked)).join("\n");
     let old = says(TestRequest { benchmark: "llama2-70b-99", ..test_request(&none) });
-    assert!(old.contains("it is in `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
+    assert!(old.contains("it is in `v4.1`, `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
     let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..test_request(&none) });
     assert!(loadgens.contains("[name it: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
     let typed = says(TestRequest { benchmark: "deepseek-r2", ..test_request(&none) });

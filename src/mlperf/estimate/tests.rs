@@ -43,8 +43,11 @@ fn settings(row: &Value) -> TestSettings {
         dataset_samples: row["dataset_samples"].as_u64(),
     };
     let mut settings = conf(&ask).unwrap().settings;
-    // A rehearsal's own duration is not LoadGen's.
+    // A rehearsal's own duration and number of queries are not LoadGen's.
     settings.min_duration_ms = row["effective_min_duration_ms"].as_u64().unwrap();
+    if ask.rehearsal {
+        settings.min_query_count = row["effective_min_query_count"].as_u64().unwrap();
+    }
     settings
 }
 
@@ -96,7 +99,7 @@ fn an_estimate_in_words() {
     );
     assert_eq!(
         estimate_text(MlperfScenario::Offline, TestMode::Performance, 100.0),
-        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at that rate"
+        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s if the system keeps that rate"
     );
     assert_eq!(
         estimate_text(MlperfScenario::Server, TestMode::Accuracy, 10.0),

@@ -68,6 +68,15 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         results,
         stages: order.upstream_tasks.iter().map(|made| made.stage.clone()).collect::<Vec<ProvenanceStage>>(),
     };
+    if to.layout == SubmissionLayout::Split {
+        // Until v5.1 each benchmark has a folder of its own there.
+        for benchmark in order.results.iter().map(|entry| &entry.benchmark) {
+            let folder = Path::new(to.layout.source()).join(benchmark);
+            if !to.root.join(&folder).exists() {
+                to.text(&folder.join("README.md"), &readme::source(order))?;
+            }
+        }
+    }
     if order.source.is_none() {
         // What was run is source, too: enough to make it again.
         to.text(&Path::new(to.layout.source()).join("README.md"), &readme::source(order))?;

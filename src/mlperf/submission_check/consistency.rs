@@ -30,6 +30,10 @@ pub(super) fn check(
     let at = folder.join("mlperf_log_detail.txt");
     parts_of_verdict(to, &at, detail, scenario);
     let Some(rates) = Rates::of(detail, scenario) else { return };
+    if rates.samples <= 0.0 || rates.tokens <= 0.0 {
+        let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
+        return to.refuse("counts", &at, what, WHY, FIX);
+    }
     counts(to, &at, detail, &rates, scenario);
     lengths(to, &at, &rates, benchmark, scores);
     summary(to, folder, &rates);
@@ -52,8 +56,7 @@ impl Rates {
             }
             MlperfScenario::SingleStream => return None,
         };
-        let rates = Self { samples: detail.number(samples)?, tokens: detail.number(tokens)? };
-        (rates.samples > 0.0).then_some(rates)
+        Some(Self { samples: detail.number(samples)?, tokens: detail.number(tokens)? })
     }
 }
 
@@ -80,6 +83,11 @@ fn parts_of_verdict(to: &mut GateFindings, at: &Path, detail: &Detail, scenario:
     }
 }
 
+/// Whether LoadGen's count of samples is the one before padding.
+fn is_unpadded(detail: &Detail) -> bool {
+    detail.loadgen_version().is_some_and(|version| version.starts_with("4."))
+}
+
 /// How many queries there were, how long they took, and the rates that follow.
 fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scenario: MlperfScenario) {
     let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
@@ -89,8 +97,12 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
     if scenario == MlperfScenario::Offline {
         // One query: it takes as long as its last sample.
         let samples = detail.number("generated_samples_per_query");
+        // LoadGen of v4.1 counts them before it pads them to whole data sets.
+        let set = detail.number("qsl_reported_performance_count").filter(|set| *set > 0.0 && is_unpadded(detail));
+        let agrees = |samples: f64, longest: f64| is_near(samples / rates.samples, longest);
         if let (Some(samples), Some(longest)) = (samples, longest)
-            && !is_near(samples / rates.samples, longest)
+            && !agrees(samples, longest)
+            && !set.is_some_and(|set| agrees((samples / set).ceil() * set, longest))
         {
             disagree(format!(
                 "{samples} samples in {longest:.0} s are {:.3} samples/s, it has {:.3}",

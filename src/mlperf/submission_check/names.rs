@@ -70,7 +70,14 @@ fn kind(to: &mut GateFindings, item: &DirEntry, layout: SubmissionLayout) {
         if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
             let why = "LoadGen takes an audit.config in its working folder: the run may have been one of an audit";
             let fix = "take it out, and look whether the run was one of an audit";
-            to.review("audit.config", path, "an audit.config is beside a result's logs", why, fix);
+            to.find(
+                FindingWeight::of_older_checker(layout),
+                "audit.config",
+                path,
+                "an audit.config is beside a result's logs",
+                why,
+                fix,
+            );
         }
     }
 }

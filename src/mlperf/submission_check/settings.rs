@@ -62,6 +62,7 @@ pub(super) fn check(
         to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
     }
     measurements(to, entry, &folder);
+    source_of_benchmark(to, entry);
     if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
         let none = IndexMap::new();
         let ask = TestRequest {
@@ -76,6 +77,17 @@ pub(super) fn check(
             dataset_samples: None,
         };
         conf(to, &folder.join("user.conf"), &text, &ask, performance);
+    }
+}
+
+/// Until v5.1 the source has a folder, or a file that names one, for each benchmark.
+fn source_of_benchmark(to: &mut GateFindings, entry: &ResultEntry) {
+    let source = entry.submitter.folder.join(entry.layout.source());
+    let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
+    if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
+        let at = source.join(entry.benchmark);
+        let why = "until v5.1 each benchmark has a folder of its own under code/";
+        to.refuse("source", &at, "it is missing", why, "put the code, or a README.md that names it, there");
     }
 }
 

@@ -6,15 +6,16 @@ use serde_json::{Map, Value};
 
 use super::finding::{FindingWeight, GateFindings};
 use super::tree::{Submitter, files};
-use crate::mlperf::SubmissionLayout;
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
+use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
 
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
 
 /// All systems of a submitter: those with results and those that are described.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
+    let layout = SubmissionLayout::of(&round.name);
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
         files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
@@ -30,7 +31,17 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, layout: Submis
             to.refuse("system name", &at, what, why, "rename one of them, and `system_json` in the manifest with it");
             continue;
         }
-        check_submitter(to, &at, submitter);
+        let system_type = check_submitter(to, &at, submitter).unwrap_or_default();
+        let is_edge = submitter.division != "open" && system_type.eq_ignore_ascii_case("edge");
+        for found in system.benchmarks.iter().filter(|_| is_edge) {
+            // On the edge a benchmark has SingleStream.
+            let of_datacenter = |benchmark: &Benchmark| !benchmark.required.contains(&MlperfScenario::SingleStream);
+            if round.benchmarks.get(&found.name).is_some_and(of_datacenter) {
+                let what = format!("`system_type` is edge, and {} is for datacenter systems", found.name);
+                let why = "each benchmark is for datacenter systems, for the edge, or for both";
+                to.refuse("system fields", &at, what, why, "`system_type: datacenter`");
+            }
+        }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
@@ -48,7 +59,8 @@ pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
     }
 }
 
-fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
+/// Gives the type of the system. None: its description cannot be read.
+fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> Option<String> {
     let read = std::fs::read(at).map_err(|error| error.to_string());
     let read =
         read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
@@ -56,7 +68,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
         Ok(fields) => fields,
         Err(error) => {
             to.refuse("unreadable JSON", at, error, "it describes the system", "make it a JSON object");
-            return;
+            return None;
         }
     };
     for field in &FIELDS {
@@ -115,4 +127,5 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
             "pack it for the other division",
         );
     }
+    fields.get("system_type").and_then(Value::as_str).map(str::to_owned)
 }

@@ -155,6 +155,11 @@ impl StageChecker<'_> {
             );
             return;
         };
+        if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {
+            let hint = Some(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
+            let what = format!("cannot be `{round}`");
+            self.push_error(&["mlperf", word, "round"], &what, "its LoadGen was not published as a package", hint);
+        }
         for (index, name) in benchmarks.iter().enumerate() {
             if table.benchmarks.contains_key(*name) {
                 continue;

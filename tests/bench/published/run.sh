@@ -4,7 +4,7 @@
 #   MLPERF_INFERENCE=…/inference tests/bench/published/run.sh CLONE ROUND [TABLE.json]
 #
 # CLONE             a clone of mlcommons/inference_results_<round>, or another folder with closed/ and open/ in it
-# ROUND             v5.0, v5.1, v6.0 or v6.1
+# ROUND             v4.1, v5.0, v5.1, v6.0 or v6.1
 # TABLE.json        where to write the counts; without it they are printed only
 # MLPERF_INFERENCE  a clone of mlcommons/inference; the checker is taken from the round's revision, below
 # MLPERF_PYTHON     a Python with numpy, pandas and pyyaml [default: python3]
@@ -27,6 +27,7 @@ regatta=${REGATTA:-$root/target/debug/regatta}
 
 # The checker that judged the round: the last revision before its results were published.
 case $round in
+    v4.1) revision=v4.1 ;;
     v5.0) revision=v5.0.1 ;;
     v5.1) revision=v5.1.1 ;;
     v6.0) revision=175ea7ba24a826946458f72ec4a2221215f52802 ;;

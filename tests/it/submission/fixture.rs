@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use regatta::mlperf::{Round, SubmissionLayout};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -108,15 +109,68 @@ pub(crate) fn good(root: &Path) -> Submission {
     Submission(root.to_owned())
 }
 
+/// The same for another round: its seeds, its LoadGen, its layout.
+pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
+    let made = good(root);
+    let (pin, seeds) = (&round.loadgen, &round.loadgen.seeds);
+    for scenario in SCENARIOS {
+        for run in ["performance/run_1", "accuracy"] {
+            let run = format!("{scenario}/{run}");
+            let named = [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)];
+            for (name, seed) in named {
+                made.set(&run, &format!("effective_{name}_rng_seed"), &json!(seed));
+            }
+            made.set(&run, "loadgen_version", &json!(format!("{} @ 0000000000", pin.version)));
+        }
+    }
+    if SubmissionLayout::of(&round.name) == SubmissionLayout::Single {
+        return made;
+    }
+    fs::rename(made.at("src"), made.at("code")).unwrap();
+    write(made.at("code").join(BENCHMARK).join("README.md"), "how it was made\n");
+    let parts = |top: &str, scenario: &str| made.at(top).join(SYSTEM).join(BENCHMARK).join(scenario);
+    for scenario in SCENARIOS {
+        let names = [
+            ("user.conf", "user.conf".to_owned()),
+            ("README.md", "README.md".to_owned()),
+            ("measurements.json", format!("{SYSTEM}_{scenario}.json")),
+        ];
+        fs::create_dir_all(parts("measurements", scenario)).unwrap();
+        fs::create_dir_all(parts("compliance", scenario)).unwrap();
+        for (name, to) in names {
+            fs::rename(parts("results", scenario).join(name), parts("measurements", scenario).join(to)).unwrap();
+        }
+        fs::rename(parts("results", scenario).join("TEST06"), parts("compliance", scenario).join("TEST06")).unwrap();
+    }
+    made
+}
+
 impl Submission {
     /// Below the submitter.
     pub(crate) fn at(&self, below: &str) -> PathBuf {
-        self.0.join("closed/Example").join(below)
+        let submitter = self.0.join("closed/Example");
+        match below.strip_prefix("src") {
+            Some(rest) if submitter.join("code").is_dir() => submitter.join(format!("code{rest}")),
+            _ => submitter.join(below),
+        }
     }
 
-    /// Below the benchmark.
+    /// Below the benchmark, where the layout has it.
     pub(crate) fn of(&self, below: &str) -> PathBuf {
-        self.at("results").join(SYSTEM).join(BENCHMARK).join(below)
+        let folder = |top: &str| self.at(top).join(SYSTEM).join(BENCHMARK);
+        if self.at("measurements").is_dir()
+            && let Some((scenario, name)) = below.split_once('/')
+        {
+            match name {
+                "user.conf" | "README.md" => return folder("measurements").join(below),
+                "measurements.json" => {
+                    return folder("measurements").join(scenario).join(format!("{SYSTEM}_{scenario}.json"));
+                }
+                test if test.starts_with("TEST06") => return folder("compliance").join(below),
+                _ => {}
+            }
+        }
+        folder("results").join(below)
     }
 
     pub(crate) fn log(&self, run: &str) -> PathBuf {

@@ -6,41 +6,74 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::Official;
+use regatta::mlperf::{self, Official, Round, SubmissionLayout};
 
-use super::broken::{BROKEN, OFFICIAL};
-use super::fixture::good;
+use super::broken::{BROKEN, OFFICIAL, OLD_LAYOUT, ROUNDS};
+use super::fixture::{good_of, write};
 
-/// Its output on a submission. None: there is no checker here.
-pub(super) fn ask(root: &Path, round: &str) -> Option<String> {
+/// The revision whose checker judged each round: the last one before its results were published.
+const REVISIONS: [(&str, &str); 3] =
+    [("v5.1", "v5.1.1"), ("v6.0", "175ea7ba24a826946458f72ec4a2221215f52802"), ("v6.1", "b66003e1")];
+
+/// Where the checker is since v6.0, and before.
+const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
+
+/// The checker of a round, written out of the clone. None: there is no clone here.
+pub(super) fn checker(round: &str, to: &Path) -> Option<PathBuf> {
     let clone = std::env::var_os("MLPERF_INFERENCE")?;
+    let (_, revision) = REVISIONS.into_iter().find(|(name, _)| *name == round)?;
+    let git = |arguments: &[&str]| {
+        let ended = Command::new("git").arg("-C").arg(&clone).args(arguments).output().unwrap();
+        assert!(ended.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        ended.stdout
+    };
+    let names = git(&["ls-tree", "-r", "--name-only", revision, "tools/submission"]);
+    let names = String::from_utf8(names).unwrap();
+    let is_code = |name: &&str| name.ends_with(".py") && !name.contains("directory_structure_samples");
+    for name in names.lines().filter(is_code) {
+        write(to.join(name), git(&["cat-file", "blob", &format!("{revision}:{name}")]));
+    }
+    CHECKERS.iter().map(|name| to.join(name)).find(|path| path.is_file())
+}
+
+/// What a checker prints of a submission.
+fn printed(checker: &Path, root: &Path, round: &str) -> String {
     let python = std::env::var_os("MLPERF_PYTHON").unwrap_or_else(|| "python3".into());
+    let table = tempfile::tempdir().unwrap();
     let ended = Command::new(python)
-        .arg(Path::new(&clone).join("tools/submission/submission_checker/main.py"))
-        .args(["--version", round, "--csv", "official.csv", "--input", "."])
+        .arg(checker)
+        .args(["--version", round, "--input", ".", "--csv"])
+        .arg(table.path().join("official.csv"))
         .current_dir(root)
         .output()
         .unwrap();
-    Some(String::from_utf8_lossy(&ended.stderr).into_owned() + &String::from_utf8_lossy(&ended.stdout))
+    String::from_utf8_lossy(&ended.stderr).into_owned() + &String::from_utf8_lossy(&ended.stdout)
 }
 
-#[test]
-#[ignore = "needs a clone of mlcommons/inference, named by MLPERF_INFERENCE"]
-fn it_passes_the_good_one_and_says_of_the_broken_ones_what_stands_in_the_table() {
+/// The output of a round's checker on a submission. None: there is no checker here.
+pub(super) fn ask(root: &Path, round: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
-    good(folder.path());
-    let said = ask(folder.path(), "v6.1").expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
-    assert!(Official::of(&said).passed, "{said}");
+    checker(round, folder.path()).map(|checker| printed(&checker, root, round))
+}
+
+/// Of each mutation in one round.
+fn words(round: &Round) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let checker = checker(&round.name, folder.path()).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
+    let whole = tempfile::tempdir().unwrap();
+    let said = printed(&checker, good_of(round, whole.path()).0.as_path(), &round.name);
+    assert!(Official::of(&said).passed, "{}: {said}", round.name);
     let mut told = String::new();
-    for (name, spoil) in BROKEN {
+    let is_here = |name: &str| name != OLD_LAYOUT || SubmissionLayout::of(&round.name) == SubmissionLayout::Single;
+    for (name, spoil) in BROKEN.iter().filter(|(name, _)| is_here(name)) {
         let folder = tempfile::tempdir().unwrap();
-        let submission = good(folder.path());
+        let submission = good_of(round, folder.path());
         spoil(&submission);
-        let said = ask(folder.path(), "v6.1").unwrap();
+        let said = printed(&checker, folder.path(), &round.name);
         let official = Official::of(&said);
         let first = official.errors().find(|error| !error.contains("NoResults") && !error.starts_with("SUMMARY"));
         let word = match (official.passed, said.contains("SUMMARY: ")) {
@@ -48,10 +81,37 @@ fn it_passes_the_good_one_and_says_of_the_broken_ones_what_stands_in_the_table()
             (_, true) => format!("fails: {}", first.unwrap_or("no reason given").replace("./", "")),
             _ => format!("crashes: {}", said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default()),
         };
-        let _ = writeln!(told, "{name} | {}", word.chars().take(160).collect::<String>());
+        let _ = writeln!(told, "{} {name} | {}", round.name, word.chars().take(160).collect::<String>());
     }
+    told
+}
+
+#[test]
+#[ignore = "needs a clone of mlcommons/inference, named by MLPERF_INFERENCE"]
+fn it_passes_the_good_one_and_says_of_the_broken_ones_what_stands_in_the_table() {
+    let rounds = ROUNDS.map(|round| Round::named(round).unwrap());
+    let told: Vec<String> = std::thread::scope(|scope| {
+        let asked: Vec<_> = rounds.iter().map(|round| scope.spawn(|| words(round))).collect();
+        asked.into_iter().map(|round| round.join().unwrap()).collect()
+    });
+    let told = told.concat();
     if std::env::var_os("UPDATE").is_some() {
         fs::write(OFFICIAL, &told).unwrap();
     }
     assert_eq!(told, fs::read_to_string(OFFICIAL).unwrap());
+}
+
+/// Regatta's own reports beside the divisions are no reason for it to refuse a package.
+#[test]
+#[ignore = "needs a clone of mlcommons/inference, named by MLPERF_INFERENCE"]
+fn our_reports_beside_the_divisions_do_not_disturb_it() {
+    for round in ROUNDS.map(|round| Round::named(round).unwrap()) {
+        let folder = tempfile::tempdir().unwrap();
+        let submission = good_of(&round, folder.path());
+        write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("package.json"), "{}\n");
+        write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("official.log"), "SUMMARY\n");
+        let said = ask(folder.path(), &round.name).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
+        assert!(Official::of(&said).passed, "{}: {said}", round.name);
+        assert_eq!(mlperf::examine(folder.path(), &round).refusal_count(), 0);
+    }
 }
