@@ -50,9 +50,10 @@ fn advice(gpus: &[String], ports: &[u16], has_manifests: bool) -> String {
         lines.push(("regatta doctor", "what this machine has, and what it lacks"));
         lines.push(("regatta run quickstart", "a whole pipeline, on the simulator"));
     }
-    lines.push(match has_manifests {
-        true => ("regatta list", "the manifests of this folder, and those of the program"),
-        false => ("regatta init", "begin a project here: a manifest and a .gitignore"),
+    lines.push(if has_manifests {
+        ("regatta list", "the manifests of this folder, and those of the program")
+    } else {
+        ("regatta init", "begin a project here: a manifest and a .gitignore")
     });
     lines.push(("regatta --help", "all commands"));
     let mut out = format!("Regatta runs reproducible LLM-serving benchmarks. This machine: {machine}.\n\nNext:\n");

@@ -162,7 +162,7 @@ impl TaskContext {
             return own;
         }
         let shipped = Path::new("shipped").join(written);
-        let mut inputs = self.lease.assignment.inputs.iter().flat_map(|(_, paths)| paths);
+        let mut inputs = self.lease.assignment.inputs.values().flatten();
         inputs.find(|path| path.ends_with(&shipped)).cloned().unwrap_or(own)
     }
 

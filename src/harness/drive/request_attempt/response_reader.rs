@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
+use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::kserve::call_error::{RpcFault, broken_class};
@@ -168,7 +169,7 @@ impl<'a> ResponseReader<'a> {
             self.state.last_token.set(Some(t_read));
             link.last_token.set(t_read);
             part.take(WireEvent::Chunk(tokens), t_read);
-            limits.check_tokens(part.account().tokens(), self.attempt.requested_tokens(asked))?;
+            ResponseBounds::check_tokens(part.account().tokens(), self.attempt.requested_tokens(asked))?;
         }
         if seen.is_final {
             self.state.final_marker.set(true);

@@ -146,7 +146,7 @@ impl HttpAttempt<'_> {
             }
             self.update_last_token(listener);
             if let Some(requested) = self.dialect.limit(self.asked_tokens) {
-                self.limits.check_tokens(listener.tokens(), requested)?;
+                ResponseBounds::check_tokens(listener.tokens(), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
                 listener.outcome.t_cancel = Some(self.clock.now());
