@@ -53,6 +53,13 @@ fn an_answer_without_end_fails_with_its_limit_and_is_not_read_on() {
     }
 }
 
+/// More tokens than any request of these tests asks for, without an end.
+fn endless(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
+    let token =
+        || ModelStreamInferResponse { infer_response: Some(response(&request.id, 1, false)), ..Default::default() };
+    (0..10_000).map(|_| token()).collect()
+}
+
 /// Tokens that keep coming: the stall time-out never fires, and their bytes are few.
 #[test]
 fn an_answer_whose_tokens_do_not_end_fails() {
@@ -62,11 +69,6 @@ fn an_answer_whose_tokens_do_not_end_fails() {
     assert_eq!(class, FailureClass::TooLarge, "{why}");
     assert!(why.contains("the answer has not ended after"), "{why}");
 
-    fn endless(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
-        let token =
-            || ModelStreamInferResponse { infer_response: Some(response(&request.id, 1, false)), ..Default::default() };
-        (0..10_000).map(|_| token()).collect()
-    }
     let script = kserve::script(|_| Act::Play { gap: std::time::Duration::ZERO, messages: endless });
     let (class, why) = failure(&kserve::spec(&GrpcServer::start(true, None, script), 1));
     assert_eq!(class, FailureClass::TooLarge, "{why}");

@@ -81,7 +81,7 @@ fn packages_keep_their_records_and_a_changed_file_is_found() {
     let world = World::new();
     for system in ["box", "crate"] {
         let project = format!("{system}-project");
-        Runs::new(&world.path(&format!("{project}/runs")), |_| ());
+        Runs::new(&world.path(format!("{project}/runs")), |_| ());
         let manifest = super::standing::manifest(false).replace("system: box", &format!("system: {system}"));
         world.file(&format!("{project}/manifests/m.yaml"), &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
         let ended = world.command(&["run", "m"]).current_dir(world.path(&project)).status().unwrap();

@@ -33,7 +33,9 @@ pub(super) fn checker(round: &str, to: &Path) -> Option<PathBuf> {
     };
     let names = git(&["ls-tree", "-r", "--name-only", revision, "tools/submission"]);
     let names = String::from_utf8(names).unwrap();
-    let is_code = |name: &&str| name.ends_with(".py") && !name.contains("directory_structure_samples");
+    let is_code = |name: &&str| {
+        Path::new(name).extension().is_some_and(|kind| kind == "py") && !name.contains("directory_structure_samples")
+    };
     for name in names.lines().filter(is_code) {
         write(to.join(name), git(&["cat-file", "blob", &format!("{revision}:{name}")]));
     }
