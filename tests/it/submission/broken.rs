@@ -120,7 +120,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("accelerator without a name", |s| s.field(&s.system(), "accelerator_model_name", Some(json!("")))),
     ("cooling to be done", |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
     ("eight accelerators in words", |s| s.field(&s.system(), "accelerators_per_node", Some(json!("eight")))),
-    ("status nobody knows", |s| s.field(&s.system(), "status", Some(json!("research")))),
+    ("an unknown status", |s| s.field(&s.system(), "status", Some(json!("research")))),
     ("submitter in another case", |s| s.field(&s.system(), "submitter", Some(json!("EXAMPLE")))),
     ("system under another name", |s| fs::rename(s.system(), s.at("systems/box_h200_x8.json")).unwrap()),
     ("closed over a network", |s| s.field(&s.system(), "is_network", Some(json!("true")))),
