@@ -56,7 +56,7 @@ fn what_cannot_be_run_is_said_before_the_first_begins() {
     world.file("list.yaml", "runs:\n- { run: good }\n- { run: goood }\n- { run: good, params: { m: 1 } }\n- { run: good, env: { NCCL_DEBUG: INFO } }\n");
     let ended = world.regatta(&["bulk", "list.yaml"]);
     assert_eq!(ended.code, 2);
-    ended.says("3 of the runs cannot be; nothing was started").says("there is no manifest `goood`");
+    ended.says("3 of the runs have errors; nothing was started").says("there is no manifest `goood`");
     ended.says("there is no parameter `m`").says("no parameter of `good` reads NCCL_DEBUG");
     assert!(!world.path("good").exists());
     world.file("list.yaml", "runs:\n- { rum: good }\n");
