@@ -157,7 +157,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     };
     let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
     let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
-    let usual = if is_first_try { 64 } else { 100 };
+    let usual = if is_first_try { 32 } else { 100 };
     let requests = args.requests.or_else(|| needs_count.then_some(usual));
     for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
         if !(stddev.is_finite() && stddev >= 0.0) {
