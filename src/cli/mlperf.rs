@@ -81,14 +81,9 @@ pub(super) struct DiffArgs {
     pub json: bool,
 }
 
+/// What is shown of an examined submission.
 #[derive(Debug, Args)]
-pub(super) struct MlperfCheckArgs {
-    /// The folder with closed/ or open/ in it.
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
-    /// The round it is for [default: as its files show].
-    #[arg(long, value_name = "ROUND")]
-    pub round: Option<String>,
+pub(super) struct ExaminationArgs {
     /// Write the results as a table, too.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
@@ -98,6 +93,18 @@ pub(super) struct MlperfCheckArgs {
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MlperfCheckArgs {
+    /// The folder with closed/ or open/ in it.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// The round it is for [default: as its files show].
+    #[arg(long, value_name = "ROUND")]
+    pub round: Option<String>,
+    #[command(flatten)]
+    pub shown: ExaminationArgs,
 }
 
 #[derive(Debug, Args)]
@@ -125,15 +132,8 @@ pub(super) struct MlperfAssembleArgs {
     /// Assemble rehearsals, for practice: the check refuses them.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
-    /// Write the results as a table, too.
-    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub csv: Option<PathBuf>,
-    /// Print everything that a reviewer may object to, instead of counts.
-    #[arg(help_heading = HOW, long)]
-    pub review: bool,
-    /// Print JSON.
-    #[arg(help_heading = HOW, long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: ExaminationArgs,
 }
 
 /// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
@@ -208,11 +208,11 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             also_99: args.also_99,
             round: args.round,
             rehearse: args.rehearse,
-            csv: args.csv,
-            review: args.review,
-            json: args.json,
+            csv: args.shown.csv,
+            review: args.shown.review,
+            json: args.shown.json,
         }),
-        MlperfCommand::Check(MlperfCheckArgs { folder, round, review, csv, json }) => {
+        MlperfCommand::Check(MlperfCheckArgs { folder, round, shown: ExaminationArgs { csv, review, json } }) => {
             MlperfAction::Check { folder, round, review, csv, json }
         }
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {

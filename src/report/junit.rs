@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::markup::escape;
 use super::run_state::{RunState, TaskPhase, TaskState};
 use super::terminal::styler::{clean, clean_lines};
 use super::terminal::summary::{failure_text, reasons_of};
@@ -63,22 +64,6 @@ fn body(task: &TaskState, out: &mut String) {
             }
         }
     }
-}
-
-/// Safe in an attribute and in an element. Control characters are not allowed in XML 1.0, escaped or not.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() && c != '\n' => out.push('·'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

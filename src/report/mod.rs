@@ -13,6 +13,7 @@ pub mod explain;
 pub mod html;
 mod junit;
 mod markdown_summary;
+mod markup;
 pub mod mlperf;
 mod plan;
 mod run_list;

@@ -1,5 +1,6 @@
 //! The few SVG elements that the pictures need.
 
+use crate::report::markup::escape;
 use crate::units::grouped;
 use std::fmt::Write as _;
 
@@ -99,24 +100,6 @@ impl SvgCanvas {
             r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg">{body}</svg>"#
         )
     }
-}
-
-/// Safe inside an element and inside a quoted attribute.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // Not allowed in a document at all, escaped or not.
-            c if c.is_control() && c != '\n' => out.push('·'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Round steps from 0 to at least `most`: at most `count` of them.
