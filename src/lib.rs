@@ -29,7 +29,7 @@
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
-//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `remote_cache`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
+//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
 //! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
@@ -45,7 +45,7 @@
 //!
 //! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
 //! `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`,
-//! `report::compare`, `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::remote_cache`,
+//! `report::compare`, `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::shared_store`,
 //! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
 //! with the room's name in front.
 //!

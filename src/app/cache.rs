@@ -9,10 +9,10 @@ use super::project::{Project, gpus_here, options};
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{Cache, CacheAction, CacheGc, CliExit, GivenSetting, Global, Select};
+use crate::cli::{Cache, CacheAction, CacheGc, CliExit, Global, KeyValueArg, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::plan::Plan;
-use crate::runner::remote_cache::{self, CacheAddress, Inventory, Presence, RemoteCache, UploadOutcome};
+use crate::runner::shared_store::{self, Inventory, Presence, SharedStore, StoreAddress, UploadOutcome};
 use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
 use crate::runner::{EventEmitter, FetchedOutput, RunOptions, TaskStatus, task_statuses};
 use crate::stages::StageExecutor;
@@ -39,7 +39,7 @@ pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Command
 
 struct CacheJob<'e> {
     global: &'e Global,
-    address: CacheAddress,
+    address: StoreAddress,
     runtime: &'e tokio::runtime::Runtime,
 }
 
@@ -51,14 +51,14 @@ struct CacheContext {
     cache: Arc<OutputCache>,
     digests: Digests,
     stages: StageExecutor,
-    share: RemoteCache,
+    store: SharedStore,
 }
 
 impl CacheJob<'_> {
     fn open_context(
         &self,
         manifest: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         select: &Select,
     ) -> Result<CacheContext, CommandError> {
         let project = Project::open_current(self.global)?;
@@ -69,13 +69,13 @@ impl CacheJob<'_> {
         let digests = Digests::load(&project.home);
         let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
         let emit: EventEmitter = Arc::new(|event| print_notice(&event));
-        let machine = remote_cache::Machine::new(run_cache::gpus_for(&plan));
-        let share = RemoteCache::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit)
+        let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
+        let store = SharedStore::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit)
             .map_err(|e| self.unusable(&e))?;
-        Ok(CacheContext { project, plan, options, cache: output_cache, digests, stages, share })
+        Ok(CacheContext { project, plan, options, cache: output_cache, digests, stages, store })
     }
 
-    fn unusable(&self, trouble: &remote_cache::RemoteCacheError) -> CommandError {
+    fn unusable(&self, trouble: &shared_store::SharedStoreError) -> CommandError {
         let hint = trouble.hint();
         let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
         CommandError::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
@@ -85,11 +85,11 @@ impl CacheJob<'_> {
         // An empty plan: only the store is read.
         let project = Project::open_current(self.global)?;
         let plan = Plan::default();
-        let machine = remote_cache::Machine::new(remote_cache::MachineGpus::Known([].into()));
+        let machine = shared_store::Machine::new(shared_store::MachineGpus::Known([].into()));
         let output_cache = Arc::new(OutputCache::open(&project.home)?);
-        let share = RemoteCache::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}))
+        let store = SharedStore::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}))
             .map_err(|e| self.unusable(&e))?;
-        self.runtime.block_on(share.inventory()).map_err(|e| self.unusable(&e))
+        self.runtime.block_on(store.inventory()).map_err(|e| self.unusable(&e))
     }
 
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
@@ -106,7 +106,7 @@ impl CacheJob<'_> {
     fn status(
         &self,
         manifest: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         verify: bool,
         json: bool,
     ) -> Result<CliExit, CommandError> {
@@ -116,7 +116,7 @@ impl CacheJob<'_> {
         let mut broken = None;
         let mut ask = |standing: &TaskStatus| {
             let (_, key) = standing.key.as_ref()?;
-            match self.runtime.block_on(scene.share.presence(&standing.task, key, verify)) {
+            match self.runtime.block_on(scene.store.presence(&standing.task, key, verify)) {
                 Ok(presence) => Some(presence),
                 Err(trouble) => {
                     broken.get_or_insert(trouble);
@@ -154,7 +154,7 @@ impl CacheJob<'_> {
     fn push(
         &self,
         manifest: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         only: &[String],
         verify: bool,
     ) -> Result<CliExit, CommandError> {
@@ -168,7 +168,7 @@ impl CacheJob<'_> {
         let (mut missing, mut unshared) = (Vec::new(), Vec::new());
         for standing in here.iter().filter(|standing| chosen(&standing.task)) {
             let why = scene.plan.tasks.iter().find(|task| task.id == standing.task);
-            if let Some(why) = why.and_then(|task| remote_cache::why_not(&scene.plan, task)) {
+            if let Some(why) = why.and_then(|task| shared_store::why_not(&scene.plan, task)) {
                 unshared.push(format!("{} is not shared: {why}", standing.task));
                 continue;
             }
@@ -176,11 +176,11 @@ impl CacheJob<'_> {
                 missing.push(standing.task.to_string());
                 continue;
             };
-            if scene.share.object(&record.task, &record.key).is_none() {
+            if scene.store.object(&record.task, &record.key).is_none() {
                 unshared.push(format!("{} is not shared: the GPUs of this machine are not known", standing.task));
                 continue;
             }
-            match self.runtime.block_on(scene.share.put(record, verify)).map_err(|e| self.unusable(&e))? {
+            match self.runtime.block_on(scene.store.put(record, verify)).map_err(|e| self.unusable(&e))? {
                 UploadOutcome::New(bytes) => {
                     new += 1;
                     sent += bytes;
@@ -206,7 +206,7 @@ impl CacheJob<'_> {
         Ok(CliExit::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<CliExit, CommandError> {
+    fn pull(&self, manifest: &str, settings: &[KeyValueArg], until: &[String]) -> Result<CliExit, CommandError> {
         let select = Select { until: until.to_vec(), ..Select::default() };
         let scene = self.open_context(manifest, settings, &select)?;
         let home = scene.project.home.clone();
@@ -219,7 +219,7 @@ impl CacheJob<'_> {
         let (mut came, mut failed) = (0_u64, None);
         let all = task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
             let Some((key, digest)) = &standing.key else { return (None, None) };
-            let Some(fetched) = self.runtime.block_on(scene.share.get(&standing.task, key, digest)) else {
+            let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
                 return (None, None);
             };
             match accept(&scene, &lock.run, &standing.task, key, fetched) {
@@ -250,9 +250,9 @@ impl CacheJob<'_> {
 
     fn gc(&self, keep: CacheGc) -> Result<CliExit, CommandError> {
         let CacheGc { older_than, keep, grace, yes } = keep;
-        let keep = remote_cache::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
+        let keep = shared_store::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
         let gone =
-            self.runtime.block_on(remote_cache::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
+            self.runtime.block_on(shared_store::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
         let mut text = format!(
             "{} outputs and {} files {}, {}; {} outputs with {} stay\n",
             gone.records,
@@ -295,7 +295,7 @@ fn print_notice(event: &Event) {
     }
 }
 
-fn in_all(address: &CacheAddress, all: Inventory) -> String {
+fn in_all(address: &StoreAddress, all: Inventory) -> String {
     format!("{address}: {} outputs, {} files, {}\n", all.records, all.blobs, size(all.bytes))
 }
 
@@ -314,7 +314,7 @@ fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static
     }
 }
 
-fn as_text(address: &CacheAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
+fn as_text(address: &StoreAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
     let mut text = in_all(address, all);
     let wide = rows.iter().map(|(standing, _)| standing.task.as_str().len()).max().unwrap_or(0);
     for (standing, presence) in rows {
@@ -325,7 +325,7 @@ fn as_text(address: &CacheAddress, all: Inventory, rows: &[(TaskStatus, Option<P
     text
 }
 
-fn as_json(address: &CacheAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
+fn as_json(address: &StoreAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
     let tasks: Vec<_> = rows
         .iter()
         .map(|(standing, presence)| {

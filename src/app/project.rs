@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 
 use crate::app::error::CommandError;
-use crate::cli::{Force, GivenSetting, Global, Select};
+use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::diag::Diagnostics;
 use crate::event::GpuId;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, load};
@@ -33,12 +33,12 @@ impl Project {
     }
 
     /// A manifest with what was given on the command line and in the environment.
-    pub(super) fn manifest(&self, name: &str, settings: &[GivenSetting]) -> Result<Manifest, CommandError> {
+    pub(super) fn manifest(&self, name: &str, settings: &[KeyValueArg]) -> Result<Manifest, CommandError> {
         Ok(load(&self.manifests, name, &self.given(settings))?)
     }
 
     /// Names one way to compile a manifest.
-    pub(super) fn compiler(&self, name: &str, settings: &[GivenSetting], select: &Select) -> CompilerId {
+    pub(super) fn compiler(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> CompilerId {
         let mut words = vec![name.to_owned()];
         words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
         words.extend(select.until.iter().map(|s| format!("--until {s}")));
@@ -55,7 +55,7 @@ impl Project {
     pub(super) fn plan(
         &self,
         name: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         select: &Select,
         compiler: &CompilerId,
         keep: bool,
@@ -67,7 +67,7 @@ impl Project {
     fn compiled(
         &self,
         name: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<Plan, CommandError> {
@@ -94,13 +94,13 @@ impl Project {
     fn has_effect(
         &self,
         name: &str,
-        settings: &[GivenSetting],
+        settings: &[KeyValueArg],
         manifest: &Manifest,
         plan: &Plan,
     ) -> Result<(), CommandError> {
         let mut found = Diagnostics::default();
         for (word, wrong) in &manifest.new_var_arguments {
-            let others: Vec<GivenSetting> =
+            let others: Vec<KeyValueArg> =
                 settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
             if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
             {
@@ -115,7 +115,7 @@ impl Project {
         self.env.get(name).cloned().or_else(|| env::var(name).ok())
     }
 
-    fn given(&self, settings: &[GivenSetting]) -> GivenValues {
+    fn given(&self, settings: &[KeyValueArg]) -> GivenValues {
         let own =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         GivenValues {

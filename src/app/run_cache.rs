@@ -1,4 +1,4 @@
-//! The store that machines share, for a run: where it is, what kind of machine this is, and what was not sent.
+//! The shared store, for a run: where it is, what kind of machine this is, and what was not sent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use crate::event::{Event, Stop};
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
 use crate::plan::Plan;
 use crate::runner::EventEmitter;
-use crate::runner::remote_cache::{CacheAddress, Machine, MachineGpus, RemoteCache, UnsentOutputs, why_not};
+use crate::runner::shared_store::{Machine, MachineGpus, SharedStore, StoreAddress, UnsentOutputs, why_not};
 use crate::runner::store::OutputCache;
 
 /// The option, else the environment variable. `off` and an empty variable are none.
-pub(super) fn address(typed: Option<&str>) -> Result<Option<CacheAddress>, CommandError> {
+pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, CommandError> {
     let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
     let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
     if text.trim() == "off" {
         return Ok(None);
     }
-    CacheAddress::parse(&text).map(Some).map_err(|why| {
+    StoreAddress::parse(&text).map(Some).map_err(|why| {
         let source = if typed.is_some() { "--store" } else { "REGATTA_STORE" };
         CommandError::Usage(format!("{source}: {why}"))
     })
@@ -27,14 +27,14 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<CacheAddress>, Comma
 
 /// `None`: it cannot be used, which has been reported. On a runtime.
 pub(super) fn open(
-    address: &CacheAddress,
+    address: &StoreAddress,
     plan: &Plan,
     output_cache: &Arc<OutputCache>,
     emit: &EventEmitter,
-) -> Option<RemoteCache> {
+) -> Option<SharedStore> {
     let machine = Machine::new(gpus_for(plan));
-    match RemoteCache::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit)) {
-        Ok(share) => Some(share),
+    match SharedStore::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit)) {
+        Ok(store) => Some(store),
         Err(trouble) => {
             let hint = trouble.hint();
             let text =
@@ -46,12 +46,12 @@ pub(super) fn open(
 }
 
 /// Waits until new outputs are there, too.
-pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emit: &EventEmitter) {
-    let UnsentOutputs(left) = share.finish(stop).await;
+pub(super) async fn finish(store: &SharedStore, stop: &Stop, manifest: &str, emit: &EventEmitter) {
+    let UnsentOutputs(left) = store.finish(stop).await;
     if left > 0 {
         let outputs =
             if left == 1 { "1 output of this run is".to_owned() } else { format!("{left} outputs of this run are") };
-        let text = format!("{outputs} not in {}; `regatta cache push {manifest}` puts them there", share.address());
+        let text = format!("{outputs} not in {}; `regatta cache push {manifest}` puts them there", store.address());
         emit(Event::Notice { task: None, text });
     }
 }

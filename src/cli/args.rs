@@ -11,13 +11,13 @@ use super::cache::CacheArgs;
 use super::common_args::{CHOICE, HOW, Subject};
 use super::force::ForceArgs;
 use super::help;
+use super::key_value_arg::KeyValueArg;
 use super::lock::LockArgs;
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::run_mode::RunModeArgs;
 use super::serve::ServeArgs;
-use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 use super::value_error::ArgumentValueError;
 
@@ -232,7 +232,7 @@ pub(super) struct DoctorArgs {
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -421,7 +421,7 @@ pub(super) struct RepositoryFillArgs {
     pub templates: PathBuf,
     /// Values for every model that has the placeholder.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// The folder to write; it must be new or empty.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use clap::error::ErrorKind;
 
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 
 /// What is wrong with arguments that clap itself accepts, for clap to print.
 pub(super) type ArgumentError = (ErrorKind, String);
 
 /// Twice the same value is harmless; two values for one key are an error; the last one does not win.
-pub(super) fn reject_duplicates(settings: &[GivenSetting]) -> Result<(), ArgumentError> {
+pub(super) fn reject_duplicates(settings: &[KeyValueArg]) -> Result<(), ArgumentError> {
     let mut seen = BTreeMap::new();
-    for GivenSetting { key, value } in settings {
+    for KeyValueArg { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
             let hint = format!("write it once; a list is one argument: `{key}={before},{value}`");
             let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");

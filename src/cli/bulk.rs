@@ -9,9 +9,9 @@ use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
 use super::common_args::HOW;
 use super::gpu_selection::gpus;
+use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
 use super::request::BulkRequest;
-use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct BulkArgs {
@@ -20,7 +20,7 @@ pub(super) struct BulkArgs {
     pub file: PathBuf,
     /// Parameters of all its runs; they override the file's.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Print the commands, and run none.
     #[arg(long, help_heading = HOW)]
     pub dry_run: bool,

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand, ValueHint};
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::common_args::{HOW, Subject};
 use super::help;
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 use super::value_error::ArgumentValueError;
 
-/// One request to a store that machines share.
+/// One request to the shared store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// `None`: the value of `REGATTA_STORE`.
@@ -21,9 +21,9 @@ pub struct Cache {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheAction {
-    Status { of: Option<(String, Vec<GivenSetting>)>, verify: bool, json: bool },
-    Push { manifest: String, settings: Vec<GivenSetting>, only: Vec<String>, verify: bool },
-    Pull { manifest: String, settings: Vec<GivenSetting>, until: Vec<String> },
+    Status { of: Option<(String, Vec<KeyValueArg>)>, verify: bool, json: bool },
+    Push { manifest: String, settings: Vec<KeyValueArg>, only: Vec<String>, verify: bool },
+    Pull { manifest: String, settings: Vec<KeyValueArg>, until: Vec<String> },
     Gc(CacheGc),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct CacheStatusArgs {
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is damaged.
     #[arg(long, requires = "manifest")]
     pub verify: bool,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueHint};
 
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 
 /// The heading of options that choose stages.
 pub(super) const CHOICE: &str = "Stage selection";
@@ -16,5 +16,5 @@ pub(super) struct Subject {
     pub manifest: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
 }

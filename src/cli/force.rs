@@ -5,8 +5,8 @@ use clap::error::ErrorKind;
 
 use super::argument_error::ArgumentError;
 use super::common_args::CHOICE;
+use super::key_value_arg::KeyValueArg;
 use super::request::Force;
-use super::setting::GivenSetting;
 
 /// What a bare `--force` stands for. No stage can be called so.
 const ALL: &str = "*";
@@ -21,7 +21,7 @@ pub(super) struct ForceArgs {
 /// What is to be run although it is cached.
 ///
 /// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
-pub(super) fn force(args: ForceArgs, settings: &mut Vec<GivenSetting>) -> Result<Force, ArgumentError> {
+pub(super) fn force(args: ForceArgs, settings: &mut Vec<KeyValueArg>) -> Result<Force, ArgumentError> {
     let mut stages = Vec::new();
     let mut all = false;
     for word in args.force {

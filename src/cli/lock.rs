@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::common_args::HOW;
 use super::help;
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 
 /// The default path.
 pub const LOCK_FILE: &str = "regatta.lock";
@@ -72,7 +72,7 @@ pub(super) struct LockDiffArgs {
     pub b: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
@@ -103,7 +103,7 @@ pub enum LockAction {
     /// `file` may name one run behind a `#`.
     Show { file: String, json: bool },
     /// `b`: a lock file, or a manifest with `settings`.
-    Diff { a: String, b: String, settings: Vec<GivenSetting>, json: bool },
+    Diff { a: String, b: String, settings: Vec<KeyValueArg>, json: bool },
 }
 
 pub(super) fn locking(args: LockingArgs) -> LockMode {

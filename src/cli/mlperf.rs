@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
-use super::setting::{GivenSetting, rehearsal};
+use super::key_value_arg::{KeyValueArg, rehearsal};
 
 const HOW: &str = "Settings";
 
@@ -46,7 +46,7 @@ pub(super) struct SearchArgs {
     pub manifest: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -62,7 +62,7 @@ pub(super) struct MlperfStatusArgs {
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
@@ -187,11 +187,11 @@ pub struct AssembleOptions {
 /// What to do about a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MlperfAction {
-    Status { manifest: Option<String>, settings: Vec<GivenSetting>, json: bool },
+    Status { manifest: Option<String>, settings: Vec<KeyValueArg>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
     Check { folder: PathBuf, round: Option<String>, review: bool, csv: Option<PathBuf>, json: bool },
     Assemble(AssembleOptions),
-    Search { manifest: String, settings: Vec<GivenSetting>, cost: bool },
+    Search { manifest: String, settings: Vec<KeyValueArg>, cost: bool },
 }
 
 pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {

@@ -16,6 +16,7 @@ mod exit;
 mod force;
 mod gpu_selection;
 mod help;
+mod key_value_arg;
 mod lock;
 mod mlperf;
 mod on_args;
@@ -24,7 +25,6 @@ mod request;
 mod result_args;
 mod run_mode;
 mod serve;
-mod setting;
 mod triton;
 mod value_error;
 
@@ -32,6 +32,7 @@ pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
 pub use cache::{Cache, CacheAction, CacheGc};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
+pub use key_value_arg::KeyValueArg;
 pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction};
 pub use parse::{CliParseError, completions, parse};
@@ -41,5 +42,4 @@ pub use request::{
     RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest,
     ServeRequest, Shell, ShowRequest, Simulate, Status,
 };
-pub use setting::GivenSetting;
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::common_args::HOW;
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 
 #[derive(Debug, Args)]
 pub(super) struct OnArgs {
@@ -14,7 +14,7 @@ pub(super) struct OnArgs {
     pub on: Option<OnWord>,
     /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply too. Repeatable.
     #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
-    pub slurm: Vec<GivenSetting>,
+    pub slurm: Vec<KeyValueArg>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

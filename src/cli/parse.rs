@@ -15,6 +15,7 @@ use super::cache;
 use super::common_args::Subject;
 use super::exit::CliExit;
 use super::force::force;
+use super::key_value_arg::{KeyValueArg, rehearsal};
 use super::lock;
 use super::mlperf;
 use super::request::{
@@ -23,7 +24,6 @@ use super::request::{
     RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
 };
 use super::serve;
-use super::setting::{GivenSetting, rehearsal};
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -260,11 +260,11 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
     })
 }
 
-fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
+fn subject(subject: Subject) -> (String, Vec<KeyValueArg>) {
     (subject.manifest, subject.settings)
 }
 
-fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, ArgumentError> {
+fn select(args: SelectArgs, settings: &mut Vec<KeyValueArg>) -> Result<Select, ArgumentError> {
     let force = force(args.force, settings)?;
     let repeat_number = args.repeat_number.unwrap_or(1);
     Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat, repeat_number })
@@ -319,7 +319,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {}, junit: None }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [KeyValueArg { key: "system", value: "h200-x8" }, KeyValueArg { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([KeyValueArg { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {}, junit: None }"#);
     }
 
     #[test]

@@ -10,9 +10,9 @@ pub use clap_complete::Shell;
 use super::bench::BenchCommand;
 use super::cache::Cache;
 use super::gpu_selection::GpuSelection;
+use super::key_value_arg::KeyValueArg;
 use super::lock::{LockAction, LockMode};
 use super::mlperf::MlperfAction;
-use super::setting::GivenSetting;
 use super::triton::Triton;
 
 /// One invocation of `regatta`.
@@ -119,7 +119,7 @@ pub enum CliJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRequest {
     pub manifest: String,
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     pub select: Select,
     /// `None`: as many as there are cores.
     pub jobs: Option<NonZeroUsize>,
@@ -128,7 +128,7 @@ pub struct RunRequest {
     /// `None`: all the machine has.
     pub gpus: Option<GpuSelection>,
     pub on: RunTarget,
-    /// The store that machines share, as typed. `None`: the value of `REGATTA_STORE`.
+    /// The shared store, as typed. `None`: the value of `REGATTA_STORE`.
     pub store: Option<String>,
     pub locking: LockMode,
     /// Environment variables that parameters see before those of this process.
@@ -155,7 +155,7 @@ pub struct ServeRequest {
 pub enum RunTarget {
     Local,
     /// In one allocation, with these of Slurm's settings.
-    Slurm(Vec<GivenSetting>),
+    Slurm(Vec<KeyValueArg>),
     /// In the current allocation: stages that request their own run in it.
     InPlace,
 }
@@ -165,7 +165,7 @@ pub enum RunTarget {
 pub struct BulkRequest {
     pub file: PathBuf,
     /// For all of them.
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     pub dry_run: bool,
     /// What a scale is a number of, in files of llmb-run.
     pub gpu_type: Option<String>,
@@ -208,7 +208,7 @@ pub enum Force {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
     pub manifest: String,
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     pub select: Select,
     pub show: PlanFormat,
 }
@@ -234,7 +234,7 @@ pub struct CheckRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShowRequest {
     pub manifest: String,
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     pub json: bool,
 }
 
@@ -299,11 +299,11 @@ pub struct RepositoryFill {
     pub templates: PathBuf,
     pub out: PathBuf,
     /// For every model.
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// A YAML file of more.
     pub values: Option<PathBuf>,
     /// Of one model each.
-    pub of_models: Vec<(String, GivenSetting)>,
+    pub of_models: Vec<(String, KeyValueArg)>,
     /// `key:value,key:value`.
     pub substitutions: Option<String>,
     pub allow_unfilled: bool,
@@ -388,7 +388,7 @@ pub struct ImportRequest {
 pub struct Doctor {
     /// `None`: facts only.
     pub manifest: Option<String>,
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     pub json: bool,
 }
 

@@ -10,10 +10,10 @@ use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
 use super::common_args::HOW;
 use super::gpu_selection::gpus;
+use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
 use super::on_args::{OnArgs, OnWord};
 use super::request::{EventFormat, RunRequest, RunTarget, Select};
-use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct RunModeArgs {
@@ -50,7 +50,7 @@ impl RunModeArgs {
     pub(super) fn into_request(
         self,
         manifest: String,
-        settings: Vec<GivenSetting>,
+        settings: Vec<KeyValueArg>,
         select: Select,
     ) -> Result<RunRequest, ArgumentError> {
         reject_duplicates(&settings)?;

@@ -8,9 +8,9 @@ use clap::{Args, ValueHint};
 use super::argument_error::ArgumentError;
 use super::common_args::HOW;
 use super::force::{ForceArgs, force};
+use super::key_value_arg::{KeyValueArg, rehearsal};
 use super::request::{Select, ServeRequest};
 use super::run_mode::RunModeArgs;
-use super::setting::{GivenSetting, rehearsal};
 
 pub(super) const USAGE: &str = "regatta serve [OPTIONS] <MANIFEST> [STAGE] [KEY=VALUE]... [-- COMMAND...]";
 
@@ -45,7 +45,7 @@ pub(super) fn into_request(args: ServeArgs) -> Result<ServeRequest, ArgumentErro
             return Err(wrong(format!("`{first}` and `{second}`: one STAGE is served; parameters are KEY=VALUE")));
         }
     };
-    let mut settings: Vec<GivenSetting> = words
+    let mut settings: Vec<KeyValueArg> = words
         .iter()
         .map(|word| word.parse().map_err(|error| wrong(format!("{error}"))))
         .collect::<Result<_, ArgumentError>>()?;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::argument_error::ArgumentError;
 use super::help;
-use super::setting::GivenSetting;
+use super::key_value_arg::KeyValueArg;
 
 const HOW: &str = "Settings";
 
@@ -179,7 +179,7 @@ pub(super) struct LogArgs {
     pub server: ServerArgs,
     /// `log_verbose_level=1`, `log_info=false`, …
     #[arg(value_name = "NAME=VALUE")]
-    pub set: Vec<GivenSetting>,
+    pub set: Vec<KeyValueArg>,
 }
 
 #[derive(Debug, Args)]
@@ -188,7 +188,7 @@ pub(super) struct TraceArgs {
     pub server: ServerArgs,
     /// `trace_rate=1`, `trace_level=TIMESTAMPS`, …; several values with commas.
     #[arg(value_name = "NAME=VALUE")]
-    pub set: Vec<GivenSetting>,
+    pub set: Vec<KeyValueArg>,
     /// Of this model only.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
@@ -226,8 +226,8 @@ pub enum TritonAction {
     Statistics { model: Option<String>, json: bool },
     Load { model: String, config: Option<String> },
     Unload { model: String, dependents: bool },
-    Log { set: Vec<GivenSetting> },
-    Trace { model: Option<String>, set: Vec<GivenSetting> },
+    Log { set: Vec<KeyValueArg> },
+    Trace { model: Option<String>, set: Vec<KeyValueArg> },
 }
 
 /// One request.

@@ -37,7 +37,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
     },
-    /// Its output is on its way from a store that machines share.
+    /// Its output is on its way from the shared store.
     TaskFetching {
         task: TaskId,
         from: String,

@@ -62,7 +62,7 @@ pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use measure::verdict_reason::{Reason, ReasonSeverity};
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
-pub use schedule::data::{DataSummary, PreviousAnswers, Prompt};
+pub use schedule::data::{DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
 pub use search::{
     EarlierSearch, FoundRate, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, ProbeStep, RateBounds,

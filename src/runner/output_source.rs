@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::event::{Digest, Done, TaskId};
 use crate::runner::store::{HashedFolder, TaskKey, TaskRecord};
 
-/// A store that machines share. One implementation in the product (`remote_cache::RemoteCache`); runs without one have none.
+/// A shared store. One implementation in the product (`shared_store::SharedStore`); runs without one have none.
 pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {
     /// Brings the output of a key into a new folder of this project. `None`: it is not there, it was made on
     /// hardware that does not match this machine's, or the store is unreachable; then it is made here. Never fails the run.

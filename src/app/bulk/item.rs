@@ -4,7 +4,7 @@ use crate::units::shell_word;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::cli::GivenSetting;
+use crate::cli::KeyValueArg;
 
 /// The runs of a file, and the parts of it without a meaning here.
 pub struct BulkFile {
@@ -16,7 +16,7 @@ pub struct BulkFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkItem {
     pub manifest: String,
-    pub settings: Vec<GivenSetting>,
+    pub settings: Vec<KeyValueArg>,
     /// Variables that its parameters read.
     pub env: BTreeMap<String, String>,
     /// From 1.
@@ -31,7 +31,7 @@ impl BulkItem {
 
     /// With settings that take precedence over its own.
     #[must_use]
-    pub fn with(mut self, over: &[GivenSetting]) -> Self {
+    pub fn with(mut self, over: &[KeyValueArg]) -> Self {
         self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
         self.settings.extend(over.iter().cloned());
         self

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{BulkFileError, LlmbJobProblem, LlmbJobsError};
 use super::item::{BulkFile, BulkItem};
 use super::regatta_list::command_line_value;
-use crate::cli::GivenSetting;
+use crate::cli::KeyValueArg;
 use crate::diag::did_you_mean;
 
 /// One combination of a data type and a scale.
@@ -183,11 +183,11 @@ impl LlmbCluster {
                 notes.insert("`system=` is given, so scales have no effect".to_owned());
             } else if let Some(gpu_type) = &self.gpu_type {
                 let value = format!("{}-x{}", gpu_type.to_lowercase(), job.scale);
-                settings.push(GivenSetting { key: "system".to_owned(), value });
+                settings.push(KeyValueArg { key: "system".to_owned(), value });
             } else {
                 wrong.insert(LlmbJobProblem::NoGpuType);
             }
-            settings.push(GivenSetting { key: "dtype".to_owned(), value: job.dtype });
+            settings.push(KeyValueArg { key: "dtype".to_owned(), value: job.dtype });
             for extra in job.extras {
                 notes.insert(format!(
                     "`{extra}` of {}_{} is left out: there is no such thing here",

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::{BulkFileError, RunEntryError};
 use super::item::BulkItem;
-use crate::cli::GivenSetting;
+use crate::cli::KeyValueArg;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +56,7 @@ pub fn read(text: &str) -> Result<Vec<BulkItem>, BulkFileError> {
             command_line_value(value)
                 .ok_or_else(|| BulkFileError::RunValue { name: name.to_owned(), run: run.run.clone() })
         };
-        let settings = params.into_iter().map(|(key, value)| Ok(GivenSetting { value: plain(&key, &value)?, key }));
+        let settings = params.into_iter().map(|(key, value)| Ok(KeyValueArg { value: plain(&key, &value)?, key }));
         let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
         let item = BulkItem {
             settings: settings.collect::<Result<_, BulkFileError>>()?,

@@ -4,7 +4,7 @@ use super::super::project::Project;
 use super::super::run;
 use crate::app::error::CommandError;
 use crate::app::output::print;
-use crate::cli::{CliExit, EventFormat, Force, GivenSetting, Global, RunRequest, Select};
+use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::loadgen::Cost;
@@ -16,13 +16,13 @@ const PARAM: &str = "search";
 pub(super) fn search(
     global: &Global,
     manifest: String,
-    mut settings: Vec<GivenSetting>,
+    mut settings: Vec<KeyValueArg>,
     only_cost: bool,
 ) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
-        settings.push(GivenSetting { key: PARAM.to_owned(), value: "true".to_owned() });
+        settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::project::{Project, gpus_here, options};
 use crate::app::error::CommandError;
 use crate::app::output::print;
-use crate::cli::{CliExit, Force, GivenSetting, Global, Select};
+use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
@@ -24,7 +24,7 @@ use crate::stages::StageExecutor;
 pub(super) fn status(
     global: &Global,
     manifest: Option<String>,
-    settings: Vec<GivenSetting>,
+    settings: Vec<KeyValueArg>,
     json: bool,
 ) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -57,7 +57,7 @@ pub(super) fn status(
 }
 
 /// The manifest of the last run, with its parameters.
-fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), CommandError> {
+fn last(project: &Project) -> Result<(String, Vec<KeyValueArg>), CommandError> {
     let run = last_run(&project.home);
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
     let started = journal.and_then(|journal| {

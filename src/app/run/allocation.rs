@@ -19,7 +19,7 @@ use super::signals::{install_handlers, interrupt};
 use crate::app::error::CommandError;
 use crate::app::output::{print_bytes, print_error};
 use crate::app::project::Project;
-use crate::cli::{self, CliExit, GivenSetting, Global, RunTarget};
+use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
 use crate::manifest::{Manifest, ValueOrigin};
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(300);
 pub(super) fn submit_and_follow(
     global: &Global,
     request: &cli::RunRequest,
-    flags: &[GivenSetting],
+    flags: &[KeyValueArg],
 ) -> Result<CliExit, CommandError> {
     let slurm = slurm(flags)?;
     let project = Project::open_current(global)?;
@@ -169,12 +169,12 @@ fn given_by_environment(manifest: &Manifest) -> impl Iterator<Item = OsString> {
 }
 
 /// `partition=gpu nodes=2` in the form of the manifest's `host.slurm`.
-fn slurm(flags: &[GivenSetting]) -> Result<Slurm, CommandError> {
+fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
     let wrong = |why: String| {
         CommandError::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
     };
     let mut keys = serde_json::Map::new();
-    for GivenSetting { key, value } in flags {
+    for KeyValueArg { key, value } in flags {
         if key == "args" {
             let list = keys.entry("args").or_insert_with(|| serde_json::json!([]));
             if let Some(list) = list.as_array_mut() {

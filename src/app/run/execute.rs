@@ -19,13 +19,13 @@ use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
 use crate::app::{lockfile, past_runs, run_cache};
 use crate::cli::{
-    self, CliExit, EventFormat, Force, GivenSetting, Global, GpuSelection, LockMode, OutputVerbosity, RunTarget,
+    self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::Plan;
 use crate::report::{LiveOptions, RunPaths, Styler};
-use crate::runner::remote_cache::CacheAddress;
+use crate::runner::shared_store::StoreAddress;
 use crate::runner::store::{
     CompilerId, Digests, LockAttempt, OutputCache, ProjectLock, StateFolder, abandoned, discard, ended_well, last_run,
     name_run, unfinished_plans,
@@ -117,13 +117,13 @@ struct PreparedRun {
     options: RunOptions,
     compiler: CompilerId,
     manifest: String,
-    settings: Vec<GivenSetting>,
+    settings: Vec<KeyValueArg>,
     display_options: LiveOptions,
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
-    /// The cache that machines share.
-    store: Option<CacheAddress>,
+    /// The shared store.
+    store: Option<StoreAddress>,
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
@@ -255,9 +255,9 @@ impl PreparedRun {
     async fn work(&self, work: &RunResources<'_>) -> Result<(RunSummary, Option<ExitKind>), tokio::task::JoinError> {
         let RunResources { cache: shelf, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
-        let share = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
+        let shared_store = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
         let (hold, ready) = self.held.as_ref().map(HeldServers::hold).unzip();
-        let output_source = share.clone().map(|share| Arc::new(share) as _);
+        let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, hold, ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
@@ -292,8 +292,8 @@ impl PreparedRun {
             let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
             emit(Event::Notice { task: None, text });
         }
-        if let Some(share) = share {
-            run_cache::finish(&share, stop, &self.manifest, emit).await;
+        if let Some(store) = shared_store {
+            run_cache::finish(&store, stop, &self.manifest, emit).await;
         }
         summary
     }

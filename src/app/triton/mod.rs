@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use self::connection::ServerConnection;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAction};
+use crate::cli::{CliExit, Global, KeyValueArg, Triton, TritonAction};
 use crate::diag::did_you_mean;
 use crate::report::{Styler, server};
 use crate::triton::{LoadOptions, LogSetting, pbtxt};
@@ -135,11 +135,11 @@ async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<Cl
     Ok(CliExit::Done)
 }
 
-async fn log(to: &ServerConnection, set: &[GivenSetting]) -> Result<CliExit, CommandError> {
+async fn log(to: &ServerConnection, set: &[KeyValueArg]) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, LogSetting> = set
         .iter()
-        .map(|GivenSetting { key, value }| {
+        .map(|KeyValueArg { key, value }| {
             let value = match (value.parse::<bool>(), value.parse::<u32>()) {
                 (Ok(flag), _) => LogSetting::Flag(flag),
                 (_, Ok(number)) => LogSetting::Number(number),
@@ -161,11 +161,11 @@ async fn log(to: &ServerConnection, set: &[GivenSetting]) -> Result<CliExit, Com
     Ok(CliExit::Done)
 }
 
-async fn trace(to: &ServerConnection, model: &str, set: &[GivenSetting]) -> Result<CliExit, CommandError> {
+async fn trace(to: &ServerConnection, model: &str, set: &[KeyValueArg]) -> Result<CliExit, CommandError> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, Vec<String>> = set
         .iter()
-        .map(|GivenSetting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
+        .map(|KeyValueArg { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
         .collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();

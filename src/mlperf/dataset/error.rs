@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use parquet::errors::ParquetError;
 
+use crate::harness::NpyError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("round {round} has no benchmark `{benchmark}` whose data set is read here{why}; it has {known}")]
@@ -37,8 +39,8 @@ pub enum SampleFileError {
     Npy { path: PathBuf, error: NpyError },
     #[error("{} has {rows} rows, and {} lengths of shape {shape:?}", ids.display(), lengths.display())]
     NpyLengths { ids: PathBuf, rows: usize, lengths: PathBuf, shape: Vec<usize> },
-    #[error("{} is truncated: its shape needs more data", path.display())]
-    NpyTruncated { path: PathBuf },
+    #[error("{}: {error}", path.display())]
+    NpyRows { path: PathBuf, error: NpyRowsError },
 }
 
 /// A column that holds another kind of value than its name announces.
@@ -84,23 +86,9 @@ fn compression_hint(error: &ParquetError) -> &'static str {
     }
 }
 
-/// What is wrong in a `.npy`.
+/// What is wrong with rows of ids that a `.npy` file holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NpyError {
-    #[error("it is shorter than the head of a .npy")]
-    NoHead,
-    #[error("it is no .npy of version 1")]
-    Version,
-    #[error("its head is no text")]
-    HeadText,
-    #[error("it is laid out by columns; save it with numpy.ascontiguousarray")]
-    ByColumns,
-    #[error("its numbers are none of `<i4` and `<i8`")]
-    NumberType,
-    #[error("its shape is not understood")]
-    ShapeText,
-    #[error("its shape needs more data than the file has, or none")]
-    Size,
+pub enum NpyRowsError {
     #[error("rows and columns are expected, and its shape is {0:?}")]
     Dimensions(Vec<usize>),
     #[error("row {row} has length {length}, and rows have {columns} ids")]

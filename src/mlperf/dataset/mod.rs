@@ -19,6 +19,6 @@ mod write;
 mod writer;
 
 pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
-pub use error::{ColumnError, DatasetError, NpyError, ParquetFileError, SampleFileError};
+pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
 pub use synthetic::LengthDistribution;
 pub use write::{DatasetRequest, make, read};

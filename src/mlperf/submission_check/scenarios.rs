@@ -1,7 +1,7 @@
 //! Which benchmarks and scenarios the round has, and which of them must be there together.
 
 use super::finding::GateFindings;
-use super::tree::{Benchmarked, Submitter};
+use super::tree::{BenchmarkEntry, Submitter};
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
@@ -39,7 +39,7 @@ pub(super) fn folder<'a>(
     to: &mut GateFindings,
     submitter: &Submitter,
     round: &'a Round,
-    found: &Benchmarked,
+    found: &BenchmarkEntry,
 ) -> BenchmarkFolder<'a> {
     let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
     let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
@@ -79,7 +79,7 @@ pub(super) fn folder<'a>(
 }
 
 /// The scenarios of one benchmark, by their folders.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchmarked, benchmark: &Benchmark) {
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &BenchmarkEntry, benchmark: &Benchmark) {
     let may: Vec<MlperfScenario> = benchmark.required.iter().chain(&benchmark.one_of).copied().collect();
     let mut there = Vec::new();
     for name in &found.scenarios {

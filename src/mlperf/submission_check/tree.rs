@@ -20,11 +20,11 @@ pub(super) struct Submitter {
 #[derive(Clone, Debug)]
 pub(super) struct SystemEntry {
     pub name: String,
-    pub benchmarks: Vec<Benchmarked>,
+    pub benchmarks: Vec<BenchmarkEntry>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Benchmarked {
+pub(super) struct BenchmarkEntry {
     pub name: String,
     pub folder: PathBuf,
     pub scenarios: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) struct Benchmarked {
 
 impl Submitter {
     /// All folders of benchmarks, each with its system.
-    pub(super) fn benchmarks(&self) -> impl Iterator<Item = (&SystemEntry, &Benchmarked)> {
+    pub(super) fn benchmarks(&self) -> impl Iterator<Item = (&SystemEntry, &BenchmarkEntry)> {
         self.systems.iter().flat_map(|system| system.benchmarks.iter().map(move |found| (system, found)))
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
                         .into_iter()
                         .map(|name| {
                             let folder = above.join(&name);
-                            Benchmarked { scenarios: folders(&folder), name, folder }
+                            BenchmarkEntry { scenarios: folders(&folder), name, folder }
                         })
                         .collect();
                     SystemEntry { name: system, benchmarks }

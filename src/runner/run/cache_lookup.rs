@@ -1,4 +1,4 @@
-//! What need not run: it is in the cache, or comes from a store that machines share. What is made here is offered there.
+//! What need not run: it is in the cache, or comes from the shared store. What is made here is offered there.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::runner::store::TaskRecord;
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
-    /// Requests an output, if there is a remote cache; the answer comes as a message.
+    /// Requests an output, if there is a shared store; the answer comes as a message.
     pub(super) fn request_remote_output(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
         let Some(shared) = self.options.output_source.clone() else { return false };
         let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
@@ -86,7 +86,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.schedule.finish_task(ix, TaskEnd::Cached);
     }
 
-    /// The remote cache does not have its output.
+    /// The shared store does not have its output.
     pub(super) fn missed(&mut self, ix: TaskIndex) {
         if self.options.parts[ix as usize] == TaskRole::Restore {
             let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")

@@ -8,7 +8,7 @@ use crate::app::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockPart, LockSection, LockedTask, PrivateValues, compare,
 };
 use crate::app::project::Project;
-use crate::cli::GivenSetting;
+use crate::cli::KeyValueArg;
 use crate::event::{Failure, RunId};
 use crate::plan::{ActionError, Plan};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
@@ -28,7 +28,7 @@ pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names.
-pub fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
+pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String {
     let private = private(project, plan);
     // As it was written in both: the same run has the same name.
     let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));

@@ -13,7 +13,7 @@ use crate::app::lockfile::render;
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
 use crate::app::output::print;
 use crate::app::project::{Project, gpus_here, options};
-use crate::cli::{CliExit, GivenSetting, Global, LockAction, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
 use locked_file::{locked_at, open, section_of};
@@ -111,7 +111,7 @@ fn since(
     old: &LockFile,
     file: &str,
     manifest: &str,
-    settings: &[GivenSetting],
+    settings: &[KeyValueArg],
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::open_current(global)?;
     let select = Select::default();

@@ -6,7 +6,7 @@ use std::io;
 use super::current;
 use crate::app::lockfile::{LockFile, LockSection, measured, read, write as text_of};
 use crate::app::project::Project;
-use crate::cli::{self, GivenSetting, LockMode};
+use crate::cli::{self, KeyValueArg, LockMode};
 use crate::plan::{ActionError, ActionKind, Plan};
 use crate::runner::store::replace;
 use crate::runner::{SettledTask, TaskRole};
@@ -17,7 +17,7 @@ use crate::stages::resolved;
 pub fn write(
     project: &Project,
     locking: &cli::LockMode,
-    settings: &[GivenSetting],
+    settings: &[KeyValueArg],
     plan: &Plan,
     parts: &[TaskRole],
     settled: &[SettledTask],

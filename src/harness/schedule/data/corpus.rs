@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use super::corpus_record::{CorpusRecord, DataSummary, MemoryBudget};
 use super::errors::fault;
 use super::tokenizer::PromptTokenizer;
-use super::{jsonl, npy, sharegpt};
+use super::{jsonl, padded_ids, sharegpt};
 use crate::event::{Digest, open_regular};
 use crate::harness::HarnessError;
 use crate::harness::schedule::random_draws::generator;
@@ -30,7 +30,7 @@ impl Corpus {
         let room = MemoryBudget::of(file);
         let (entries, skipped) = match data.kind {
             DataKind::Sharegpt => sharegpt::read(data, prompt_tokenizer, room)?,
-            DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
+            DataKind::InputIds if has_end(file, "npy") => (padded_ids::read(data, room)?, Vec::new()),
             DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => {
                 (jsonl::read(data, prompt_tokenizer, room)?, Vec::new())
             }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::bucket::{self, BLOBS, RECORDS, blob};
-use super::cache::RemoteCache;
-use super::cache_state::{Shareability, lock};
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::machine::name;
 use super::pull::read;
 use super::push::{PushOutcome, examined, push};
+use super::store::SharedStore;
+use super::store_state::{Shareability, lock};
 use crate::event::{Digest, TaskId};
 use crate::runner::store::{TaskKey, TaskRecord};
 use crate::runner::{FetchedOutput, OutputRequest, OutputSource as _};
@@ -48,8 +48,8 @@ pub enum UploadOutcome {
     NotShareable(String),
 }
 
-impl RemoteCache {
-    pub async fn inventory(&self) -> Result<Inventory, RemoteCacheError> {
+impl SharedStore {
+    pub async fn inventory(&self) -> Result<Inventory, SharedStoreError> {
         let bucket = &self.inner().bucket;
         let blobs = bucket.list(BLOBS).await?;
         Ok(Inventory {
@@ -60,7 +60,7 @@ impl RemoteCache {
     }
 
     /// Whether a key's output is there; `examine`: reads every file of it.
-    pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, RemoteCacheError> {
+    pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, SharedStoreError> {
         let inner = self.inner();
         let machine = match inner.of(task) {
             None => return Ok(Presence::NotShared(None)),
@@ -70,7 +70,7 @@ impl RemoteCache {
         let shared = match read(inner, &name(key, machine)).await {
             Ok(None) => return Ok(Presence::Missing),
             Ok(Some(shared)) => shared,
-            Err(RemoteCacheError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
+            Err(SharedStoreError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
             Err(trouble) => return Err(trouble),
         };
         let mut damaged = BTreeSet::new();
@@ -91,7 +91,7 @@ impl RemoteCache {
     }
 
     /// Puts an output there now. `again`: where it is already, every file of it is examined, and mended.
-    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<UploadOutcome, RemoteCacheError> {
+    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<UploadOutcome, SharedStoreError> {
         Ok(match push(self.inner(), record, again).await? {
             PushOutcome::New { sent } => UploadOutcome::New(sent),
             PushOutcome::AlreadyPresent => UploadOutcome::AlreadyPresent,

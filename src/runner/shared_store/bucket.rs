@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::address::CacheAddress;
-use super::error::RemoteCacheError;
+use super::address::StoreAddress;
+use super::error::SharedStoreError;
 use super::folder::{self, Folder};
 use super::listed_object::ListedObject;
 use super::objects::{self, Objects};
@@ -41,15 +41,15 @@ pub(super) const BLOBS: &str = "regatta-1/blobs";
 pub(super) const RECORDS: &str = "regatta-1/records";
 
 impl Bucket {
-    pub(super) fn open(address: &CacheAddress) -> Result<Self, RemoteCacheError> {
+    pub(super) fn open(address: &StoreAddress) -> Result<Self, SharedStoreError> {
         Ok(match address {
-            CacheAddress::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
-            CacheAddress::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
+            StoreAddress::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
+            StoreAddress::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
         })
     }
 
     /// Its size; `None`: it is not there.
-    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.size(name).await,
             Self::Objects(objects) => objects.size(name).await,
@@ -57,7 +57,7 @@ impl Bucket {
     }
 
     /// All of it.
-    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.get(name, None).await,
             Self::Objects(objects) => objects.get(name).await,
@@ -65,8 +65,8 @@ impl Bucket {
     }
 
     /// A part of it. A record has shown that it is there.
-    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
-        let gone = || RemoteCacheError::Damaged {
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, SharedStoreError> {
+        let gone = || SharedStoreError::Damaged {
             object: name.to_owned(),
             why: "is missing, although a record names it".to_owned(),
         };
@@ -77,7 +77,7 @@ impl Bucket {
     }
 
     /// Puts it, whatever was there.
-    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.put(name, bytes).await,
             Self::Objects(objects) => objects.put(name, bytes).await,
@@ -85,7 +85,7 @@ impl Bucket {
     }
 
     /// Puts it if it is not there; `false`: it is there already.
-    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.create(name, bytes).await,
             Self::Objects(objects) => objects.create(name, bytes).await,
@@ -93,7 +93,7 @@ impl Bucket {
     }
 
     /// Begins to put something large.
-    pub(super) async fn upload(&self, name: &str) -> Result<BucketUpload, RemoteCacheError> {
+    pub(super) async fn upload(&self, name: &str) -> Result<BucketUpload, SharedStoreError> {
         Ok(match self {
             Self::Folder(folder) => BucketUpload::Folder(folder.upload(name).await?),
             Self::Objects(objects) => BucketUpload::Objects(objects.upload(name).await?),
@@ -101,7 +101,7 @@ impl Bucket {
     }
 
     /// Everything below.
-    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.list(below).await,
             Self::Objects(objects) => objects.list(below).await,
@@ -109,7 +109,7 @@ impl Bucket {
     }
 
     /// It may be gone already.
-    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), SharedStoreError> {
         match self {
             Self::Folder(folder) => folder.delete(name).await,
             Self::Objects(objects) => objects.delete(name).await,
@@ -126,14 +126,14 @@ pub(super) enum BucketUpload {
 
 impl BucketUpload {
     /// The next part: [`PART`] bytes, the last one fewer.
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), SharedStoreError> {
         match self {
             Self::Folder(upload) => upload.part(bytes).await,
             Self::Objects(upload) => upload.part(bytes).await,
         }
     }
 
-    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
+    pub(super) async fn finish(self) -> Result<(), SharedStoreError> {
         match self {
             Self::Folder(upload) => upload.finish().await,
             Self::Objects(upload) => upload.finish().await,

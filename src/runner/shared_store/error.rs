@@ -5,7 +5,7 @@ use crate::runner::store::PathError;
 
 /// Why something could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum RemoteCacheError {
+pub enum SharedStoreError {
     /// The store does not answer, or not in time.
     #[error("{0}")]
     Unreachable(String),
@@ -20,7 +20,7 @@ pub enum RemoteCacheError {
     Local(String),
 }
 
-impl RemoteCacheError {
+impl SharedStoreError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Denied(_))
@@ -43,7 +43,7 @@ impl RemoteCacheError {
     }
 }
 
-impl From<PathError> for RemoteCacheError {
+impl From<PathError> for SharedStoreError {
     fn from(error: PathError) -> Self {
         Self::Local(error.to_string())
     }

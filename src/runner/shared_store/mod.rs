@@ -31,8 +31,6 @@
 
 mod address;
 mod bucket;
-mod cache;
-mod cache_state;
 mod eligibility;
 mod error;
 mod folder;
@@ -45,11 +43,13 @@ mod pull;
 mod push;
 mod record;
 mod scan;
+mod store;
+mod store_state;
 
-pub use address::CacheAddress;
-pub use cache::{RemoteCache, UnsentOutputs};
+pub use address::StoreAddress;
 pub use eligibility::why_not;
-pub use error::RemoteCacheError;
-pub use gc::{CacheGcReport, RetentionPolicy, collect};
+pub use error::SharedStoreError;
+pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{Inventory, Presence, UploadOutcome};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
+pub use store::{SharedStore, UnsentOutputs};

@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::address::CacheAddress;
+use super::address::StoreAddress;
 use super::bucket::Bucket;
-use super::cache_state::{RemoteCacheInner, Shareability, lock};
 use super::eligibility::why_not;
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::machine::{Machine, name};
 use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::scan::ScanPatterns;
+use super::store_state::{Shareability, StoreState, lock};
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
@@ -30,10 +30,10 @@ pub(super) const LANES: usize = 8;
 /// Outputs that are sent at once.
 const SENDERS: usize = 2;
 
-/// A store that machines share.
+/// A folder or bucket from which machines take each other's outputs.
 #[derive(Clone, Debug)]
-pub struct RemoteCache {
-    inner: Arc<RemoteCacheInner>,
+pub struct SharedStore {
+    inner: Arc<StoreState>,
     queue: Arc<Mutex<Option<Queue>>>,
 }
 
@@ -47,15 +47,15 @@ struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsentOutputs(pub u64);
 
-impl RemoteCache {
+impl SharedStore {
     /// Sends no request to the store yet. Must be called on a runtime: outputs are sent from there.
     pub fn new(
-        address: &CacheAddress,
+        address: &StoreAddress,
         plan: &Plan,
         machine: &Machine,
         shelf: Arc<OutputCache>,
         emit: EventEmitter,
-    ) -> Result<Self, RemoteCacheError> {
+    ) -> Result<Self, SharedStoreError> {
         let home = shelf.home().clone();
         let places = [home.project().to_owned(), home.state().to_owned()];
         let mut tasks = HashMap::new();
@@ -70,7 +70,7 @@ impl RemoteCache {
             };
             tasks.insert(task.id.clone(), of);
         }
-        let inner = Arc::new(RemoteCacheInner {
+        let inner = Arc::new(StoreState {
             bucket: Bucket::open(address)?,
             cache: shelf,
             address: address.to_string(),
@@ -122,12 +122,12 @@ impl RemoteCache {
         &self.inner.address
     }
 
-    pub(super) fn inner(&self) -> &Arc<RemoteCacheInner> {
+    pub(super) fn inner(&self) -> &Arc<StoreState> {
         &self.inner
     }
 }
 
-impl OutputSource for RemoteCache {
+impl OutputSource for SharedStore {
     fn fetch(&self, wanted: OutputRequest) -> PendingFetch {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
@@ -167,7 +167,7 @@ impl OutputSource for RemoteCache {
 }
 
 /// Sends what comes, some at once, until no sender is left.
-async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
+async fn send_all(inner: Arc<StoreState>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
     let senders = Arc::new(Semaphore::new(SENDERS));
     let mut sending = tokio::task::JoinSet::new();
     while let Some(record) = receive.recv().await {
@@ -182,7 +182,7 @@ async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedRece
     while sending.join_next().await.is_some() {}
 }
 
-async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
+async fn send_one(inner: &Arc<StoreState>, record: &Arc<TaskRecord>) {
     if inner.is_closed() {
         inner.unsent.fetch_add(1, Ordering::Relaxed);
         return;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
-use super::cache_state::RemoteCacheInner;
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::record::SharedOutput;
+use super::store_state::StoreState;
 use crate::event::{Digest, Event};
 use crate::runner::store::{HashedFolder, Incoming, ParcelItem, free_bytes};
 use crate::runner::{FetchedOutput, OutputRequest};
@@ -19,14 +19,14 @@ use crate::units::size;
 
 /// The output of a key; `None`: it is not there.
 pub(super) async fn pull(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     wanted: &OutputRequest,
     name: &Digest,
-) -> Result<Option<FetchedOutput>, RemoteCacheError> {
+) -> Result<Option<FetchedOutput>, SharedStoreError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
     if shared.key != wanted.digest {
         let damage =
-            RemoteCacheError::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
+            SharedStoreError::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
         inner.note_damage(&damage);
         return Err(damage);
     }
@@ -54,25 +54,25 @@ pub(super) async fn pull(
 }
 
 /// A record of the store. A damaged one is an error, and will be replaced by a run that has the output.
-pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Option<SharedOutput>, RemoteCacheError> {
+pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
     let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
     match SharedOutput::open(&bytes) {
         Ok(shared) => Ok(Some(shared)),
         Err(error) => {
-            let damage = RemoteCacheError::Damaged { object, why: error.to_string() };
+            let damage = SharedStoreError::Damaged { object, why: error.to_string() };
             inner.note_damage(&damage);
             Err(damage)
         }
     }
 }
 
-fn has_room(inner: &RemoteCacheInner, shared: &SharedOutput) -> Result<(), RemoteCacheError> {
+fn has_room(inner: &StoreState, shared: &SharedOutput) -> Result<(), SharedStoreError> {
     let free = free_bytes(inner.cache.home()).unwrap_or(u64::MAX);
     if shared.bytes() < free {
         return Ok(());
     }
-    Err(RemoteCacheError::Local(format!(
+    Err(SharedStoreError::Local(format!(
         "its output is in the shared store and not fetched: it takes {}, {} are free here",
         size(shared.bytes()),
         size(free)
@@ -81,12 +81,12 @@ fn has_room(inner: &RemoteCacheInner, shared: &SharedOutput) -> Result<(), Remot
 
 /// Fetches what is missing; what turns out to be wrong, once more.
 async fn fill(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     wanted: &OutputRequest,
     shared: &SharedOutput,
     incoming: &Arc<Incoming>,
     items: &Arc<[ParcelItem]>,
-) -> Result<HashedFolder, RemoteCacheError> {
+) -> Result<HashedFolder, SharedStoreError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
     let mut missing = spawn_blocking_io(move || folder.lay_out(&list)).await??;
     let output_cache = Arc::clone(&inner.cache);
@@ -122,7 +122,7 @@ async fn fill(
         }
     }
     Err(match missing.first().and_then(|at| items[*at].digest.map(|digest| (at, digest))) {
-        Some((at, digest)) => RemoteCacheError::Damaged {
+        Some((at, digest)) => SharedStoreError::Damaged {
             object: blob(&digest),
             why: format!(
                 "does not match the digest in its name ({} in the output of {})",
@@ -130,7 +130,7 @@ async fn fill(
                 wanted.task
             ),
         },
-        None => RemoteCacheError::Local("what was fetched was changed while it was written".to_owned()),
+        None => SharedStoreError::Local("what was fetched was changed while it was written".to_owned()),
     })
 }
 
@@ -143,14 +143,14 @@ fn mismatched_files(items: &[ParcelItem], sealed: &HashedFolder) -> Vec<usize> {
 }
 
 async fn fetch_all(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     incoming: &Arc<Incoming>,
     items: &Arc<[ParcelItem]>,
     missing: &[usize],
     twins: &HashMap<Digest, PathBuf>,
     progress: &Arc<Progress>,
-) -> Result<(), RemoteCacheError> {
-    let mut coming: JoinSet<Result<(), RemoteCacheError>> = JoinSet::new();
+) -> Result<(), SharedStoreError> {
+    let mut coming: JoinSet<Result<(), SharedStoreError>> = JoinSet::new();
     for at in missing.iter().copied() {
         let item = items[at].clone();
         let Some(digest) = item.digest else { continue };
@@ -188,14 +188,14 @@ async fn fetch_all(
 
 /// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
 async fn small(
-    inner: &RemoteCacheInner,
+    inner: &StoreState,
     incoming: &Arc<Incoming>,
     item: ParcelItem,
     digest: Digest,
     progress: &Progress,
-) -> Result<(), RemoteCacheError> {
+) -> Result<(), SharedStoreError> {
     let object = blob(&digest);
-    let gone = || RemoteCacheError::Damaged {
+    let gone = || SharedStoreError::Damaged {
         object: object.clone(),
         why: "is missing, although a record names it".to_owned(),
     };
@@ -208,13 +208,13 @@ async fn small(
 
 /// Parts beside each other, those that are here already left out.
 async fn large(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     incoming: &Arc<Incoming>,
     item: &ParcelItem,
     digest: Digest,
     progress: &Arc<Progress>,
-    coming: &mut JoinSet<Result<(), RemoteCacheError>>,
-) -> Result<(), RemoteCacheError> {
+    coming: &mut JoinSet<Result<(), SharedStoreError>>,
+) -> Result<(), SharedStoreError> {
     let parts = Arc::new(incoming.parts(item)?);
     let object: Arc<str> = blob(&digest).into();
     let mut offset = 0;
@@ -232,7 +232,7 @@ async fn large(
             let bytes = inner.bucket.get_range(&object, range.clone()).await?;
             if bytes.len() as u64 != range.end - range.start {
                 let why = "is shorter than in its record".to_owned();
-                return Err(RemoteCacheError::Damaged { object: object.to_string(), why });
+                return Err(SharedStoreError::Damaged { object: object.to_string(), why });
             }
             progress.more(bytes.len() as u64);
             spawn_blocking_io(move || parts.put(range.start, &bytes)).await??;
@@ -243,27 +243,27 @@ async fn large(
     Ok(())
 }
 
-async fn lane(inner: &RemoteCacheInner) -> Result<tokio::sync::OwnedSemaphorePermit, RemoteCacheError> {
+async fn lane(inner: &StoreState) -> Result<tokio::sync::OwnedSemaphorePermit, SharedStoreError> {
     Arc::clone(&inner.transfer_permits)
         .acquire_owned()
         .await
-        .map_err(|error| RemoteCacheError::Local(error.to_string()))
+        .map_err(|error| SharedStoreError::Local(error.to_string()))
 }
 
 async fn spawn_blocking_io<T: Send + 'static>(
     what: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, RemoteCacheError> {
+) -> Result<T, SharedStoreError> {
     spawn_blocking(what).await.map_err(join_error)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn join_error(error: tokio::task::JoinError) -> RemoteCacheError {
-    RemoteCacheError::Local(format!("fetching did not come to its end: {error}"))
+fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
+    SharedStoreError::Local(format!("fetching did not come to its end: {error}"))
 }
 
 /// How much of an output has come.
 struct Progress {
-    inner: Arc<RemoteCacheInner>,
+    inner: Arc<StoreState>,
     wanted: OutputRequest,
     total: u64,
     done: AtomicU64,

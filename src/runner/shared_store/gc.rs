@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::address::CacheAddress;
+use super::address::StoreAddress;
 use super::bucket::{BLOBS, Bucket, RECORDS, blob};
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::listed_object::{ListedObject, TEMPORARY};
 use super::record::SharedOutput;
 
@@ -27,7 +27,7 @@ pub struct RetentionPolicy {
 
 /// What went, or would go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheGcReport {
+pub struct StoreGcReport {
     pub records: u64,
     pub blobs: u64,
     pub bytes: u64,
@@ -41,14 +41,14 @@ pub struct CacheGcReport {
 /// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, returns the error before any file
 /// is deleted.
 pub async fn collect(
-    address: &CacheAddress,
+    address: &StoreAddress,
     keep: RetentionPolicy,
     really: bool,
-) -> Result<CacheGcReport, RemoteCacheError> {
+) -> Result<StoreGcReport, SharedStoreError> {
     let bucket = Bucket::open(address)?;
     let mut records = bucket.list(RECORDS).await?;
     records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
-    let mut removed = CacheGcReport::default();
+    let mut removed = StoreGcReport::default();
     let mut named: HashMap<String, u64> = HashMap::new();
     let mut held = 0_u64;
     let mut full = false;

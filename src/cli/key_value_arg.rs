@@ -4,14 +4,14 @@ use std::str::FromStr;
 
 /// One parameter, or one value by its place, given on the command line. The manifest decides which values are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenSetting {
+pub struct KeyValueArg {
     pub key: String,
     pub value: String,
 }
 
 /// Why an argument is no setting, with what to try.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingError {
+pub enum KeyValueArgError {
     #[error("`{0}` is not KEY=VALUE\n  hint: write `{0}=VALUE`; `regatta show MANIFEST` lists the parameters")]
     NoEquals(String),
     #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
@@ -22,16 +22,16 @@ pub enum SettingError {
     BadKey { key: String, found: char, also: &'static str },
 }
 
-impl FromStr for GivenSetting {
-    type Err = SettingError;
+impl FromStr for KeyValueArg {
+    type Err = KeyValueArgError;
 
     /// Everything after the first `=` is the value, so `filter=a=b` is `a=b`.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let Some((key, value)) = word.split_once('=') else {
-            return Err(SettingError::NoEquals(word.to_owned()));
+            return Err(KeyValueArgError::NoEquals(word.to_owned()));
         };
         let Some(first) = key.chars().next() else {
-            return Err(SettingError::NoKey(word.to_owned()));
+            return Err(KeyValueArgError::NoKey(word.to_owned()));
         };
         let starts = first.is_alphabetic() || first == '_';
         let odd = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
@@ -40,15 +40,15 @@ impl FromStr for GivenSetting {
         let bad = bad.or_else(|| key.split('.').any(str::is_empty).then_some('.'));
         if let Some(found) = bad {
             let also = if found.is_whitespace() { "; there is no space around the `=`" } else { "" };
-            return Err(SettingError::BadKey { key: key.to_owned(), found, also });
+            return Err(KeyValueArgError::BadKey { key: key.to_owned(), found, also });
         }
         Ok(Self { key: key.to_owned(), value: value.to_owned() })
     }
 }
 
 /// `--rehearse`
-pub(super) fn rehearsal(is_asked: bool) -> Option<GivenSetting> {
-    is_asked.then(|| GivenSetting { key: "rehearse".to_owned(), value: "true".to_owned() })
+pub(super) fn rehearsal(is_asked: bool) -> Option<KeyValueArg> {
+    is_asked.then(|| KeyValueArg { key: "rehearse".to_owned(), value: "true".to_owned() })
 }
 
 #[cfg(test)]
@@ -59,16 +59,16 @@ mod tests {
 
     #[test]
     fn the_first_equals_sign_splits() {
-        let setting: GivenSetting = "filter=a=b".parse().expect("a setting");
+        let setting: KeyValueArg = "filter=a=b".parse().expect("a setting");
         assert_eq!((setting.key.as_str(), setting.value.as_str()), ("filter", "a=b"));
-        assert_eq!("empty=".parse::<GivenSetting>().expect("a setting").value, "");
+        assert_eq!("empty=".parse::<KeyValueArg>().expect("a setting").value, "");
     }
 
     #[test]
     fn every_mistake_says_what_to_try() {
         let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a..b=1", "a.=1"]
             .iter()
-            .map(|word| word.parse::<GivenSetting>().expect_err("no setting").to_string())
+            .map(|word| word.parse::<KeyValueArg>().expect_err("no setting").to_string())
             .collect();
         insta::assert_snapshot!(hints.join("\n"), @r"
         `system` is not KEY=VALUE
@@ -89,13 +89,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_parsed_reads_back(key in "[a-z_][a-z0-9_-]{0,8}", value in ".*") {
-            let setting: GivenSetting = format!("{key}={value}").parse().expect("a setting");
-            prop_assert_eq!(setting, GivenSetting { key, value });
+            let setting: KeyValueArg = format!("{key}={value}").parse().expect("a setting");
+            prop_assert_eq!(setting, KeyValueArg { key, value });
         }
 
         #[test]
         fn nothing_typed_makes_it_panic(word in ".*") {
-            let _ = word.parse::<GivenSetting>();
+            let _ = word.parse::<KeyValueArg>();
         }
     }
 }

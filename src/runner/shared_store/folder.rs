@@ -1,4 +1,4 @@
-//! A store in a folder that machines share, an NFS as a rule.
+//! A shared store in a folder, on NFS as a rule.
 //!
 //! What is published was written beside, synced and renamed; what must be new is published by `link`, which is atomic on every
 //! NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine has just made are
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::listed_object::{LARGEST_OBJECT, ListedObject, TEMPORARY};
 use crate::event::open_regular;
 
@@ -43,7 +43,7 @@ impl Folder {
         self: &Arc<Self>,
         name: &str,
         what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, RemoteCacheError> {
+    ) -> Result<T, SharedStoreError> {
         let folder = Arc::clone(self);
         let path = self.root.join(name);
         spawn_blocking(move || {
@@ -51,19 +51,19 @@ impl Folder {
             what(&folder, &path).map_err(|error| io_error(&path, &error))
         })
         .await
-        .map_err(|error| RemoteCacheError::Local(error.to_string()))?
+        .map_err(|error| SharedStoreError::Local(error.to_string()))?
     }
 
     /// A folder that is not mounted is no empty store: it must be there, and is never made.
-    fn is_there(&self) -> Result<(), RemoteCacheError> {
+    fn is_there(&self) -> Result<(), SharedStoreError> {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(_) => Err(RemoteCacheError::Unreachable(format!("{} is no folder", self.root.display()))),
+            Ok(_) => Err(SharedStoreError::Unreachable(format!("{} is no folder", self.root.display()))),
             Err(error) => Err(io_error(&self.root, &error)),
         }
     }
 
-    pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+    pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, SharedStoreError> {
         self.run_blocking(name, |_, path| {
             Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len()))
         })
@@ -74,7 +74,7 @@ impl Folder {
         self: &Arc<Self>,
         name: &str,
         range: Option<Range<u64>>,
-    ) -> Result<Option<Bytes>, RemoteCacheError> {
+    ) -> Result<Option<Bytes>, SharedStoreError> {
         self.run_blocking(name, move |_, path| {
             let Some(file) = open(path)? else { return Ok(None) };
             let length = file.metadata()?.len();
@@ -93,7 +93,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
         self.run_blocking(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             file.write_all(&bytes).and_then(|()| publish(&file, &temporary, path)).inspect_err(|_| {
@@ -103,7 +103,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+    pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
         self.run_blocking(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             let created = (|| {
@@ -125,7 +125,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, RemoteCacheError> {
+    pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, SharedStoreError> {
         self.run_blocking(name, |folder, path| {
             let (file, temporary) = folder.begin()?;
             Ok(FolderUpload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
@@ -133,7 +133,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+    pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, SharedStoreError> {
         self.run_blocking(below, |folder, path| {
             let mut seen = Vec::new();
             let now = SystemTime::now();
@@ -156,7 +156,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), RemoteCacheError> {
+    pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), SharedStoreError> {
         self.run_blocking(name, |_, path| match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
@@ -191,14 +191,14 @@ pub(super) struct FolderUpload {
 }
 
 impl FolderUpload {
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), SharedStoreError> {
         let (file, at) = (Arc::clone(&self.file), self.offset);
         self.offset += bytes.len() as u64;
         let written = spawn_blocking(move || file.write_all_at(&bytes, at)).await;
         flatten_join(written).map_err(|error| io_error(&self.temporary, &error))
     }
 
-    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
+    pub(super) async fn finish(self) -> Result<(), SharedStoreError> {
         let path = self.path.clone();
         let published = spawn_blocking(move || {
             publish(&self.file, &self.temporary, &self.path).inspect_err(|_| {
@@ -271,11 +271,11 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-fn io_error(path: &Path, error: &io::Error) -> RemoteCacheError {
+fn io_error(path: &Path, error: &io::Error) -> SharedStoreError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => RemoteCacheError::Denied(text),
-        _ => RemoteCacheError::Unreachable(text),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => SharedStoreError::Denied(text),
+        _ => SharedStoreError::Unreachable(text),
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let path = root.path().to_owned();
         drop(root);
         let error = folder.put("a", Bytes::new()).await.unwrap_err();
-        assert!(matches!(error, RemoteCacheError::Unreachable(_)), "{error}");
+        assert!(matches!(error, SharedStoreError::Unreachable(_)), "{error}");
         assert!(!path.exists());
     }
 }

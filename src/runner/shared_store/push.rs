@@ -13,11 +13,11 @@ use tokio::task::{JoinSet, spawn_blocking};
 use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
-use super::cache_state::{RemoteCacheInner, Shareability, lock};
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::machine::name;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
+use super::store_state::{Shareability, StoreState, lock};
 use crate::event::Digest;
 use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
@@ -35,10 +35,10 @@ pub(super) enum PushOutcome {
 /// Why a file is not sent.
 enum PushBlocker {
     NotShareable(String),
-    Error(RemoteCacheError),
+    Error(SharedStoreError),
 }
 
-impl<T: Into<RemoteCacheError>> From<T> for PushBlocker {
+impl<T: Into<SharedStoreError>> From<T> for PushBlocker {
     fn from(trouble: T) -> Self {
         Self::Error(trouble.into())
     }
@@ -46,10 +46,10 @@ impl<T: Into<RemoteCacheError>> From<T> for PushBlocker {
 
 /// Puts an output there. `again`: also where its record is there already, to mend what is wrong or gone.
 pub(super) async fn push(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     record: &Arc<TaskRecord>,
     again: bool,
-) -> Result<PushOutcome, RemoteCacheError> {
+) -> Result<PushOutcome, SharedStoreError> {
     let Some(Shareability::Shareable { machine, needles }) = inner.of(&record.task) else {
         return Ok(PushOutcome::NotShareable("its stage is not shared".to_owned()));
     };
@@ -70,7 +70,7 @@ pub(super) async fn push(
         return Ok(PushOutcome::NotShareable("its record here cannot be read".to_owned()));
     };
     let shared = SharedOutput::new(record, fields, machine.clone(), items);
-    let bytes = shared.seal().map_err(|error| RemoteCacheError::Local(error.to_string()))?;
+    let bytes = shared.seal().map_err(|error| SharedStoreError::Local(error.to_string()))?;
     let files = unique(&shared.items);
     let mut there: Vec<(String, Digest)> = Vec::new();
     let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
@@ -98,7 +98,7 @@ pub(super) async fn push(
 }
 
 /// One of its files was found to be damaged in the store.
-fn has_damaged_file(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
+fn has_damaged_file(inner: &StoreState, record: &TaskRecord) -> bool {
     let damaged = lock(&inner.damaged).clone();
     !damaged.is_empty()
         && inner.cache.items(record).is_ok_and(|items| {
@@ -127,7 +127,7 @@ fn unique(items: &[ParcelItem]) -> BTreeMap<Digest, (PathBuf, u64)> {
 
 /// Sends what is not there. Small ones first: they are what holds paths.
 async fn send_files(
-    inner: &Arc<RemoteCacheInner>,
+    inner: &Arc<StoreState>,
     folder: &Path,
     files: &BTreeMap<Digest, (PathBuf, u64)>,
     needles: &Arc<ScanPatterns>,
@@ -148,7 +148,7 @@ async fn send_files(
         let lane = Arc::clone(&inner.transfer_permits)
             .acquire_owned()
             .await
-            .map_err(|e| RemoteCacheError::Local(e.to_string()))?;
+            .map_err(|e| SharedStoreError::Local(e.to_string()))?;
         let (inner, needles, path) = (Arc::clone(inner), Arc::clone(needles), folder.join(&files[&digest].0));
         sending.spawn(async move {
             let bytes = if is_good(&inner, digest, size, again).await? {
@@ -171,7 +171,7 @@ async fn send_files(
 }
 
 /// Whether a blob is there as it must be; `examine` reads it.
-async fn is_good(inner: &RemoteCacheInner, digest: Digest, size: u64, examine: bool) -> Result<bool, RemoteCacheError> {
+async fn is_good(inner: &StoreState, digest: Digest, size: u64, examine: bool) -> Result<bool, SharedStoreError> {
     let object = blob(&digest);
     if inner.is_damaged(&object) || inner.bucket.size(&object).await? != Some(size) {
         return Ok(false);
@@ -181,11 +181,11 @@ async fn is_good(inner: &RemoteCacheInner, digest: Digest, size: u64, examine: b
 
 /// Whether an object's bytes are those of its digest.
 pub(super) async fn examined(
-    inner: &RemoteCacheInner,
+    inner: &StoreState,
     object: &str,
     digest: Digest,
     size: u64,
-) -> Result<bool, RemoteCacheError> {
+) -> Result<bool, SharedStoreError> {
     let mut hasher = blake3::Hasher::new();
     let mut offset = 0;
     while offset < size {
@@ -201,7 +201,7 @@ pub(super) async fn examined(
 }
 
 async fn send_file(
-    inner: &RemoteCacheInner,
+    inner: &StoreState,
     path: &Path,
     digest: Digest,
     size: u64,
@@ -220,7 +220,7 @@ async fn send_file(
         inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         inner.bucket.put(&object, bytes).await?;
     } else {
-        let _turn = inner.large.acquire().await.map_err(|error| RemoteCacheError::Local(error.to_string()))?;
+        let _turn = inner.large.acquire().await.map_err(|error| SharedStoreError::Local(error.to_string()))?;
         let mut upload = inner.bucket.upload(&object).await?;
         loop {
             let held = match pieces.recv().await {
@@ -248,7 +248,7 @@ async fn send_file(
 }
 
 fn changed(path: &Path) -> PushBlocker {
-    PushBlocker::Error(RemoteCacheError::Local(format!(
+    PushBlocker::Error(SharedStoreError::Local(format!(
         "{} was changed after it was made; it is not shared",
         path.display()
     )))
@@ -284,7 +284,7 @@ fn read_through(
     needles: &ScanPatterns,
     send: &mpsc::Sender<Piece>,
 ) -> Result<Option<ScanResult>, PushBlocker> {
-    let unreadable = |error: std::io::Error| RemoteCacheError::Local(format!("{}: {error}", path.display()));
+    let unreadable = |error: std::io::Error| SharedStoreError::Local(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     let room = file.metadata().map_err(unreadable)?.len().min(PART) as usize;
     let (mut hasher, mut scanner) = (blake3::Hasher::new(), needles.scanner());
@@ -306,6 +306,6 @@ fn read_through(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn join_error(error: tokio::task::JoinError) -> RemoteCacheError {
-    RemoteCacheError::Local(format!("sending did not come to its end: {error}"))
+fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
+    SharedStoreError::Local(format!("sending did not come to its end: {error}"))
 }

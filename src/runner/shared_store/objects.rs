@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
-use super::error::{RemoteCacheError, error_chain_text};
+use super::error::{SharedStoreError, error_chain_text};
 use super::listed_object::{LARGEST_OBJECT, ListedObject};
 
 /// A connection that is not there by then will not come.
@@ -43,7 +43,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Sends no request yet. Credentials come from the environment, its files or the machine's role.
-    pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, RemoteCacheError> {
+    pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, SharedStoreError> {
         // Another part of the program may have set it before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let store = match kind {
@@ -51,7 +51,7 @@ impl Objects {
             BucketKind::Google => google(name).map(|store| Arc::new(store) as _),
             BucketKind::Azure => azure(name).map(|store| Arc::new(store) as _),
         };
-        let store = store.map_err(|error| RemoteCacheError::Denied(error_chain_text(&error)))?;
+        let store = store.map_err(|error| SharedStoreError::Denied(error_chain_text(&error)))?;
         Ok(Self { store, prefix: prefix.to_owned() })
     }
 
@@ -59,34 +59,34 @@ impl Objects {
         Path::from(format!("{}/{name}", self.prefix))
     }
 
-    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, SharedStoreError> {
         let path = self.path(name);
         none_if_not_found(limited(self.store.head(&path)).await?.map(|meta| meta.size))
     }
 
-    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
         let path = self.path(name);
         let Some(found) = none_if_not_found(limited(self.store.get_opts(&path, GetOptions::default())).await?)? else {
             return Ok(None);
         };
         if found.meta.size > LARGEST_OBJECT {
             let why = format!("has {} bytes, more than anything that is read at once", found.meta.size);
-            return Err(RemoteCacheError::Damaged { object: name.to_owned(), why });
+            return Err(SharedStoreError::Damaged { object: name.to_owned(), why });
         }
         none_if_not_found(limited(found.bytes()).await?)
     }
 
-    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, RemoteCacheError> {
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, SharedStoreError> {
         let path = self.path(name);
         none_if_not_found(limited(self.store.get_range(&path, range)).await?)
     }
 
-    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
         let path = self.path(name);
         limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| object_store_error(&error))
     }
 
-    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
         let path = self.path(name);
         let options = PutOptions::from(PutMode::Create);
         match limited(self.store.put_opts(&path, bytes.into(), options)).await? {
@@ -96,13 +96,13 @@ impl Objects {
         }
     }
 
-    pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, RemoteCacheError> {
+    pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, SharedStoreError> {
         let path = self.path(name);
         let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| object_store_error(&error))?;
         Ok(ObjectUpload { upload, parts: JoinSet::new() })
     }
 
-    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, SharedStoreError> {
         let path = self.path(below);
         let mut listing = self.store.list(Some(&path));
         let now = jiff::Timestamp::now().as_second();
@@ -118,7 +118,7 @@ impl Objects {
         Ok(seen)
     }
 
-    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), SharedStoreError> {
         let path = self.path(name);
         none_if_not_found(limited(self.store.delete(&path)).await?).map(drop)
     }
@@ -128,11 +128,11 @@ impl Objects {
 #[derive(Debug)]
 pub(super) struct ObjectUpload {
     upload: Box<dyn MultipartUpload>,
-    parts: JoinSet<Result<(), RemoteCacheError>>,
+    parts: JoinSet<Result<(), SharedStoreError>>,
 }
 
 impl ObjectUpload {
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), SharedStoreError> {
         while self.parts.len() >= LANES {
             self.one_arrives().await?;
         }
@@ -141,14 +141,14 @@ impl ObjectUpload {
         Ok(())
     }
 
-    async fn one_arrives(&mut self) -> Result<(), RemoteCacheError> {
+    async fn one_arrives(&mut self) -> Result<(), SharedStoreError> {
         match self.parts.join_next().await {
             None => Ok(()),
-            Some(sent) => sent.map_err(|error| RemoteCacheError::Local(error.to_string()))?,
+            Some(sent) => sent.map_err(|error| SharedStoreError::Local(error.to_string()))?,
         }
     }
 
-    pub(super) async fn finish(mut self) -> Result<(), RemoteCacheError> {
+    pub(super) async fn finish(mut self) -> Result<(), SharedStoreError> {
         while !self.parts.is_empty() {
             self.one_arrives().await?;
         }
@@ -162,13 +162,13 @@ impl ObjectUpload {
 }
 
 /// Whatever a store or the network does, an answer comes.
-async fn limited<T>(request: impl Future<Output = T>) -> Result<T, RemoteCacheError> {
+async fn limited<T>(request: impl Future<Output = T>) -> Result<T, SharedStoreError> {
     tokio::time::timeout(Duration::from_secs(REQUEST_S), request)
         .await
-        .map_err(|_| RemoteCacheError::Unreachable(format!("no answer within {REQUEST_S} s")))
+        .map_err(|_| SharedStoreError::Unreachable(format!("no answer within {REQUEST_S} s")))
 }
 
-fn none_if_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCacheError> {
+fn none_if_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, SharedStoreError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Error::NotFound { .. }) => Ok(None),
@@ -176,14 +176,14 @@ fn none_if_not_found<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCac
     }
 }
 
-fn object_store_error(error: &Error) -> RemoteCacheError {
+fn object_store_error(error: &Error) -> SharedStoreError {
     let text = error_chain_text(error);
     let is_refused = ["401 Unauthorized", "403 Forbidden"].iter().any(|status| text.contains(status));
     match error {
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
-        _ if is_refused => RemoteCacheError::Denied(text),
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => SharedStoreError::Denied(text),
+        _ if is_refused => SharedStoreError::Denied(text),
         // A missing bucket, or missing credentials: no other request would fare better.
-        _ => RemoteCacheError::Unreachable(text),
+        _ => SharedStoreError::Unreachable(text),
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::bucket::Bucket;
-use super::error::RemoteCacheError;
+use super::error::SharedStoreError;
 use super::scan::ScanPatterns;
 use crate::event::{Digest, Event, TaskId};
 use crate::runner::EventEmitter;
 use crate::runner::store::OutputCache;
 
-pub(super) struct RemoteCacheInner {
+pub(super) struct StoreState {
     pub bucket: Bucket,
     pub cache: Arc<OutputCache>,
     /// The name for the user.
@@ -25,7 +25,7 @@ pub(super) struct RemoteCacheInner {
     pub emit: EventEmitter,
     pub(super) tasks: HashMap<TaskId, Shareability>,
     /// Why no more requests are sent.
-    pub(super) closed: OnceLock<RemoteCacheError>,
+    pub(super) closed: OnceLock<SharedStoreError>,
     /// Damaged objects: the next task that has the right bytes puts them there.
     pub damaged: Mutex<HashSet<String>>,
     /// Keys that are being fetched: two tasks with one key must not fill one folder.
@@ -36,9 +36,9 @@ pub(super) struct RemoteCacheInner {
     pub sent_bytes: AtomicU64,
 }
 
-impl std::fmt::Debug for RemoteCacheInner {
+impl std::fmt::Debug for StoreState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Share").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("SharedStore").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Shareability {
     Unknown(String),
 }
 
-impl RemoteCacheInner {
+impl StoreState {
     pub(super) fn of(&self, task: &TaskId) -> Option<&Shareability> {
         self.tasks.get(task)
     }
@@ -61,7 +61,7 @@ impl RemoteCacheInner {
     }
 
     /// Once for what is wrong with the store, each time for what is wrong with one output.
-    pub(super) fn report_error(&self, task: Option<&TaskId>, trouble: &RemoteCacheError) {
+    pub(super) fn report_error(&self, task: Option<&TaskId>, trouble: &SharedStoreError) {
         if !trouble.is_of_the_store() {
             return self.notice(task, with_hint(&trouble.to_string(), trouble));
         }
@@ -80,14 +80,14 @@ impl RemoteCacheInner {
         lock(&self.damaged).contains(object)
     }
 
-    pub(super) fn note_damage(&self, trouble: &RemoteCacheError) {
-        if let RemoteCacheError::Damaged { object, .. } = trouble {
+    pub(super) fn note_damage(&self, trouble: &SharedStoreError) {
+        if let SharedStoreError::Damaged { object, .. } = trouble {
             lock(&self.damaged).insert(object.clone());
         }
     }
 }
 
-pub(super) fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
+pub(super) fn with_hint(what: &str, trouble: &SharedStoreError) -> String {
     match trouble.hint() {
         "" => what.to_owned(),
         hint => format!("{what}; {hint}"),

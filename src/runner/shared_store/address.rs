@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// `file:///mnt/share`, a path, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. Never with credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheAddress {
+pub enum StoreAddress {
     Folder(PathBuf),
     Bucket {
         kind: BucketKind,
@@ -54,7 +54,7 @@ pub enum AddressError {
     NoBucket(String),
 }
 
-impl CacheAddress {
+impl StoreAddress {
     /// Reads what was typed; the text is not repeated in a message where it may hold a secret.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
@@ -85,7 +85,7 @@ impl CacheAddress {
     }
 }
 
-impl fmt::Display for CacheAddress {
+impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => write!(f, "{}", path.display()),
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_they_are_written() {
-        let shown = |text: &str| CacheAddress::parse(text).unwrap().to_string();
+        let shown = |text: &str| StoreAddress::parse(text).unwrap().to_string();
         assert_eq!(shown("/mnt/share"), "/mnt/share");
         assert_eq!(shown("file:///mnt/share"), "/mnt/share");
         assert_eq!(shown("file://localhost/mnt/share"), "/mnt/share");
@@ -122,7 +122,7 @@ mod tests {
             ("s3://KEY:SECRET@bucket/x", "credentials belong in the environment"),
             ("az://c/x?sig=SECRET", "credentials belong in the environment"),
         ] {
-            let error = CacheAddress::parse(text).unwrap_err().to_string();
+            let error = StoreAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("SECRET"), "{text}: {error}");
         }
     }

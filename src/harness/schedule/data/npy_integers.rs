@@ -1,0 +1,119 @@
+//! NumPy's `.npy` with whole numbers, laid out by rows. Nothing in it is executed; format: numpy.lib.format, versions 1 to 3.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use crate::event::open_regular;
+
+/// An open `.npy` file whose header fits its size.
+#[derive(Debug)]
+pub struct NpyIntegers {
+    reader: BufReader<File>,
+    shape: Vec<usize>,
+    is_signed: bool,
+    /// Bytes of a number.
+    width: usize,
+}
+
+/// Why a `.npy` file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NpyError {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("it is not a .npy file: it is shorter than a header")]
+    NoHeader,
+    #[error("it is not a .npy file: it does not start with \\x93NUMPY")]
+    Magic,
+    #[error("its header is not text")]
+    HeaderText,
+    #[error("its header has no plain `{0}`")]
+    HeaderKey(&'static str),
+    #[error("it is laid out by columns (fortran_order); save it with numpy.ascontiguousarray")]
+    ByColumns,
+    #[error("its numbers are `{0}`; whole ones such as `<i4` are needed")]
+    NumberType(String),
+    #[error("its shape is `({0})`, which is not a list of lengths")]
+    ShapeText(String),
+    #[error("its shape is {0:?}, and the file does not hold that many numbers")]
+    Size(Vec<usize>),
+    #[error("it is truncated: its shape needs more data")]
+    Truncated,
+}
+
+impl NpyIntegers {
+    /// Reads the header, and compares the size that it announces with the file's.
+    pub fn open(path: &Path) -> Result<Self, NpyError> {
+        let (opened, metadata) = open_regular(path)?;
+        let mut reader = BufReader::with_capacity(1 << 20, opened);
+        let mut start = [0; 10];
+        reader.read_exact(&mut start).map_err(|_| NpyError::NoHeader)?;
+        if !start.starts_with(b"\x93NUMPY") {
+            return Err(NpyError::Magic);
+        }
+        // Version 1 has a length of two bytes, later ones of four.
+        let (length, before) = if start[6] == 1 {
+            (u64::from(u16::from_le_bytes([start[8], start[9]])), 10)
+        } else {
+            let mut high = [0; 2];
+            reader.read_exact(&mut high).map_err(|_| NpyError::NoHeader)?;
+            (u64::from(u32::from_le_bytes([start[8], start[9], high[0], high[1]])), 12)
+        };
+        let mut header = String::new();
+        (&mut reader).take(length.min(1 << 16)).read_to_string(&mut header).map_err(|_| NpyError::HeaderText)?;
+        let value = |key: &'static str| {
+            let found = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
+            found.ok_or(NpyError::HeaderKey(key))
+        };
+        if !value("fortran_order")?.starts_with("False") {
+            return Err(NpyError::ByColumns);
+        }
+        let descr = value("descr")?.strip_prefix('\'').and_then(|rest| rest.split('\'').next());
+        let descr = descr.ok_or(NpyError::HeaderKey("descr"))?;
+        let (is_signed, width) = match descr.as_bytes() {
+            [b'<' | b'|', kind @ (b'i' | b'u'), width @ (b'1' | b'2' | b'4' | b'8')] => {
+                (*kind == b'i', usize::from(width - b'0'))
+            }
+            _ => return Err(NpyError::NumberType(descr.to_owned())),
+        };
+        let text = value("shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        let text = text.ok_or(NpyError::HeaderKey("shape"))?.0;
+        let lengths = text.split(',').map(str::trim).filter(|length| !length.is_empty());
+        let shape: Vec<usize> =
+            lengths.map(str::parse).collect::<Result<_, _>>().map_err(|_| NpyError::ShapeText(text.to_owned()))?;
+        // Checked here, so that what follows may count on it: no size in the header is larger than the file.
+        let needed =
+            shape.iter().try_fold(width, |bytes: usize, side| bytes.checked_mul(*side).filter(|bytes| *bytes > 0));
+        let held = metadata.len().saturating_sub(before + length);
+        if needed.is_none_or(|bytes| bytes as u64 > held) {
+            return Err(NpyError::Size(shape));
+        }
+        Ok(Self { reader, shape, is_signed, width })
+    }
+
+    /// The length of each dimension, the outer one first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The next `count` numbers, row after row.
+    pub fn take(&mut self, count: usize) -> Result<Vec<i64>, NpyError> {
+        let bytes = count.checked_mul(self.width).ok_or(NpyError::Truncated)?;
+        // Not allocated from the size in the header, only as much as the file holds.
+        let mut raw = Vec::new();
+        Read::take(&mut self.reader, bytes as u64).read_to_end(&mut raw)?;
+        if raw.len() < bytes {
+            return Err(NpyError::Truncated);
+        }
+        let number = |raw: &[u8]| {
+            let mut wide = [0; 8];
+            wide[..raw.len()].copy_from_slice(raw);
+            let is_negative = self.is_signed && raw.last().is_some_and(|byte| byte & 0x80 != 0);
+            if is_negative {
+                wide[raw.len()..].fill(0xff);
+            }
+            i64::from_le_bytes(wide)
+        };
+        Ok(raw.chunks_exact(self.width).map(number).collect())
+    }
+}
