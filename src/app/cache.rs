@@ -95,8 +95,8 @@ impl CacheJob<'_> {
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
         let all = self.totals()?;
         if json {
-            let told = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
-            print(&format!("{told:#}\n"));
+            let object = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
+            print(&format!("{object:#}\n"));
         } else {
             print(&in_all(&self.address, all));
         }
@@ -114,7 +114,7 @@ impl CacheJob<'_> {
         let all = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
-        let mut ask = |standing: &TaskStatus| {
+        let mut look_up = |standing: &TaskStatus| {
             let (_, key) = standing.key.as_ref()?;
             match self.runtime.block_on(scene.store.presence(&standing.task, key, verify)) {
                 Ok(presence) => Some(presence),
@@ -125,21 +125,21 @@ impl CacheJob<'_> {
             }
         };
         // Asks the store for outputs that are missing here on the way: a key downstream needs the digests of its inputs.
-        let mut asked = std::collections::BTreeMap::new();
+        let mut presences = std::collections::BTreeMap::new();
         let standings =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
-                let presence = ask(standing);
+                let presence = look_up(standing);
                 let digest = match &presence {
                     Some(Presence::Present { digest, .. }) => Some(*digest),
                     _ => None,
                 };
-                asked.insert(standing.task.clone(), presence);
+                presences.insert(standing.task.clone(), presence);
                 (digest, None)
             });
         for standing in standings {
-            let presence = match asked.remove(&standing.task) {
+            let presence = match presences.remove(&standing.task) {
                 Some(presence) => presence,
-                None => ask(&standing),
+                None => look_up(&standing),
             };
             rows.push((standing, presence));
         }
@@ -334,8 +334,8 @@ fn as_json(address: &StoreAddress, all: Inventory, rows: &[(TaskStatus, Option<P
             json!({"task": standing.task, "state": state, "about": about, "from": from})
         })
         .collect();
-    let told = json!({
+    let object = json!({
         "store": address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes, "tasks": tasks,
     });
-    format!("{told:#}\n")
+    format!("{object:#}\n")
 }

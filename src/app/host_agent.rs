@@ -29,12 +29,12 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     let orders: AgentOrders = serde_json::from_str(&line).map_err(|error| {
         anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
     })?;
-    let (tell, heard) = unbounded_channel();
-    std::thread::spawn(move || forward_stdin_lines(&tell));
+    let (sender, receiver) = unbounded_channel();
+    std::thread::spawn(move || forward_stdin_lines(&sender));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     process::adopt_orphans()?;
     runtime.block_on(async {
-        run_agent(AgentInput { orders, lines: heard, send: Arc::new(send_message) }).await;
+        run_agent(AgentInput { orders, lines: receiver, send: Arc::new(send_message) }).await;
         for leftover in process::sweep(Duration::from_secs(1)).await {
             print_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
         }
@@ -44,10 +44,10 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
 }
 
 /// Passes lines on, until the connection ends.
-fn forward_stdin_lines(tell: &UnboundedSender<String>) {
+fn forward_stdin_lines(sender: &UnboundedSender<String>) {
     for line in stdin().lock().lines() {
         let Ok(line) = line else { return };
-        if tell.send(line).is_err() {
+        if sender.send(line).is_err() {
             return;
         }
     }

@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
         perform(request).unwrap_or_else(|trouble| {
             match &trouble {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
-                CommandError::Differs(told) => print_error(told),
+                CommandError::Differs(message) => print_error(message),
                 CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
                 CommandError::Other(error) => print_error(&format!("error: {error:#}\n")),
             }
@@ -140,11 +140,11 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
 
 /// Its parent reads lines of JSON from it, errors included.
 fn loadgen_test(job: &Path) -> CliExit {
-    let tell = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
-    match loadgen::perform(job, &tell) {
+    let send = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
+    match loadgen::perform(job, &send) {
         Ok(()) => CliExit::Done,
         Err(trouble) => {
-            tell(&loadgen::ChildMessage::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
+            send(&loadgen::ChildMessage::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
             CliExit::Failed
         }
     }

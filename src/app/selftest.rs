@@ -129,14 +129,14 @@ pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, C
     Ok(if proven.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
-async fn measure(effort: &SelftestPlan, tell: impl Fn(&str)) -> Result<SelftestReport, CommandError> {
+async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result<SelftestReport, CommandError> {
     let load_average = load_average();
     let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT))?;
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
         server.clear();
         let what = format!("{rate} req/s");
-        tell(&format!("{what} against a server with known write times, {:?}", effort.duration));
+        print_progress(&format!("{what} against a server with known write times, {:?}", effort.duration));
         let race =
             SelftestMeasurement { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
         let run = race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
@@ -147,7 +147,7 @@ async fn measure(effort: &SelftestPlan, tell: impl Fn(&str)) -> Result<SelftestR
     for tokens in [128, 1] {
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
-        tell(&format!("{what}, {:?}", effort.flood));
+        print_progress(&format!("{what}, {:?}", effort.flood));
         let race =
             SelftestMeasurement { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
         let run = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
@@ -197,7 +197,7 @@ impl SelftestMeasurement {
         limit: Duration,
         reasons: &mut Vec<Reason>,
     ) -> Option<Measured> {
-        let mut say = |severity: ReasonSeverity, text: String| {
+        let mut add_reason = |severity: ReasonSeverity, text: String| {
             // The server is Regatta's own and in this process: an error is not the server's.
             let severity = if severity == ReasonSeverity::Warning { severity } else { ReasonSeverity::InvalidClient };
             reasons.push(Reason { severity, of: what.to_owned(), text });
@@ -209,7 +209,7 @@ impl SelftestMeasurement {
         let ended = tokio::select! {
             ended = &mut running => ended,
             () = tokio::time::sleep(limit) => {
-                say(ReasonSeverity::InvalidClient, format!("not done within {limit:?}, and ended"));
+                add_reason(ReasonSeverity::InvalidClient, format!("not done within {limit:?}, and ended"));
                 stop.now();
                 running.await
             }
@@ -217,7 +217,7 @@ impl SelftestMeasurement {
         let measured = match ended {
             Ok(measured) => measured,
             Err(error) => {
-                say(ReasonSeverity::InvalidClient, format!("not measured: {error}"));
+                add_reason(ReasonSeverity::InvalidClient, format!("not measured: {error}"));
                 return None;
             }
         };
@@ -226,7 +226,7 @@ impl SelftestMeasurement {
             let is_meant = !is_open_loop
                 && matches!(reason.check, VerdictCheck::Cpu | VerdictCheck::CoreWait | VerdictCheck::Backlog);
             if !is_meant && !BESIDE_THE_POINT.contains(&reason.check) {
-                say(reason.severity, reason.line());
+                add_reason(reason.severity, reason.line());
             }
         }
         (measured.result.counts.ok > 0).then_some(measured)
@@ -357,7 +357,7 @@ mod tests {
             scripted: Vec::new(),
             ceilings: Vec::new(),
         };
-        let told = proven.to_text();
+        let text = proven.to_text();
         for wanted in [
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",
@@ -365,7 +365,7 @@ mod tests {
             "other processes needed 9.5 of 2 cores",
             "a debug build",
         ] {
-            assert!(told.contains(wanted), "no {wanted} in {told}");
+            assert!(text.contains(wanted), "no {wanted} in {text}");
         }
     }
 

@@ -357,23 +357,23 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, f64), ArgumentError>
 
 fn notices(args: &BenchArgs, load: &BenchLoad) -> Vec<String> {
     let mut notices = Vec::new();
-    let mut say = |is_given: bool, text: &str| {
+    let mut note = |is_given: bool, text: &str| {
         if is_given {
             notices.push(text.to_owned());
         }
     };
-    say(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
-    say(
+    note(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
+    note(
         args.stability_percentage.is_some(),
         "--stability-percentage is not used: the run ends with its requests or its duration, and the result reports \
          whether it was steady",
     );
-    say(
+    note(
         args.backend == Some(BackendWord::Vllm),
         "--backend is not needed: the model's tensors are read from the server",
     );
     let is_genai_perfs = args.service_kind.is_some() || args.backend.is_some() || args.endpoint_type.is_some();
-    say(
+    note(
         is_genai_perfs && matches!(load, BenchLoad::Rate(_)) && args.arrivals.is_none(),
         "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
     );

@@ -17,8 +17,9 @@ pub struct RequestRecord {
     pub endpoint: u32,
     /// Prompt tokens.
     pub input_tokens: u32,
-    /// Output tokens asked for.
-    pub asked_tokens: u32,
+    /// Output tokens requested.
+    #[serde(alias = "asked_tokens")]
+    pub requested_tokens: u32,
     /// Output tokens received, as `tokens.source` of the result counts them.
     pub tokens: u32,
     /// They are those of its text, tokenised again by us.

@@ -35,19 +35,19 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     };
     let path = path.trim_end_matches('/');
     let steps: Vec<&str> = path.split('/').collect();
-    let asks = |what: &str, server: String| {
+    let triton_command = |what: &str, server: String| {
         TranslationKind::Commands(vec![["regatta", "triton", what, &server].map(str::to_owned).to_vec()])
     };
     let kind = match steps.as_slice() {
-        ["metrics"] => asks("metrics", server),
-        ["v2", "health", "ready" | "live"] | ["v2"] => asks("status", format!("http://{server}")),
+        ["metrics"] => triton_command("metrics", server),
+        ["v2", "health", "ready" | "live"] | ["v2"] => triton_command("status", format!("http://{server}")),
         ["v2", "models", model, "generate" | "generate_stream"] => {
             with_body(&line, &mut sheet, |fields, sheet| generate(&server, model, path, fields, &line, sheet))?
         }
         ["v2", "models", model, "config"] => of_model("config", &server, model, &mut sheet),
         ["v2", "models", model, "stats"] => of_model("statistics", &server, model, &mut sheet),
         ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut sheet),
-        ["v2", "repository", "index"] | ["v2", "models", ..] => asks("models", format!("http://{server}")),
+        ["v2", "repository", "index"] | ["v2", "models", ..] => triton_command("models", format!("http://{server}")),
         ["v1", "chat", "completions"] | ["v1", "completions"] => {
             with_body(&line, &mut sheet, |fields, sheet| Ok(completions(&server, path, fields, &line, sheet)))?
         }

@@ -28,7 +28,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     for word in line.plain.iter().chain(&line.behind) {
         sheet.push_error(format!("`{word}`: triton {command} takes options only"));
     }
-    let asks = |what: &str| {
+    let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");
         let server = format!("{}:{port}", line.value("--url").unwrap_or("localhost"));
         let mut command = vec!["regatta".to_owned(), "triton".to_owned(), what.to_owned(), server];
@@ -74,10 +74,10 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             }
             TranslationKind::Run(run)
         }
-        "infer" => asks("infer"),
-        "metrics" => asks("metrics"),
-        "config" => asks("config"),
-        "status" => asks("status"),
+        "infer" => triton_command("infer"),
+        "metrics" => triton_command("metrics"),
+        "config" => triton_command("config"),
+        "status" => triton_command("status"),
         "list" => TranslationKind::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
         "remove" => {
             sheet.push_untranslated("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");

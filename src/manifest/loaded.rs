@@ -47,15 +47,15 @@ impl Manifest {
     /// Every value, with where it came from. Params and vars are shown as they were computed, stages as written.
     pub fn values(&self) -> Vec<ShownValue> {
         let mut all = Vec::new();
-        let mut say = |path: String, value: String, origin: String| all.push(ShownValue { path, value, origin });
+        let mut add = |path: String, value: String, origin: String| all.push(ShownValue { path, value, origin });
         for (name, chosen) in &self.params {
-            say(format!("params.{name}"), shown(&chosen.value), chosen.origin.to_string());
+            add(format!("params.{name}"), shown(&chosen.value), chosen.origin.to_string());
         }
         for (name, node) in &self.vars {
-            leaves(node, &format!("vars.{name}"), &mut say);
+            leaves(node, &format!("vars.{name}"), &mut add);
         }
         for (name, entry) in &self.stages {
-            leaves(&entry.node, &format!("stages.{name}"), &mut say);
+            leaves(&entry.node, &format!("stages.{name}"), &mut add);
         }
         all
     }
@@ -71,21 +71,21 @@ impl Manifest {
     }
 }
 
-fn leaves(node: &Node, path: &str, say: &mut impl FnMut(String, String, String)) {
+fn leaves(node: &Node, path: &str, add: &mut impl FnMut(String, String, String)) {
     match &node.tree {
         NodeValue::Map(map) if !map.is_empty() => {
             for (name, entry) in map {
-                leaves(&entry.node, &format!("{path}.{name}"), say);
+                leaves(&entry.node, &format!("{path}.{name}"), add);
             }
         }
         NodeValue::List(items)
             if items.iter().any(|item| matches!(item.tree, NodeValue::Map(_) | NodeValue::List(_))) =>
         {
             for (index, item) in items.iter().enumerate() {
-                leaves(item, &format!("{path}[{index}]"), say);
+                leaves(item, &format!("{path}[{index}]"), add);
             }
         }
-        _ => say(path.to_owned(), shown(&node.json()), node.span.to_string()),
+        _ => add(path.to_owned(), shown(&node.json()), node.span.to_string()),
     }
 }
 
@@ -116,8 +116,9 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
                             // Without what the user must give, a good manifest may lack a parameter: that is not broken.
-                            let broken =
-                                load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
+                            let broken = load(library, &name, &GivenValues::default())
+                                .err()
+                                .filter(|found| !only_misses_parameters(found));
                             (about, broken.as_ref().and_then(first))
                         }
                     }
@@ -128,7 +129,7 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
         .collect()
 }
 
-fn only_asks(found: &Diagnostics) -> bool {
+fn only_misses_parameters(found: &Diagnostics) -> bool {
     found.sorted().iter().all(|one| matches!(one.missing, Some(MissingValue::Parameter(_))))
 }
 

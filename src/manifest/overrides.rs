@@ -209,12 +209,12 @@ fn action(stage: &Node) -> Option<&'static str> {
 }
 
 /// Every map in a value, with the way to it.
-fn maps(node: &Node, way: &mut Vec<String>, say: &mut impl FnMut(&[String])) {
+fn maps(node: &Node, way: &mut Vec<String>, visit: &mut impl FnMut(&[String])) {
     let NodeValue::Map(map) = &node.tree else { return };
-    say(way);
+    visit(way);
     for (name, entry) in map {
         way.push(name.clone());
-        maps(&entry.node, way, say);
+        maps(&entry.node, way, visit);
         way.pop();
     }
 }

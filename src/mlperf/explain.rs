@@ -136,12 +136,12 @@ impl Run<'_> {
 
     /// A rate below one that missed its limits so far: no more than was really completed, and lower the more was missed.
     fn suggested_lower_rate(&self, over: f64) -> Option<f64> {
-        let asked = self.detail.number("effective_target_qps")?;
-        let scheduled = self.detail.number("result_scheduled_samples_per_sec").unwrap_or(asked);
-        let completed = self.detail.number("result_completed_samples_per_sec").unwrap_or(asked);
-        let by_limit = asked * (1.0 / over).clamp(0.6, 0.97);
+        let target = self.detail.number("effective_target_qps")?;
+        let scheduled = self.detail.number("result_scheduled_samples_per_sec").unwrap_or(target);
+        let completed = self.detail.number("result_completed_samples_per_sec").unwrap_or(target);
+        let by_limit = target * (1.0 / over).clamp(0.6, 0.97);
         let is_behind = completed < 0.97 * scheduled;
-        let next = if is_behind { by_limit.min(asked * completed / scheduled * 0.97) } else { by_limit };
+        let next = if is_behind { by_limit.min(target * completed / scheduled * 0.97) } else { by_limit };
         Some(three_digits(next))
     }
 

@@ -50,7 +50,7 @@ impl Official {
     }
 
     pub fn errors(&self) -> impl Iterator<Item = &str> {
-        self.messages.iter().filter(|told| told.level == "ERROR").map(|told| told.text.as_str())
+        self.messages.iter().filter(|message| message.level == "ERROR").map(|message| message.text.as_str())
     }
 }
 

@@ -42,10 +42,10 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
         }
         match task.typed_action()? {
             Action::Bench(bench) => {
-                notes.extend(estimate(&bench).map(|told| format!("{}: {told}", task.id)));
+                notes.extend(estimate(&bench).map(|text| format!("{}: {text}", task.id)));
             }
             Action::Mlperf(Mlperf::Package(package)) => {
-                notes.extend(missing(&package).into_iter().map(|told| format!("{}: {told}", task.id)));
+                notes.extend(missing(&package).into_iter().map(|text| format!("{}: {text}", task.id)));
             }
             _ => {}
         }
@@ -55,15 +55,15 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
 
 /// What LoadGen will issue. None where that depends on a data set that is made up and may be smaller.
 fn estimate(bench: &Bench) -> Option<String> {
-    let ask = test_request(bench)?;
+    let request = test_request(bench)?;
     if bench.search.is_some() {
         return Cost::of(bench).map(|cost| cost.to_string());
     }
-    if ask.rehearsal {
+    if request.rehearsal {
         return None;
     }
-    let seed = ask.find().ok()?.round.loadgen.seeds.schedule;
-    Some(Estimate::of(&conf(&ask).ok()?.settings, seed).to_string())
+    let seed = request.find().ok()?.round.loadgen.seeds.schedule;
+    Some(Estimate::of(&conf(&request).ok()?.settings, seed).to_string())
 }
 
 /// Scenarios that a closed submission of a benchmark must hold and this package does not.

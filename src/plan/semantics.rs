@@ -368,11 +368,11 @@ impl StageChecker<'_> {
 
     fn tls(&mut self, bench: &Bench) {
         let Some(tls) = &bench.tls else { return };
-        let said = targets(&bench.target).unwrap_or_default();
+        let parsed = targets(&bench.target).unwrap_or_default();
         if bench.target.starts_with("http://") {
             let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
             self.push_error(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
-        } else if matches!(bench.protocol.or(said.protocol), None | Some(Protocol::Kserve)) && !said.is_secure {
+        } else if matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve)) && !parsed.is_secure {
             let hint = Some("set a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
             self.push_error(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
         }

@@ -47,12 +47,12 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
     let lines = table(paint, "", &rows);
     for (line, one) in lines.lines().zip(ended) {
         let _ = writeln!(out, "{line}");
-        let told: Vec<_> = one
+        let rows: Vec<_> = one
             .headlines
             .iter()
             .map(|(task, line)| vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, clean(line))])
             .collect();
-        out.push_str(&table(paint, "   ", &told));
+        out.push_str(&table(paint, "   ", &rows));
         if let Some(why) = &one.reason {
             let _ = writeln!(out, "   {}", paint.tone(TextRole::Bad, cut(why, WIDEST)));
         }

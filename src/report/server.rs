@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn numbers_stand_below_their_family() {
-        let told = |family: &str, labels: &str, value: &str, per_second| ServerMetricRow {
+        let row = |family: &str, labels: &str, value: &str, per_second| ServerMetricRow {
             family: family.to_owned(),
             help: "What it is".to_owned(),
             kind: "counter".to_owned(),
@@ -212,11 +212,8 @@ mod tests {
             value: value.to_owned(),
             per_second,
         };
-        let all = [
-            told("a", "model=\"m\"", "12", Some(3.0)),
-            told("a", "model=\"long\"", "4", None),
-            told("b", "", "1", None),
-        ];
+        let all =
+            [row("a", "model=\"m\"", "12", Some(3.0)), row("a", "model=\"long\"", "4", None), row("b", "", "1", None)];
         insta::assert_snapshot!(metrics(&all, 7, Styler::OFF), @r#"
         a  counter  What it is
           model="m"     12  3.0 per second

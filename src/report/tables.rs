@@ -83,7 +83,7 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what.clone(),
             });
-            let told = chapter
+            let summary = chapter
                 .headline
                 .as_deref()
                 .or(chapter.why.as_deref())
@@ -93,7 +93,7 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
                 (TextRole::Plain, chapter.label().to_owned()),
                 (TextRole::Name, task.to_string()),
                 (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
-                (TextRole::Quiet, clean(told.unwrap_or_default())),
+                (TextRole::Quiet, clean(summary.unwrap_or_default())),
             ];
             let below = |text: String| {
                 let empty = (TextRole::Plain, String::new());

@@ -35,10 +35,10 @@ impl BatchSlot {
 
     /// This one takes part. Resolves when all the others have decided, too.
     pub async fn all_decided(self) {
-        let mut hears = self.undecided.subscribe();
+        let mut receiver = self.undecided.subscribe();
         drop(self);
         // Its sender may be gone by now: then the last number is 0.
-        let _ = hears.wait_for(|undecided| *undecided == 0).await;
+        let _ = receiver.wait_for(|undecided| *undecided == 0).await;
     }
 }
 

@@ -227,9 +227,9 @@ pub(super) fn resolve<'a>(
 /// The content of the file `image` in the output of an `image` stage: an id, or `./file` beside it.
 fn image_in(folder: &Path) -> Option<String> {
     let text = fs::read_to_string(folder.join("image")).ok()?;
-    let said = text.trim();
-    Some(match said.strip_prefix("./") {
+    let image = text.trim();
+    Some(match image.strip_prefix("./") {
         Some(file) => folder.join(file).to_string_lossy().into_owned(),
-        None => said.to_owned(),
+        None => image.to_owned(),
     })
 }

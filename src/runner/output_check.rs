@@ -14,14 +14,14 @@ type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send 
 pub struct OutputCheck(Option<Arc<Ask>>);
 
 impl OutputCheck {
-    /// `ask` gets the task, its output folder and the digest of that, and returns messages for the user, or why the
+    /// `check` gets the task, its output folder and the digest of that, and returns messages for the user, or why the
     /// run must not go on with it. The output stays accepted: it is the requested one, only not the expected one.
-    pub fn new(ask: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(ask)))
+    pub fn new(check: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(check)))
     }
 
     pub(super) fn check(&self, task: &Task, folder: &Path, output: &Digest) -> Result<Vec<String>, Failure> {
-        self.0.as_ref().map_or(Ok(Vec::new()), |ask| ask(task, folder, output))
+        self.0.as_ref().map_or(Ok(Vec::new()), |check| check(task, folder, output))
     }
 }
 

@@ -311,14 +311,14 @@ impl<W: TaskExecutor> Runner<W> {
         });
         let stop = self.stop.child();
         let ready = service.then(|| {
-            let (told, hears) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let send = self.send.clone();
             tokio::spawn(async move {
-                if let Ok(endpoints) = hears.await {
+                if let Ok(endpoints) = receiver.await {
                     let _ = send.send(RunnerMessage::Ready(ix, endpoints));
                 }
             });
-            told
+            sender
         });
         let made =
             task.needs.iter().map(|n| self.outputs[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
@@ -486,9 +486,9 @@ impl<W: TaskExecutor> Runner<W> {
         if let Some(folder) = folder {
             let _ = std::fs::remove_dir(folder);
         }
-        let asked = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
+        let is_stopping = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
         match result {
-            Err(mut failure) if !asked => {
+            Err(mut failure) if !is_stopping => {
                 let again = !self.is_announced(ix)
                     && (self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure));
                 for dependent in self.schedule.running_dependents(ix) {

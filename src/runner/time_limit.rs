@@ -54,13 +54,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_timed_out_task_is_stopped_and_fails_even_if_it_exits_0() {
         let stop = Stop::new();
-        let until_asked = || async {
+        let until_stop_requested = || async {
             stop.requested().await;
             Ok(Done::default())
         };
-        let late = within(Some(Duration::from_secs(90)), &stop, until_asked()).await.unwrap_err();
+        let late = within(Some(Duration::from_secs(90)), &stop, until_stop_requested()).await.unwrap_err();
         assert_eq!((late.kind, late.what.as_str()), (FailureKind::Timeout, "it ran past its timeout of 1 min 30 s"));
-        assert!(within(Some(Duration::from_secs(1)), &stop, until_asked()).await.is_ok(), "asked already, and in time");
-        assert!(within(None, &stop, until_asked()).await.is_ok());
+        assert!(
+            within(Some(Duration::from_secs(1)), &stop, until_stop_requested()).await.is_ok(),
+            "asked already, and in time"
+        );
+        assert!(within(None, &stop, until_stop_requested()).await.is_ok());
     }
 }

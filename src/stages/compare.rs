@@ -14,15 +14,15 @@ use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet, Serve
 
 pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();
-    let told = read(context, compare)?;
+    let rows = read(context, compare)?;
     let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
-    for (index, row) in told.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
             RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
                 .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
-        let first = row.first().and_then(|runs| runs.first()).and_then(|told| told.result.own());
+        let first = row.first().and_then(|runs| runs.first()).and_then(|run| run.result.own());
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
         let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);

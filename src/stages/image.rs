@@ -19,7 +19,7 @@ use crate::spec::ContainerEngine;
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";
 /// For display.
-pub const TOLD: &str = "image.json";
+pub const RECORD_FILE: &str = "image.json";
 
 pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, Failure> {
     let (engine, program) = program(image);
@@ -58,7 +58,7 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
             task_context.lease.report_progress(format!("fetching {name}"), 0, None);
             let argv = file_words(engine, &program, image, name, &task_context.lease.out.join(file));
             task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-            write(task_context, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
+            write(task_context, RECORD_FILE, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
             write(task_context, IMAGE, &format!("./{file}\n"))?;
             Ok(Done { headline: Some(file.to_owned()), ..Done::default() })
         }
@@ -174,8 +174,8 @@ fn write_image_record(
     name: Option<&str>,
 ) -> Result<Done, Failure> {
     let FoundImage { id, digests } = inspect_image(program, image)?;
-    let told = json!({ "name": name, "id": id, "digests": digests });
-    write(task_context, TOLD, &format!("{told:#}\n"))?;
+    let record = json!({ "name": name, "id": id, "digests": digests });
+    write(task_context, RECORD_FILE, &format!("{record:#}\n"))?;
     write(task_context, IMAGE, &format!("{id}\n"))?;
     Ok(Done { headline: Some(short(&id).to_owned()), ..Done::default() })
 }

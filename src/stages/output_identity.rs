@@ -28,14 +28,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub fn resolved(task: &Task, folder: &Path) -> Result<BTreeMap<String, Value>, ActionError> {
     Ok(match task.typed_action()? {
         Action::Git(clone) => revision(&clone, folder),
-        Action::Image(_) => fields(&folder.join(image::TOLD), &["id", "digests"]),
+        Action::Image(_) => fields(&folder.join(image::RECORD_FILE), &["id", "digests"]),
         Action::Weights(_) => checkpoint(folder),
         Action::Engine(_) => {
             let version = json(&folder.join("config.json")).and_then(|config| config.get("version").cloned());
             version.into_iter().map(|version| ("tensorrt_llm".to_owned(), version)).collect()
         }
         Action::Mlperf(Mlperf::Loadgen(_)) => {
-            fields(&folder.join(mlperf::LOADGEN_TOLD), &["version", "revision", "sdist_sha256", "compiler"])
+            fields(&folder.join(mlperf::LOADGEN_RECORD_FILE), &["version", "revision", "sdist_sha256", "compiler"])
         }
         _ => BTreeMap::new(),
     })

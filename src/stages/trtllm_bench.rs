@@ -156,10 +156,10 @@ fn measured_something(result: &ImportedResult) -> Result<(), NoBenchResult> {
 /// Differences from what was requested.
 fn doubts(bench: &TrtllmBench, result: &ImportedResult) -> Vec<String> {
     let mut doubts = Vec::new();
-    if let (Some(asked), Some(ran)) = (bench.num_requests, result.counts.ok)
-        && (asked as f64 - ran).abs() > 0.5
+    if let (Some(requested), Some(ran)) = (bench.num_requests, result.counts.ok)
+        && (requested as f64 - ran).abs() > 0.5
     {
-        doubts.push(format!("{asked} requests were requested; trtllm-bench reports {ran}"));
+        doubts.push(format!("{requested} requests were requested; trtllm-bench reports {ran}"));
     }
     doubts
 }

@@ -127,7 +127,7 @@ fn a_missing_or_empty_final_marker_is_no_failure_and_no_token() {
     assert_eq!(measured.result.counts.ok, 20);
     assert_eq!(measured.result.tokens.without_final_marker, 10);
     for record in &measured.requests {
-        assert_eq!(record.tokens, record.asked_tokens);
+        assert_eq!(record.tokens, record.requested_tokens);
         assert_eq!(record.final_marker, !record.index.is_multiple_of(2));
     }
 }
@@ -206,7 +206,7 @@ fn a_model_that_does_not_stream_is_called_once_a_request() {
     adds_up(&measured);
     let result = &measured.result;
     assert_eq!((result.counts.ok, result.client.call.as_str()), (30, "unary"));
-    assert!(measured.requests.iter().all(|r| r.t_sched == 0 && r.chunks == 1 && r.tokens == r.asked_tokens));
+    assert!(measured.requests.iter().all(|r| r.t_sched == 0 && r.chunks == 1 && r.tokens == r.requested_tokens));
     assert_eq!((result.latency.tpot.n, result.latency.tpot.excluded), (0, 30));
     assert!(result.headline().contains("req/s"), "{}", result.headline());
 }

@@ -96,8 +96,8 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
         .says("synthetic data");
 
     let set: DatasetFile = serde_json::from_str(&world.read("latest/set/dataset.json")).unwrap();
-    assert_eq!((set.told.synthetic, set.told.samples, set.form), (true, 30, DatasetFormat::MadeUp));
-    assert_eq!(set.told.sha256, sha256(world.read("latest/set/dataset.jsonl")));
+    assert_eq!((set.record.synthetic, set.record.samples, set.form), (true, 30, DatasetFormat::MadeUp));
+    assert_eq!(set.record.sha256, sha256(world.read("latest/set/dataset.jsonl")));
     let made = set.made.unwrap();
     assert!(made.seed == 7 && made.reference_words.source.contains("tokens per sample"), "{made:?}");
 
@@ -210,15 +210,15 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
         [("set.parquet", DatasetFormat::Parquet), ("set.json", DatasetFormat::Json), ("set.jsonl", DatasetFormat::Json)]
     {
         let file = read(&wanted, &path(name)).unwrap();
-        assert_eq!((file.form, file.told.samples, file.references, file.from.as_deref()), (form, 3, 3, Some(name)));
-        assert_eq!(file.told.sha256, sha256(fs::read(path(name)).unwrap()));
+        assert_eq!((file.form, file.record.samples, file.references, file.from.as_deref()), (form, 3, 3, Some(name)));
+        assert_eq!(file.record.sha256, sha256(fs::read(path(name)).unwrap()));
         assert_eq!((file.input_tokens.min, file.input_tokens.mean, file.input_tokens.max), (2, 3.0, 4));
         all.push(text(path("dataset.jsonl")));
     }
     assert_eq!(all[0].lines().nth(1), Some(r#"{"input_ids":[1,7],"reference":"Two \"two\".\n"}"#));
     assert!(all.iter().all(|one| *one == all[0]));
     let arrays = read(&wanted, &path("npy")).unwrap();
-    assert_eq!((arrays.form, arrays.told.samples, arrays.references), (DatasetFormat::Npy, 3, 0));
+    assert_eq!((arrays.form, arrays.record.samples, arrays.references), (DatasetFormat::Npy, 3, 0));
     assert_eq!(text(path("dataset.jsonl")).lines().nth(2), Some(r#"{"input_ids":[1,8,9,10]}"#));
 
     // What is wrong is told at once, and where.
@@ -286,7 +286,7 @@ fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) 
         benchmark,
         log: &log_file,
         dataset: &set_file,
-        dataset_told: &told,
+        dataset_record: &told,
         tokenizer: Some(&tokenizer),
         sentences: Some(&sentences),
         threads,

@@ -70,8 +70,8 @@ fn refused(spec: &BenchSpec) -> Vec<String> {
 fn all_ok(measured: &Measured) {
     let counts = &measured.result.counts;
     assert_eq!(counts.ok, counts.scheduled, "{:?}", counts.failures);
-    for RequestRecord { tokens, asked_tokens, .. } in &measured.requests {
-        assert_eq!(tokens, asked_tokens);
+    for RequestRecord { tokens, requested_tokens, .. } in &measured.requests {
+        assert_eq!(tokens, requested_tokens);
     }
 }
 
@@ -91,7 +91,7 @@ fn text_models_stream_when_their_engine_is_decoupled() {
         assert_eq!(result.tokens.source, "responses, each counted as one token");
         assert_eq!(result.tokens.input_source, "words of text_input");
         assert_eq!(result.latency.tpot.token_source, result.tokens.source);
-        assert!(measured.requests.iter().all(|record| record.chunks == record.asked_tokens));
+        assert!(measured.requests.iter().all(|record| record.chunks == record.requested_tokens));
     }
 }
 

@@ -55,7 +55,7 @@ fn all_requests_of_a_connection_go_over_one_stream() {
     assert_eq!(server.calls.load(Ordering::SeqCst), 2);
     assert_eq!(result.requested.stream, StreamMode::Shared);
     for record in &measured.requests {
-        assert_eq!((record.tokens, record.chunks), (record.asked_tokens, record.asked_tokens.div_ceil(2)));
+        assert_eq!((record.tokens, record.chunks), (record.requested_tokens, record.requested_tokens.div_ceil(2)));
         assert!(record.final_marker && record.t_first.unwrap() - record.t_issue >= gap.as_nanos() as u64);
     }
     let many = BenchSpec { scenario: LoadPattern::Offline, pace: SendingSpec::default(), ..spec };

@@ -64,7 +64,7 @@ pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandErr
 fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandError> {
     let is_served = request.serve.is_some();
     let is_simulated = !is_served && request.target.starts_with(SIM);
-    let said =
+    let parsed =
         if is_simulated || is_served { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
@@ -74,7 +74,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     // Every model completes; a base model has no template for a chat.
     let usual = if is_served { Some("openai-completions") } else { None };
     let protocol = request.protocol.or(usual).map(str::to_owned).or_else(|| {
-        let protocol = serde_json::to_value(said.protocol).ok()?;
+        let protocol = serde_json::to_value(parsed.protocol).ok()?;
         protocol.as_str().map(str::to_owned)
     });
     let is_http = ["http://", "https://"].iter().any(|scheme| request.target.starts_with(scheme));
@@ -85,7 +85,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
         // A bare server: the protocol that most of them have.
         put("protocol", json!("openai-chat"));
     }
-    match (&request.model, said.model) {
+    match (&request.model, parsed.model) {
         (Some(model), _) => put("model", json!(model)),
         (None, Some(model)) => put("model", json!(model)),
         (None, None) if is_simulated && is_openai => put("model", json!("tensorrt_llm")),
@@ -186,30 +186,30 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     }
     put("vocab_size", json!(request.vocab_size));
     put("end_id", json!(request.end_id));
-    let asks = request_fields(request, is_openai);
-    if !asks.is_empty() {
-        put("request", Value::Object(asks));
+    let fields = request_fields(request, is_openai);
+    if !fields.is_empty() {
+        put("request", Value::Object(fields));
     }
     Ok(Value::Object(bench))
 }
 
 /// Further fields of each request.
 fn request_fields(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
-    let mut asks = Map::new();
+    let mut fields = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
-        asks.insert("streaming".to_owned(), json!(streaming));
+        fields.insert("streaming".to_owned(), json!(streaming));
     }
     if let Some(temperature) = request.temperature {
-        asks.insert("temperature".to_owned(), json!(temperature));
+        fields.insert("temperature".to_owned(), json!(temperature));
     }
     if let Some(tokens) = request.min_tokens {
-        asks.insert("min_length".to_owned(), json!(tokens));
+        fields.insert("min_length".to_owned(), json!(tokens));
     }
     // An end token that does not exist ends nothing.
     if request.ignore_eos && !is_openai {
-        asks.insert("end_id".to_owned(), json!(-1));
+        fields.insert("end_id".to_owned(), json!(-1));
     }
-    asks
+    fields
 }
 
 /// A tokenizer.json, or the one in a folder; a name of a tokenizer elsewhere is not one.

@@ -134,16 +134,16 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         line("SLO attainment", share, &kept);
         line("Goodput (1/s)", number(goodput.requests), "requests that kept every promise, same window");
     }
-    for (name, told) in [
+    for (name, adjusted) in [
         ("TTFT p99, adjusted (ms)", &result.latency.ttft_adjusted),
         ("E2E p99, adjusted (ms)", &result.latency.e2e_adjusted),
     ] {
-        if told.unanswered > 0 {
-            let value = told.p99.map_or_else(|| "∞".to_owned(), |p99| number(Some(p99)));
+        if adjusted.unanswered > 0 {
+            let value = adjusted.p99.map_or_else(|| "∞".to_owned(), |p99| number(Some(p99)));
             line(
                 name,
                 value,
-                &format!("of {} requests, {} unanswered, which count as infinite", told.n, told.unanswered),
+                &format!("of {} requests, {} unanswered, which count as infinite", adjusted.n, adjusted.unanswered),
             );
         }
     }
@@ -186,16 +186,16 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
 
 /// Energy, where the power of the servers' GPUs is known.
 fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
-    let Some(told) = &result.gpu else { return };
-    let count = told.devices.len();
-    let which = format!("{count} GPU{}: {}; {}", if count == 1 { "" } else { "s" }, told.population, told.source);
-    if let Some(power) = told.mean_power_w {
+    let Some(gpu) = &result.gpu else { return };
+    let count = gpu.devices.len();
+    let which = format!("{count} GPU{}: {}; {}", if count == 1 { "" } else { "s" }, gpu.population, gpu.source);
+    if let Some(power) = gpu.mean_power_w {
         line("GPU power (W)", number(Some(power)), &format!("mean over the same window, of {which}"));
     }
-    if let Some(energy) = told.energy_j {
+    if let Some(energy) = gpu.energy_j {
         line("GPU energy (J)", number(Some(energy)), "the area under their readings of power, same window");
     }
-    line("Tokens per joule", number(told.tokens_per_joule), &told.tokens_per_joule_is);
+    line("Tokens per joule", number(gpu.tokens_per_joule), &gpu.tokens_per_joule_is);
 }
 
 /// Each distinct meaning once, with the rows that have it.

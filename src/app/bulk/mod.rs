@@ -52,12 +52,12 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
             print_error(&format!("{line}\n"));
         }
         let begun = Instant::now();
-        let (exit, told) = match run::perform(global, &request_of(item, request), false) {
+        let (exit, row) = match run::perform(global, &request_of(item, request), false) {
             Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
             Err(trouble) => (trouble.exit(), failed_row(item, &trouble)),
         };
         exits.push(exit);
-        ended.push(told);
+        ended.push(row);
     }
     print(&report::bulk_table(&ended, Styler::chosen(global.color.choice())));
     Ok(CliExit::worst(exits))
@@ -154,21 +154,21 @@ fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
 }
 
 fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
-    let failed = || ran.task_lines.iter().find_map(|told| Some(format!("{}: {}", told.task, told.failed.as_ref()?)));
+    let failed = || ran.task_lines.iter().find_map(|line| Some(format!("{}: {}", line.task, line.failed.as_ref()?)));
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
-    for told in &ran.task_lines {
-        let result = told.out.as_ref().and_then(|out| fs::read_to_string(out.join("result.json")).ok());
+    for line in &ran.task_lines {
+        let result = line.out.as_ref().and_then(|out| fs::read_to_string(out.join("result.json")).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
-        if let Some(headline) = &told.headline {
-            headlines.push((told.task.to_string(), headline.clone()));
-            headlines.extend(told.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
+        if let Some(headline) = &line.headline {
+            headlines.push((line.task.to_string(), headline.clone()));
+            headlines.extend(line.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
         }
         if let Some(rate) = result.rate("output_tokens") {
-            rates.insert(told.task.to_string(), rate);
+            rates.insert(line.task.to_string(), rate);
         }
     }
-    let is_cached = !ran.task_lines.is_empty() && ran.task_lines.iter().all(|told| told.is_cached);
+    let is_cached = !ran.task_lines.is_empty() && ran.task_lines.iter().all(|line| line.is_cached);
     let how = match ran.exit {
         CliExit::Done if is_cached => "cached",
         CliExit::Done => "ran",

@@ -14,9 +14,9 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
             .iter()
             .map(|(name, (machine, by))| (name, by, scope.spawn(move || ask_host(machine, project))))
             .collect();
-        let told = |(name, by, asked): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
+        let finding_of = |(name, by, handle): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
             let answer: Result<String, (String, Option<String>)> =
-                asked.join().unwrap_or_else(|_| Err(("it could not be queried".to_owned(), None)));
+                handle.join().unwrap_or_else(|_| Err(("it could not be queried".to_owned(), None)));
             let works = answer.is_ok();
             let (found, fix) = match answer {
                 Ok(found) => (found, None),
@@ -29,6 +29,6 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
             );
             finding.fix(fix.unwrap_or_default())
         };
-        asking.into_iter().map(told).collect()
+        asking.into_iter().map(finding_of).collect()
     })
 }

@@ -84,8 +84,8 @@ pub fn package_version(program: &[String], package: &str, project: &Path) -> Opt
 
 fn installed(python: &[&str], package: &str) -> Option<String> {
     let script = format!("import importlib.metadata as m; print(m.version('{package}'))");
-    let said = probe(python.iter().copied().chain(["-c", &script]), LIMIT).successful_output()?;
-    Some(said.trim().to_owned()).filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    let output = probe(python.iter().copied().chain(["-c", &script]), LIMIT).successful_output()?;
+    Some(output.trim().to_owned()).filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]

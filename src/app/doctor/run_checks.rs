@@ -10,7 +10,7 @@ use crate::report::{DoctorFinding, FindingLevel};
 /// Checks this machine for what is needed; `None`: facts only. `project` is the base of relative paths, `state` is where
 /// outputs go. Blocks until every program has answered or has timed out.
 pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<DoctorFinding> {
-    let asked = needs.is_some();
+    let has_needs = needs.is_some();
     let mut needs = needs.cloned().unwrap_or_default();
     let unknown = checkpoint_disk::sized(&mut needs, state);
     let served = served_models::examine(&mut needs, project);
@@ -19,7 +19,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Docto
     let mut all = vec![DoctorFinding::fact("system", pretty)];
     all.extend(gpus::examine(needs));
     all.extend(containers::examine(needs, &os));
-    if asked {
+    if has_needs {
         all.extend(needs.programs.iter().filter(|(program, _)| !needs.containers.contains_key(*program)).map(
             |(program, by)| {
                 let path =

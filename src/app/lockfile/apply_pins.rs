@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn a_branch_is_what_it_was() {
         let action = |rev: &str| json!({"git": {"rev": rev, "url": "u"}});
-        let (said, now) = pinned(ActionKind::Git, &action("main"), &json!({"commit": "abc"}));
+        let (warning, now) = pinned(ActionKind::Git, &action("main"), &json!({"commit": "abc"}));
         assert_eq!(now, action("abc"));
         assert_eq!(
-            said.as_deref(),
+            warning.as_deref(),
             Some(
                 "`rev: main` was abc when it was locked; the locked value is used, even if the name now means another"
             )

@@ -44,7 +44,7 @@ pub enum DifferenceWeight {
     /// Something else is run.
     Stops,
     /// The same request with another outcome: builds hold times and paths, engines the kernels that were fastest then.
-    Told,
+    Reported,
     /// A consequence of what else differs.
     Follows,
 }
@@ -65,7 +65,7 @@ impl Strictness {
         match (self, difference.weight) {
             (Self::Warn, _) | (_, DifferenceWeight::Follows) => false,
             (_, DifferenceWeight::Stops) => true,
-            (strictness, DifferenceWeight::Told) => matches!(strictness, Self::Exact),
+            (strictness, DifferenceWeight::Reported) => matches!(strictness, Self::Exact),
         }
     }
 }
@@ -91,7 +91,7 @@ impl LockDifference {
             LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Requested => "undo the change in the manifest",
-            LockPart::Resolved if self.weight == DifferenceWeight::Told => {
+            LockPart::Resolved if self.weight == DifferenceWeight::Reported => {
                 "take the output from a shared store instead of making it again"
             }
             LockPart::Resolved => "make it again with `--force STAGE`; the locked version may no longer be available",
@@ -111,7 +111,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             field,
             locked,
             now,
-            weight: DifferenceWeight::Told,
+            weight: DifferenceWeight::Reported,
         });
     }
     let texts = [
@@ -127,7 +127,7 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
             }
             // A fact that the other machine did not record is no sign of a difference.
             let weight = if before.is_none() && part != LockPart::Parameter {
-                DifferenceWeight::Told
+                DifferenceWeight::Reported
             } else {
                 DifferenceWeight::Stops
             };
@@ -160,7 +160,7 @@ pub fn outcome(task: &str, locked: &LockedTask, now: &BTreeMap<String, Value>) -
     let weight = |field: &str| {
         let is_bytes = field == "output" || (locked.kind == ActionKind::Image && is_built);
         // The same image has another name in each registry that it went to.
-        if is_bytes || field.starts_with("digests") { DifferenceWeight::Told } else { DifferenceWeight::Stops }
+        if is_bytes || field.starts_with("digests") { DifferenceWeight::Reported } else { DifferenceWeight::Stops }
     };
     different(LockPart::Resolved, task, &before, &after, weight)
 }
@@ -187,10 +187,10 @@ fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, 
 }
 
 fn missing_stage(task: &str, locked: Option<&LockedTask>, now: Option<&LockedTask>) -> LockDifference {
-    let told = |entry: Option<&LockedTask>| {
+    let describe = |entry: Option<&LockedTask>| {
         entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
     };
-    let (locked, now) = (told(locked), told(now));
+    let (locked, now) = (describe(locked), describe(now));
     let field = "stage".to_owned();
     LockDifference {
         part: LockPart::Requested,

@@ -84,7 +84,7 @@ mod tests {
     fn machine_paths_and_secrets_are_redacted() {
         let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
         let private = PrivateValues::new(["s3cret-value".to_owned(), "1".to_owned()], folders);
-        for (text, told) in [
+        for (text, redacted) in [
             ("plain 1", "plain 1"),
             ("/home/me/bench/models/x", "./models/x"),
             ("/home/me/bench", "."),
@@ -98,7 +98,7 @@ mod tests {
             ("ssh://git:pw@host/x", "ssh://git@host/x"),
             ("⟦out:clone⟧/examples", "⟦out:clone⟧/examples"),
         ] {
-            assert_eq!(private.text(text), told);
+            assert_eq!(private.text(text), redacted);
         }
         let value = json!({"b": ["/a/b/c", 1], "a": {"y": null, "x": "s3cret-value"}});
         assert_eq!(private.value(value).to_string(), r#"{"a":{"x":"***","y":null},"b":["…/c",1]}"#);

@@ -63,10 +63,10 @@ pub(super) fn submit_and_follow(
         emit: Arc::new(|event| print_event(&event)),
     };
     let ended = runtime.block_on(async {
-        let (enough, hears) = tokio::sync::oneshot::channel();
-        let streaming = tokio::spawn(stream(folder.output(), hears));
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let streaming = tokio::spawn(stream(folder.output(), receiver));
         let (ended, settled) = in_allocation(allocation, &home).await;
-        let _ = enough.send(());
+        let _ = sender.send(());
         let _ = streaming.await;
         if settled {
             let _ = folder.remove();

@@ -69,8 +69,8 @@ async fn row(endpoint: &Endpoint, interface: Interface) -> EndpointRow {
 
 /// The model to benchmark: the usual one, else the first that is ready.
 async fn model(endpoint: &Endpoint) -> Option<String> {
-    let ask = async { TritonClient::connect(endpoint).await?.repository_index(true).await };
-    let models = timeout(PATIENCE, ask).await.ok()?.ok()?;
+    let index = async { TritonClient::connect(endpoint).await?.repository_index(true).await };
+    let models = timeout(PATIENCE, index).await.ok()?.ok()?;
     let names: Vec<String> = models.into_iter().map(|model| model.name).collect();
     let usual = names.iter().find(|name| *name == MODEL);
     usual.or(names.first()).cloned()

@@ -68,8 +68,8 @@ fn prepare_and_execute(
         && let Some(rest) = compiler.no_op_conditions()
         && rest.is_unchanged()
     {
-        let told = report_no_op_run(&rest, look, &project.home, begun);
-        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: told });
+        let lines = report_no_op_run(&rest, look, &project.home, begun);
+        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let held = hold.map(|hold| HeldServers::choose(&plan, hold)).transpose()?;
@@ -208,7 +208,7 @@ impl PreparedRun {
         let report = past_runs::write_report(&home, &id, live.state(), &self.plan, &summary.done);
         let outs = past_runs::outputs(live.state(), &summary.done);
         let report = report.ok();
-        let told = task_lines(live.state());
+        let lines = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
         ci_files::write(&live.finish(&places), self.junit.as_deref(), step_summary.as_deref());
@@ -222,7 +222,7 @@ impl PreparedRun {
             record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
         }
         drop(lock);
-        Ok(RunEnd { exit, outs, report, task_lines: told })
+        Ok(RunEnd { exit, outs, report, task_lines: lines })
     }
 
     /// Reported before anything happens.
@@ -301,13 +301,13 @@ impl PreparedRun {
 
 /// Waits for another run of this project, reporting so once. `None` if a stop request comes meanwhile.
 fn take_lock(home: &StateFolder, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, CommandError> {
-    let mut said = false;
+    let mut is_reported = false;
     loop {
         match ProjectLock::try_take(home, || name_run(home))? {
             LockAttempt::Acquired(lock) => return Ok(Some(lock)),
             LockAttempt::No(held) => {
-                if !said {
-                    said = true;
+                if !is_reported {
+                    is_reported = true;
                     let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
                     let _ = teller.send.send(Some(Event::Waiting { run, pid }));
                 }

@@ -19,7 +19,7 @@ pub(super) fn report_no_op_run(
     begun: Instant,
 ) -> Vec<TaskLine> {
     let mut live = LiveDisplay::new(look, output::writer(look));
-    for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+    for event in rest.events.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
             Event::RunFinished { tally, exit, .. } => {
                 Event::RunFinished { tally, exit, seconds: begun.elapsed().as_secs_f64() }
@@ -28,9 +28,9 @@ pub(super) fn report_no_op_run(
         };
         live.event(&event);
     }
-    let told = task_lines(live.state());
+    let lines = task_lines(live.state());
     live.finish(&places(home));
-    told
+    lines
 }
 
 /// Records what makes the next run a no-op, if this one finished everything, and the lock file as it would be written again.
@@ -76,5 +76,5 @@ pub(super) fn record_no_op_conditions(
     let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
     events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
     let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
-    let _ = compiler.write_no_op_conditions(&NoOpConditions { told: text, look_at });
+    let _ = compiler.write_no_op_conditions(&NoOpConditions { events: text, look_at });
 }

@@ -10,7 +10,7 @@ use crate::event::{Event, Stop};
 pub(super) fn install_handlers(
     stop: Stop,
     first: impl Fn(&Stop) -> Event + Send + 'static,
-    tell: impl Fn(Event) + Send + 'static,
+    send: impl Fn(Event) + Send + 'static,
 ) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -25,7 +25,7 @@ pub(super) fn install_handlers(
         let _inside = runtime.enter();
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     }
-    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, first, tell)));
+    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, first, send)));
     Ok(())
 }
 
@@ -43,16 +43,16 @@ async fn handle_signals(
     streams: [tokio::signal::unix::Signal; 3],
     stop: Stop,
     first: impl Fn(&Stop) -> Event,
-    tell: impl Fn(Event),
+    send: impl Fn(Event),
 ) {
     let [mut int, mut term, mut hup] = streams;
-    for asked in 1.. {
+    for count in 1.. {
         tokio::select! {
             _ = int.recv() => {}
             _ = term.recv() => {}
             _ = hup.recv() => {}
         }
-        let event = match asked {
+        let event = match count {
             1 => first(&stop),
             2 => {
                 stop.now();
@@ -60,7 +60,7 @@ async fn handle_signals(
             }
             _ => exit_interrupted(),
         };
-        tell(event);
+        send(event);
     }
 }
 

@@ -76,10 +76,10 @@ impl ServerConnection {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let unknown = error.server_message().is_some_and(|said| {
-            said.contains("unknown model")
-                || said.contains("not found")
-                || said.contains("failed to poll from model repository")
+        let unknown = error.server_message().is_some_and(|message| {
+            message.contains("unknown model")
+                || message.contains("not found")
+                || message.contains("failed to poll from model repository")
         });
         let names = if unknown { client.repository_index(false).await.unwrap_or_default() } else { Vec::new() };
         if unknown && !names.iter().any(|known| known.name == model) {

@@ -15,12 +15,12 @@ pub(super) async fn server(to: &ServerConnection) -> Result<ServerStatus, Comman
         TritonProtocol::Grpc => {
             let client = to.grpc().await?;
             match by_grpc(&client).await {
-                Ok(told) => Ok(told),
+                Ok(facts) => Ok(facts),
                 Err(error) => Err(to.failed(error).await),
             }
         }
         TritonProtocol::Http => match by_http(to).await {
-            Ok(told) => Ok(told),
+            Ok(facts) => Ok(facts),
             Err(error) => Err(to.failed(error).await),
         },
     }

@@ -118,19 +118,19 @@ async fn by_grpc(
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
-    told: &mut InferOutput,
+    output: &mut InferOutput,
 ) -> Result<(), CommandError> {
     let mut request = InferRequest::new(&model.name, "1");
     for (input, value) in inputs {
         request = request.input(tensor(input, value)?);
     }
-    told.begin();
+    output.begin();
     if !decoupled {
         let answer = match client.infer(request.build()).await {
             Ok(answer) => answer,
             Err(error) => return Err(to.failed(error).await),
         };
-        told.tensors(Instant::now(), &tensors_of(&answer).map_err(|error| anyhow!("the answer: {error}"))?);
+        output.tensors(Instant::now(), &tensors_of(&answer).map_err(|error| anyhow!("the answer: {error}"))?);
         return Ok(());
     }
     let mut stream = client.stream();
@@ -142,10 +142,10 @@ async fn by_grpc(
             Err(error) => return Err(to.failed(error).await),
         };
         if let Some(error) = &answer.error {
-            told.broken_off();
+            output.broken_off();
             return Err(CommandError::Other(anyhow!("the server answered with an error: {error}")));
         }
-        told.tensors(answer.at, &tensors_of(&answer.response).map_err(|error| anyhow!("an answer: {error}"))?);
+        output.tensors(answer.at, &tensors_of(&answer.response).map_err(|error| anyhow!("an answer: {error}"))?);
     }
     Ok(())
 }
@@ -156,14 +156,14 @@ async fn by_http(
     model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
-    told: &mut InferOutput,
+    output: &mut InferOutput,
 ) -> Result<(), CommandError> {
     let body: Value = inputs.iter().map(|(input, value)| (input.name.clone(), value.clone())).collect();
     let mut client = to.http();
-    told.begin();
+    output.begin();
     if !decoupled {
         match client.generate(&model.name, &body).await {
-            Ok(answer) => told.outputs(Instant::now(), &named(model, &answer)),
+            Ok(answer) => output.outputs(Instant::now(), &named(model, &answer)),
             Err(error) => return Err(to.failed(error).await),
         }
         return Ok(());
@@ -174,9 +174,9 @@ async fn by_http(
     };
     while let Some(event) = events.next().await {
         match event {
-            Ok((answer, at)) => told.outputs(at, &named(model, &answer)),
+            Ok((answer, at)) => output.outputs(at, &named(model, &answer)),
             Err(error) => {
-                told.broken_off();
+                output.broken_off();
                 return Err(to.failed(error).await);
             }
         }

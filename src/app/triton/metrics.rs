@@ -27,7 +27,7 @@ pub(super) async fn metrics(
             Err(error) => return Err(explain_wrong_port(to, to.failed(error).await).await),
         };
         let exposition = match Exposition::parse(&text) {
-            Ok(told) if !told.families.is_empty() => told,
+            Ok(exposition) if !exposition.families.is_empty() => exposition,
             Ok(_) => return Err(explain_wrong_port(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
             Err(error) => {
                 return Err(explain_wrong_port(

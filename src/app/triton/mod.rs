@@ -27,11 +27,11 @@ async fn perform(request: Triton, styler: Styler) -> Result<CliExit, CommandErro
     match act {
         TritonAction::Status { models, json } => status(&to, &models, json, styler).await,
         TritonAction::Models { models, json } => {
-            let told = facts::models(&to, &models).await?;
+            let models = facts::models(&to, &models).await?;
             print(&if json {
-                format!("{:#}\n", serde_json::json!({ "models": told }))
+                format!("{:#}\n", serde_json::json!({ "models": models }))
             } else {
-                server::models(&told, styler)
+                server::models(&models, styler)
             });
             Ok(CliExit::Done)
         }
@@ -148,8 +148,8 @@ async fn log(to: &ServerConnection, set: &[KeyValueArg]) -> Result<CliExit, Comm
             (key.clone(), value)
         })
         .collect();
-    let told = to.of_model(&client, "", client.log_settings(set)).await?;
-    let lines: Vec<String> = told
+    let settings = to.of_model(&client, "", client.log_settings(set)).await?;
+    let lines: Vec<String> = settings
         .iter()
         .map(|(name, value)| match value {
             LogSetting::Flag(flag) => format!("{name}={flag}\n"),
@@ -167,8 +167,8 @@ async fn trace(to: &ServerConnection, model: &str, set: &[KeyValueArg]) -> Resul
         .iter()
         .map(|KeyValueArg { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
         .collect();
-    let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
-    let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
+    let settings = to.of_model(&client, model, client.trace_settings(model, set)).await?;
+    let lines: Vec<String> = settings.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
     print(&lines.concat());
     Ok(CliExit::Done)
 }

@@ -102,12 +102,12 @@ mod tests {
     #[tokio::test]
     async fn lines_are_read_complete_and_in_order() {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let (mut hear, mut say) = (LineReader::new(read).unwrap(), LineWriter::new(write).unwrap());
-        say.line("one").await.unwrap();
-        say.line("two\nthree").await.unwrap();
-        assert_eq!(hear.line().await.as_deref(), Some("one"));
-        assert_eq!(hear.rest(), ["two", "three"]);
-        drop(say);
-        assert_eq!(hear.line().await, None);
+        let (mut reader, mut writer) = (LineReader::new(read).unwrap(), LineWriter::new(write).unwrap());
+        writer.line("one").await.unwrap();
+        writer.line("two\nthree").await.unwrap();
+        assert_eq!(reader.line().await.as_deref(), Some("one"));
+        assert_eq!(reader.rest(), ["two", "three"]);
+        drop(writer);
+        assert_eq!(reader.line().await, None);
     }
 }

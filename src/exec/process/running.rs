@@ -39,12 +39,12 @@ pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32
     let grace = command.grace;
     let mut running = Running::start(command)?;
     on_group(running.pgid());
-    let asked = tokio::select! {
+    let is_stop_requested = tokio::select! {
         biased;
         _ = running.ended() => false,
         () = stop.requested() => true,
     };
-    if asked {
+    if is_stop_requested {
         let exit = running.stop(grace, stop).await;
         Ok(ProcessExit { how: ExitKind::Stopped, ..exit })
     } else {
@@ -256,9 +256,9 @@ impl Drop for Running {
 type StdioPipes = (Option<(File, File)>, Option<(LineWriter, LineReader)>);
 
 fn open_pipes() -> io::Result<StdioPipes> {
-    let (stdin, say) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (hear, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((Some((File::from(stdin), File::from(stdout))), Some((LineWriter::new(say)?, LineReader::new(hear)?))))
+    let (stdin, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (reader, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((Some((File::from(stdin), File::from(stdout))), Some((LineWriter::new(writer)?, LineReader::new(reader)?))))
 }
 
 #[expect(deprecated, reason = "its successor is an unsafe function; an `OwnedFd` keeps the promise that it wants")]

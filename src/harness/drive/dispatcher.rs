@@ -223,11 +223,11 @@ impl Dispatcher {
     }
 
     /// The message of a request: made before the start, or now.
-    fn frame(&self, index: u64, message: &[PlannedRequest], heard: &PreviousAnswers) -> Option<Bytes> {
+    fn frame(&self, index: u64, message: &[PlannedRequest], previous: &PreviousAnswers) -> Option<Bytes> {
         if let Some(ready) = self.job.bodies.take(index) {
             return Some(ready);
         }
-        match self.encoder.message(&self.job.schedule, index, message, heard) {
+        match self.encoder.message(&self.job.schedule, index, message, previous) {
             Ok(body) => Some(body),
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);

@@ -138,7 +138,7 @@ impl InFlightRequest {
                 sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
                 endpoint: self.connection.endpoint,
                 input_tokens: planned.input_len,
-                asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
+                requested_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
                 tokens: 0,
                 retokenized: false,
                 token_source: counted.source,

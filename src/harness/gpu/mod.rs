@@ -74,8 +74,8 @@ impl GpuTrace {
             if let Some(index) = gpu.index {
                 line["index"] = index.into();
             }
-            let told = serde_json::to_value(reading).ok()?;
-            line.as_object_mut()?.extend(told.as_object()?.clone());
+            let fields = serde_json::to_value(reading).ok()?;
+            line.as_object_mut()?.extend(fields.as_object()?.clone());
             Some(line.to_string())
         })
     }

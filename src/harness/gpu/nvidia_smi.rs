@@ -134,8 +134,8 @@ impl NvidiaSmi {
                 SmiError::Column
             }
             _ => {
-                let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-                SmiError::Message(said.unwrap_or("it printed nothing").to_owned())
+                let first_line = text.lines().map(str::trim).find(|line| !line.is_empty());
+                SmiError::Message(first_line.unwrap_or("it printed nothing").to_owned())
             }
         }
     }
@@ -323,8 +323,8 @@ mod tests {
         assert!(smi.probe(&[])[1].ends_with(",clocks.mem"), "{smi:?}");
         assert_eq!(smi.answer("2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619").unwrap().index, 1);
         // Without these there is nothing to report, and retries would never end.
-        for said in [unknown("index"), unknown("something.else"), "\nNVIDIA-SMI has failed\nbecause".to_owned()] {
-            assert!(matches!(smi.refusal(&said), SmiError::Message(_)), "{said}");
+        for message in [unknown("index"), unknown("something.else"), "\nNVIDIA-SMI has failed\nbecause".to_owned()] {
+            assert!(matches!(smi.refusal(&message), SmiError::Message(_)), "{message}");
         }
         assert_eq!(smi.refusal("\n NVIDIA-SMI has failed \n"), SmiError::Message("NVIDIA-SMI has failed".to_owned()));
     }

@@ -36,10 +36,10 @@ pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
         }
         trace.readings.extend(now.into_values());
     }
-    let tells = |reading: &GpuReading| {
+    let has_values = |reading: &GpuReading| {
         reading.power_w.is_some() || reading.utilization_percent.is_some() || reading.memory_used_mib.is_some()
     };
-    if trace.readings.iter().any(tells) { trace } else { GpuTrace::default() }
+    if trace.readings.iter().any(has_values) { trace } else { GpuTrace::default() }
 }
 
 const MIB: f64 = (1u64 << 20) as f64;

@@ -77,9 +77,9 @@ async fn facts_by_http(asker: &IdentityClient, model: &str) -> ModelFacts {
     if model.is_empty() || !model.chars().all(is_plain) {
         return ModelFacts::default();
     }
-    let ask = async |path: String| asker.get(&path).await?.json();
-    let metadata = ask(format!("/v2/models/{model}")).await;
-    let config = ask(format!("/v2/models/{model}/config")).await;
+    let fetch = async |path: String| asker.get(&path).await?.json();
+    let metadata = fetch(format!("/v2/models/{model}")).await;
+    let config = fetch(format!("/v2/models/{model}/config")).await;
     ModelFacts::of_http(metadata.as_ref(), config.as_ref())
 }
 

@@ -113,9 +113,10 @@ impl RunResult {
 
     /// None where the limits of the verdict already cover the whole SLO.
     fn goodput_in_short(&self) -> Option<String> {
-        let (told, asked) = (self.goodput.as_ref()?, &self.requested);
-        let slo = &told.slo;
-        let as_limits = Slo { ttft_ms: asked.ttft_p99_limit_ms, tpot_ms: asked.tpot_p99_limit_ms, e2e_ms: None };
+        let (goodput, requested) = (self.goodput.as_ref()?, &self.requested);
+        let slo = &goodput.slo;
+        let as_limits =
+            Slo { ttft_ms: requested.ttft_p99_limit_ms, tpot_ms: requested.tpot_p99_limit_ms, e2e_ms: None };
         if *slo == as_limits {
             return None;
         }
@@ -123,8 +124,8 @@ impl RunResult {
             .into_iter()
             .filter_map(|(name, limit)| Some(format!("{name} ≤ {} ms", short(limit?))))
             .collect();
-        let rate = told.requests.map_or_else(|| "n/a".to_owned(), short);
-        let kept = told.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
+        let rate = goodput.requests.map_or_else(|| "n/a".to_owned(), short);
+        let kept = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
         Some(format!("  goodput {rate} req/s, {kept} kept {}", promised.join(", ")))
     }
 }

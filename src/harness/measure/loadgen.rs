@@ -42,12 +42,12 @@ pub struct LoadgenComparison {
     pub ours: Option<f64>,
     /// Ours less LoadGen's, of LoadGen's.
     pub difference_percent: Option<f64>,
-    /// Ours, but with the instants at which LoadGen was told in place of those at which tokens were read: from `ours` to here
+    /// Ours, but with the times of the calls to LoadGen in place of those at which tokens were read: from `ours` to here
     /// is our way from the socket, from here to `loadgen` is LoadGen's own, from its schedule to its call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_told: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_told_difference_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "as_told")]
+    pub as_reported: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "as_told_difference_percent")]
+    pub as_reported_difference_percent: Option<f64>,
 }
 
 /// The way of a token from the socket to LoadGen, µs.
@@ -82,7 +82,7 @@ impl LoadgenResult {
 
 impl LoadgenComparison {
     /// With the difference.
-    pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>, as_told: Option<f64>) -> Self {
+    pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>, as_reported: Option<f64>) -> Self {
         let percent =
             |other: Option<f64>| other.filter(|_| loadgen != 0.0).map(|other| (other - loadgen) / loadgen * 100.0);
         Self {
@@ -91,8 +91,8 @@ impl LoadgenComparison {
             loadgen,
             ours,
             difference_percent: percent(ours),
-            as_told,
-            as_told_difference_percent: percent(as_told),
+            as_reported,
+            as_reported_difference_percent: percent(as_reported),
         }
     }
 }
@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(LoadgenComparison::new("a", "ms", 200.0, Some(199.0), None).difference_percent, Some(-0.5));
         assert_eq!(LoadgenComparison::new("a", "ms", 0.0, Some(1.0), None).difference_percent, None);
         assert_eq!(LoadgenComparison::new("a", "ms", 1.0, None, Some(1.5)).difference_percent, None);
-        assert_eq!(LoadgenComparison::new("a", "ms", 1.0, None, Some(1.5)).as_told_difference_percent, Some(50.0));
+        assert_eq!(LoadgenComparison::new("a", "ms", 1.0, None, Some(1.5)).as_reported_difference_percent, Some(50.0));
     }
 }

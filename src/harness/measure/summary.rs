@@ -198,9 +198,9 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
         first += u64::from(record.first_tokens);
         tokens.input += u64::from(record.input_tokens);
         tokens.output += u64::from(record.tokens);
-        tokens.output_requested += u64::from(record.asked_tokens);
-        tokens.shorter += u64::from(record.tokens < record.asked_tokens);
-        tokens.longer += u64::from(record.tokens > record.asked_tokens);
+        tokens.output_requested += u64::from(record.requested_tokens);
+        tokens.shorter += u64::from(record.tokens < record.requested_tokens);
+        tokens.longer += u64::from(record.tokens > record.requested_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);
     }
     tokens.source = source(count, &all.records);

@@ -75,11 +75,11 @@ impl RateBounds {
     /// The same history gives the same step, so a search that was cut off goes on where it was.
     pub fn next(&self, probes: &[RateProbe]) -> ProbeStep {
         let latest = |rate: f64| probes.iter().rev().find(|probe| probe.rate.total_cmp(&rate).is_eq());
-        let says = |met: bool| {
+        let rates = |met: bool| {
             probes.iter().map(|probe| probe.rate).filter(move |rate| latest(*rate).is_some_and(|last| last.met == met))
         };
-        let missed = says(false).min_by(f64::total_cmp);
-        let held = says(true).filter(|rate| missed.is_none_or(|missed| *rate < missed)).max_by(f64::total_cmp);
+        let missed = rates(false).min_by(f64::total_cmp);
+        let held = rates(true).filter(|rate| missed.is_none_or(|missed| *rate < missed)).max_by(f64::total_cmp);
         match (held, missed) {
             (None, Some(missed)) if missed <= self.low => ProbeStep::NotEvenLow,
             // The beginning; or something higher held once and was contradicted: begin again from below.

@@ -109,8 +109,8 @@ impl BenchSpec {
         if let Some(fault) = self.pace.retries.as_ref().and_then(Retries::problem) {
             return refuse(fault);
         }
-        let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);
-        if hears && self.request.sequences() > 1 {
+        let sends_answers = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);
+        if sends_answers && self.request.sequences() > 1 {
             return refuse("with num_return_sequences above 1 it is undefined which answer a session continues");
         }
         if self.pace.stream == StreamMode::Shared {

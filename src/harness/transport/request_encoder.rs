@@ -29,19 +29,19 @@ impl RequestEncoder {
         }
     }
 
-    /// One message for the requests from `first` on. `heard` has the answers of their session so far.
+    /// One message for the requests from `first` on. `previous` has the answers of their session so far.
     pub fn message(
         &self,
         schedule: &RequestSchedule,
         first: u64,
         planned: &[PlannedRequest],
-        heard: &PreviousAnswers,
+        previous: &PreviousAnswers,
     ) -> Result<Bytes, HarnessError> {
         let write = |(index, planned)| -> Result<Prompt, HarnessError> {
             Ok(if self.takes_ids() {
-                Prompt::Ids(schedule.ids(index, planned, heard)?)
+                Prompt::Ids(schedule.ids(index, planned, previous)?)
             } else {
-                Prompt::Text(schedule.text(index, planned, heard)?)
+                Prompt::Text(schedule.text(index, planned, previous)?)
             })
         };
         let mut prompts = (first..).zip(planned).map(write);

@@ -42,7 +42,7 @@ pub(in crate::harness) fn ended(
     collector: &mut Collector,
     index: u64,
     (sched, issue, end): (u64, u64, u64),
-    asked: u32,
+    requested: u32,
     chunks: &[(u64, u32)],
     ended: RequestEnd,
 ) {
@@ -53,7 +53,7 @@ pub(in crate::harness) fn ended(
         sample: None,
         endpoint: 0,
         input_tokens: 8,
-        asked_tokens: asked,
+        requested_tokens: requested,
         tokens: 0,
         first_tokens: 0,
         chunks: 0,

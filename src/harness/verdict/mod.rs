@@ -404,13 +404,15 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
         found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
     }
-    let ask = &spec.request;
-    let asked = [
-        (ask.return_log_probs, "output_log_probs"),
-        (ask.return_context_logits, "context_logits"),
-        (ask.return_generation_logits, "generation_logits"),
+    let request = &spec.request;
+    let outputs = [
+        (request.return_log_probs, "output_log_probs"),
+        (request.return_context_logits, "context_logits"),
+        (request.return_generation_logits, "generation_logits"),
     ];
-    for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
+    for (_, name) in
+        outputs.into_iter().filter(|(is_requested, name)| *is_requested && !result.outputs.contains_key(*name))
+    {
         found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {

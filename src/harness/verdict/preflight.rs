@@ -209,11 +209,11 @@ impl PreflightResult {
     /// The better of two: the second try is there because a machine may have been busy for a moment.
     #[must_use]
     pub fn better(self, other: Self) -> Self {
-        let bad = |told: &Self| told.reasons().iter().map(|reason| reason.severity).min();
+        let bad = |result: &Self| result.reasons().iter().map(|reason| reason.severity).min();
         // Severities go from worst to least; none at all is best.
-        let rank = |told: &Self| bad(told).map_or(u8::MAX, |severity| severity as u8);
+        let rank = |result: &Self| bad(result).map_or(u8::MAX, |severity| severity as u8);
         let tries = self.tries + other.tries;
-        let lag = |told: &Self| told.lag_p99_ms.unwrap_or(0.0);
+        let lag = |result: &Self| result.lag_p99_ms.unwrap_or(0.0);
         let is_other = (rank(&other), lag(&self)) > (rank(&self), lag(&other));
         Self { tries, ..if is_other { other } else { self } }
     }
@@ -420,7 +420,7 @@ mod tests {
     fn of_two_tries_the_better_one_counts() {
         let (good, slow, late) =
             (preflight_result(0.1, 0.1, 0.1), preflight_result(2.0, 0.1, 0.1), preflight_result(9.0, 0.1, 0.1));
-        let lag = |told: PreflightResult| (told.lag_p99_ms, told.tries);
+        let lag = |result: PreflightResult| (result.lag_p99_ms, result.tries);
         assert_eq!(lag(late.clone().better(slow.clone())), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(late)), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(good)), (Some(0.1), 2));

@@ -18,13 +18,13 @@ const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output
 pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
     let mut result = runs.first()?.clone();
     result.judged(judge(runs));
-    let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
+    let repeated = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
         folder: repeat_folder(number),
         seed: run.requested.seed,
         verdict: run.verdict(),
         started: run.started.clone(),
     });
-    result.repeats = Some(Repeats { runs: told.collect(), shown: 1, over_runs: over_runs(runs) });
+    result.repeats = Some(Repeats { runs: repeated.collect(), shown: 1, over_runs: over_runs(runs) });
     Some(result)
 }
 
@@ -50,17 +50,17 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
 }
 
 fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
-    let told: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
+    let results: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
     let mut all = BTreeMap::new();
     let mut add = |name: String, unit: &str, place: &str| {
-        let values: Option<Vec<f64>> = told.iter().map(|run| run.pointer(place)?.as_f64()).collect();
+        let values: Option<Vec<f64>> = results.iter().map(|run| run.pointer(place)?.as_f64()).collect();
         let Some(values) = values.filter(|values| values.len() == runs.len()) else { return };
         if let (Some(of), Some((low, high))) = (RunValues::of(&values), mean_interval(&values)) {
             let stddev = of.variance.sqrt();
             all.insert(name, AcrossRuns { unit: unit.to_owned(), values, mean: of.mean, stddev, low, high });
         }
     };
-    let metrics = told.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();
+    let metrics = results.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();
     for (metric, _) in metrics {
         for statistic in STATISTICS {
             add(format!("{metric}_{statistic}"), "ms", &format!("/latency/{metric}/{statistic}"));

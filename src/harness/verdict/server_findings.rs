@@ -25,8 +25,8 @@ pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictReasons) {
 /// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
 /// is is not known where it lasts for a time.
 pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
-    let Some(told) = &result.server_metrics else { return };
-    let of_model = told.metrics.iter().filter(|metric| {
+    let Some(server_metrics) = &result.server_metrics else { return };
+    let of_model = server_metrics.metrics.iter().filter(|metric| {
         metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.requested.model)
     });
     let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();

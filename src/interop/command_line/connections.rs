@@ -14,7 +14,7 @@ pub(super) struct StartedServer {
 
 /// What a target leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked<'a> {
+pub(super) enum TargetMatch<'a> {
     /// This stage's server.
     Server(&'a str),
     /// This stage's server, whose ports are others: a sentence on it.
@@ -40,11 +40,11 @@ impl StartedServer {
 }
 
 /// `target` is an address or a URL, as it was written.
-pub(super) fn asked<'a>(servers: &'a [StartedServer], target: &str) -> Asked<'a> {
-    let Some(last) = servers.last() else { return Asked::Other(None) };
+pub(super) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> TargetMatch<'a> {
+    let Some(last) = servers.last() else { return TargetMatch::Other(None) };
     // A value that the text does not have is most likely the address of what it started.
     if target.contains(['{', '$']) {
-        return Asked::Server(&last.stage);
+        return TargetMatch::Server(&last.stage);
     }
     let address = target.split_once("://").map_or(target, |(_, rest)| rest);
     let address = address.split('/').next().unwrap_or_default();
@@ -53,22 +53,24 @@ pub(super) fn asked<'a>(servers: &'a [StartedServer], target: &str) -> Asked<'a>
         _ => (address, None),
     };
     if let Some(server) = servers.iter().find(|server| server.is_at(host)) {
-        return Asked::Server(&server.stage);
+        return TargetMatch::Server(&server.stage);
     }
     if !["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", ""].contains(&host) {
-        return Asked::Other(Some(format!("{target} is not on this machine: no server of the script is asked there")));
+        return TargetMatch::Other(Some(format!(
+            "{target} is not on this machine: no server of the script is asked there"
+        )));
     }
     let listens = |server: &&StartedServer| port.is_some_and(|port| server.ports.contains(&port));
     // The last one counts: one that came before it on the same port has ended.
     if let Some(server) = servers.iter().rev().find(listens) {
-        return Asked::Server(&server.stage);
+        return TargetMatch::Server(&server.stage);
     }
     if let Some(server) = servers.iter().rev().find(|server| server.ports.is_empty()) {
-        return Asked::Server(&server.stage);
+        return TargetMatch::Server(&server.stage);
     }
     let ports = last.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let note = format!("{target} is taken for `{}`, which the script starts on {ports}", last.stage);
-    Asked::Presumed(&last.stage, note)
+    TargetMatch::Presumed(&last.stage, note)
 }
 
 /// Where one stage names a path that another one writes, it reads that stage's output.
@@ -110,13 +112,13 @@ mod tests {
             StartedServer::of(name, &stage).unwrap()
         };
         let servers = [one("a", 9000, "first"), one("b", 9001, "second")];
-        assert_eq!(asked(&servers, "http://localhost:9000/v1"), Asked::Server("a"));
-        assert_eq!(asked(&servers, "127.0.0.1:9001"), Asked::Server("b"));
-        assert_eq!(asked(&servers, "http://first:8000"), Asked::Server("a"));
-        assert_eq!(asked(&servers, "{{url}}"), Asked::Server("b"));
-        assert!(matches!(asked(&servers, "localhost:8000"), Asked::Presumed("b", _)));
-        assert!(matches!(asked(&servers, "gpu7:9000"), Asked::Other(Some(_))));
-        assert_eq!(asked(&[], "gpu7:9000"), Asked::Other(None));
+        assert_eq!(match_target(&servers, "http://localhost:9000/v1"), TargetMatch::Server("a"));
+        assert_eq!(match_target(&servers, "127.0.0.1:9001"), TargetMatch::Server("b"));
+        assert_eq!(match_target(&servers, "http://first:8000"), TargetMatch::Server("a"));
+        assert_eq!(match_target(&servers, "{{url}}"), TargetMatch::Server("b"));
+        assert!(matches!(match_target(&servers, "localhost:8000"), TargetMatch::Presumed("b", _)));
+        assert!(matches!(match_target(&servers, "gpu7:9000"), TargetMatch::Other(Some(_))));
+        assert_eq!(match_target(&[], "gpu7:9000"), TargetMatch::Other(None));
         assert!(StartedServer::of("c", &json!({"bench": {}})).is_none());
     }
 }

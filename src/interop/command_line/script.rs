@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::command::{Surroundings, TOOLS, translate};
-use super::connections::{Asked, StartedServer, asked, read_outputs};
+use super::connections::{StartedServer, TargetMatch, match_target, read_outputs};
 use super::host_paths::on_the_host;
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
@@ -279,7 +279,7 @@ impl Script {
             TranslationKind::Nothing(why) => self.without.push((place.to_owned(), why)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
-                let server = self.asked(bench.args.first().map(String::as_str).unwrap_or_default());
+                let server = self.server_of_target(bench.args.first().map(String::as_str).unwrap_or_default());
                 self.whole.benches.push(ScriptBench { server, bench });
             }
             TranslationKind::Run(run) => self.run(run),
@@ -293,7 +293,7 @@ impl Script {
                 self.stages(script.stages);
                 for mut one in script.benches {
                     let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
-                    one.server = one.server.or_else(|| self.asked(target));
+                    one.server = one.server.or_else(|| self.server_of_target(target));
                     self.whole.benches.push(one);
                 }
                 self.whole.commands.extend(script.commands);
@@ -344,11 +344,11 @@ impl Script {
     }
 
     /// The server of the script that a target leads to.
-    fn asked(&mut self, target: &str) -> Option<String> {
-        let (server, note) = match asked(&self.servers, target) {
-            Asked::Server(server) => (Some(server.to_owned()), None),
-            Asked::Presumed(server, note) => (Some(server.to_owned()), Some(note)),
-            Asked::Other(note) => (None, note),
+    fn server_of_target(&mut self, target: &str) -> Option<String> {
+        let (server, note) = match match_target(&self.servers, target) {
+            TargetMatch::Server(server) => (Some(server.to_owned()), None),
+            TargetMatch::Presumed(server, note) => (Some(server.to_owned()), Some(note)),
+            TargetMatch::Other(note) => (None, note),
         };
         self.sheet.notes.extend(note);
         server
@@ -357,7 +357,7 @@ impl Script {
     /// A request to a server that the script started is a stage of its own.
     fn command_line(&mut self, mut words: Vec<String>) {
         let is_request = words.len() > 3 && words[..2] == ["regatta", "triton"];
-        let server = is_request.then(|| words[3].clone()).and_then(|target| self.asked(&target));
+        let server = is_request.then(|| words[3].clone()).and_then(|target| self.server_of_target(&target));
         let Some(server) = server else {
             return self.whole.commands.push(words);
         };

@@ -89,13 +89,13 @@ pub(super) struct StageEntry {
 pub(super) fn entry(
     setting: &ConfigSetting,
     system: Option<&str>,
-    told: &mut BTreeSet<String>,
+    reported: &mut BTreeSet<String>,
     sheet: &mut TranslationBuilder,
 ) -> StageEntry {
     let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
     let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {
-        if told.insert(word.clone()) {
+        if reported.insert(word.clone()) {
             sheet.push_untranslated(word, why);
         }
     };

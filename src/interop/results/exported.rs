@@ -158,13 +158,13 @@ pub(in crate::interop) fn single(unit: &str, value: f64) -> Value {
 
 /// A tool's numbers, and a note on those that are missing.
 pub(in crate::interop) fn spread(
-    told: &MeasuredRun,
+    run: &MeasuredRun,
     tool: Tool,
     concept: MetricConcept,
     name: &str,
     out: &mut Exported,
 ) -> Option<SortedValues> {
-    match tool.spread(concept, &told.request_traces) {
+    match tool.spread(concept, &run.request_traces) {
         Ok(spread) if spread.n() > 0 => Some(spread),
         Ok(_) => {
             out.without(format!("{name}: no request has one"));

@@ -62,7 +62,7 @@ pub const COLUMNS: [Column; 17] = [
     number("index", "", "place on the schedule", |one| Some(one.index as i64)),
     number("endpoint", "", "which of requested.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
     number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
-    number("asked_tokens", "tokens", "requested output", |one| Some(i64::from(one.asked_tokens))),
+    number("requested_tokens", "tokens", "requested output", |one| Some(i64::from(one.requested_tokens))),
     number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
     or_null(number("first_tokens", "tokens", "in the first chunk that had any; null where that is not known", |one| {
         one.known_first_tokens().map(i64::from)

@@ -70,14 +70,14 @@ mod tests {
     fn a_name_alone_is_enough() {
         let text = "{ ssh: [node-a, bench@10.0.0.2, { name: node-c, ssh: bench@c, port: 2222, args: [-v] }] }";
         let Some(HostOn::Ssh(hosts)) = serde_yaml::from_str::<Host>(text).unwrap().remote() else { panic!("not ssh") };
-        let told: Vec<(String, String, Option<u16>)> = hosts
+        let machines: Vec<(String, String, Option<u16>)> = hosts
             .iter()
             .map(SshHost::machine)
             .map(|one| (one.name.clone(), one.destination().to_owned(), one.port))
             .collect();
         let own = str::to_owned;
         assert_eq!(
-            told,
+            machines,
             [
                 (own("node-a"), own("node-a"), None),
                 (own("10.0.0.2"), own("bench@10.0.0.2"), None),

@@ -95,11 +95,11 @@ impl Patterns {
     }
 
     fn new(last: char) -> Self {
-        let said_last = r"(?i)\b(?:ANSWER|FINAL\s*ANSWER)\b\s*[:=]?\s*(?:\(?\s*([A-LAST])\s*\)?)(?:\s*$|[^A-Za-z])";
+        let last_answer = r"(?i)\b(?:ANSWER|FINAL\s*ANSWER)\b\s*[:=]?\s*(?:\(?\s*([A-LAST])\s*\)?)(?:\s*$|[^A-Za-z])";
         Self {
             lead: pattern(&format!("(?i)^[^a-zA-Z]*([A-{last}])(?:[^a-zA-Z]|$)")),
             answer: pattern(&format!(r"(?i)\b(?:Answer|ANSWER)\s*[:.]?\s*([A-{last}])\b")),
-            final_answer: pattern(&said_last.replace("LAST", &last.to_string())),
+            final_answer: pattern(&last_answer.replace("LAST", &last.to_string())),
             alone: (last == 'J').then(|| pattern(r"(?i)\b([A-J])\b")),
         }
     }

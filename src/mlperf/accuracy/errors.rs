@@ -43,11 +43,11 @@ impl AnswerErrors {
         if self.count == 0 {
             return Ok(());
         }
-        let mut lines: Vec<String> = self.first_errors.into_iter().map(|(_, told)| told).collect();
+        let mut lines: Vec<String> = self.first_errors.into_iter().map(|(_, message)| message).collect();
         let more = self.count - lines.len() as u64;
         if more > 0 {
             lines.push(format!("… and {more} more"));
         }
-        Err(ScoreError::Answers { count: self.count, told: lines })
+        Err(ScoreError::Answers { count: self.count, messages: lines })
     }
 }

@@ -28,7 +28,7 @@ pub struct Scoring<'a> {
     pub log: &'a Path,
     /// `dataset.jsonl`
     pub dataset: &'a Path,
-    pub dataset_told: &'a DatasetRecord,
+    pub dataset_record: &'a DatasetRecord,
     /// `tokenizer.json`, or the folder that holds it.
     pub tokenizer: Option<&'a Path>,
     /// NLTK's `punkt_tab/english`.
@@ -63,8 +63,8 @@ pub enum ScoreError {
     Open { path: String, source: std::io::Error },
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "an error".to_owned() } else { format!("{count} errors") }, .told.join("\n"))]
-    Answers { count: u64, told: Vec<String> },
+    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "an error".to_owned() } else { format!("{count} errors") }, .messages.join("\n"))]
+    Answers { count: u64, messages: Vec<String> },
 }
 
 /// What a worker needs.
@@ -83,7 +83,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
     };
     let benchmark = scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?;
     let recipe = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
-    let dataset_record = scoring.dataset_told;
+    let dataset_record = scoring.dataset_record;
     if ScoringMethod::of(&dataset_record.benchmark) != Some(recipe) {
         let (found, benchmark) = (dataset_record.benchmark.clone(), scoring.benchmark.to_owned());
         return Err(ScoreError::OtherDataset { found, benchmark });

@@ -31,18 +31,18 @@ pub fn config(found: &ResolvedTest, mode: TestMode) -> Option<Config> {
         }
     };
     let mut text = format!("# {} of MLPerf Inference {}\n", mode.as_str().to_uppercase(), found.round.name);
-    let mut say = |key: &str, value: u64| {
+    let mut set = |key: &str, value: u64| {
         let _ = writeln!(text, "*.*.{key} = {value}");
     };
     // 2: performance mode.
-    say("mode", 2);
-    say("accuracy_log_rng_seed", LOG_SEED);
-    say("accuracy_log_sampling_target", target);
-    say("min_query_count", samples);
-    say("min_duration", 0);
+    set("mode", 2);
+    set("accuracy_log_rng_seed", LOG_SEED);
+    set("accuracy_log_sampling_target", target);
+    set("min_query_count", samples);
+    set("min_duration", 0);
     if issue_unique {
-        say("performance_issue_unique", 1);
+        set("performance_issue_unique", 1);
     }
-    say("sample_concatenate_permutation", 0);
+    set("sample_concatenate_permutation", 0);
     Some(Config { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

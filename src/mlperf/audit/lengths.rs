@@ -39,8 +39,8 @@ impl AnswerLengths {
         let Some(mean) = self.mean() else { return Some("there is no answer".to_owned()) };
         let at_least = bounds.min.filter(|min| mean < *min);
         let at_most = bounds.max.filter(|max| mean > *max);
-        let told = |limit: f64, side: &str| format!("answers have {mean:.2} tokens on average, {side} {limit}");
-        at_least.map(|min| told(min, "less than")).or_else(|| at_most.map(|max| told(max, "more than")))
+        let describe = |limit: f64, side: &str| format!("answers have {mean:.2} tokens on average, {side} {limit}");
+        at_least.map(|min| describe(min, "less than")).or_else(|| at_most.map(|max| describe(max, "more than")))
     }
 
     /// `verify_output_len.txt`: the checker looks for its last line.

@@ -53,7 +53,7 @@ impl AuditOutputs {
                 outputs.length = false;
                 let text = answer
                     .token_count
-                    .map_or_else(|| "no number of tokens".to_owned(), |told| format!("{told} tokens"));
+                    .map_or_else(|| "no number of tokens".to_owned(), |count| format!("{count} tokens"));
                 outputs.add_offence(&answer, &format!("{text} were reported, and the answer has {}", tokens.len()));
             }
         }

@@ -10,7 +10,7 @@ use crate::spec::{Division, TestMode};
 
 fn found(benchmark: &str) -> ResolvedTest {
     let none = indexmap::IndexMap::new();
-    let ask = TestRequest {
+    let request = TestRequest {
         round: "v6.1",
         benchmark,
         scenario: MlperfScenario::Server,
@@ -21,7 +21,7 @@ fn found(benchmark: &str) -> ResolvedTest {
         user_conf: &none,
         dataset_samples: None,
     };
-    ask.find().unwrap()
+    request.find().unwrap()
 }
 
 fn test_record(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> TestRecord {

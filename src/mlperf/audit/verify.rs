@@ -50,8 +50,8 @@ pub fn verify(
 ) -> Result<AuditVerification, VerifyError> {
     let path = folder.join(TEST_FILE);
     let unread = |error: String| VerifyError::File { path: path.clone(), error };
-    let told = fs::read(&path).map_err(|error| unread(error.to_string()))?;
-    let test_record: TestRecord = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
+    let bytes = fs::read(&path).map_err(|error| unread(error.to_string()))?;
+    let test_record: TestRecord = serde_json::from_slice(&bytes).map_err(|error| unread(error.to_string()))?;
     let mut wrong = Vec::new();
     if test_record.round != found.round.name || test_record.benchmark != benchmark {
         wrong.push(format!(

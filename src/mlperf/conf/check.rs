@@ -10,41 +10,41 @@ use crate::diag::{did_you_mean, list_of};
 use crate::spec::{Division, TestMode};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
-pub fn check(ask: &TestRequest<'_>) -> Vec<RuleError> {
-    let found = match ask.find() {
+pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {
+    let found = match request.find() {
         Ok(found) => found,
         Err(mut wrong) => {
             // Checks that need no table work all the same.
-            wrong.extend(ask.user_conf.keys().filter_map(|name| unknown(name, None)));
-            wrong.extend(rate(ask));
+            wrong.extend(request.user_conf.keys().filter_map(|name| unknown(name, None)));
+            wrong.extend(rate(request));
             return wrong;
         }
     };
     let mut wrong = Vec::new();
-    wrong.extend(scenario(ask, &found));
-    wrong.extend(mode(ask, &found));
-    wrong.extend(rate(ask));
-    wrong.extend(check_dataset_size(ask, &found));
-    for (name, value) in ask.user_conf {
-        wrong.extend(check_setting(ask, &found, name, value));
+    wrong.extend(scenario(request, &found));
+    wrong.extend(mode(request, &found));
+    wrong.extend(rate(request));
+    wrong.extend(check_dataset_size(request, &found));
+    for (name, value) in request.user_conf {
+        wrong.extend(check_setting(request, &found, name, value));
     }
-    wrong.extend(check_contradictions(ask));
+    wrong.extend(check_contradictions(request));
     wrong
 }
 
-fn scenario(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
-    let of = format!("{} of {}", ask.benchmark, ask.round);
+fn scenario(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
+    let of = format!("{} of {}", request.benchmark, request.round);
     let allowed: Vec<&str> = found.benchmark.scenarios().map(MlperfScenario::title).collect();
-    match ask.division {
-        Division::Closed if !allowed.contains(&ask.scenario.title()) => Some(
+    match request.division {
+        Division::Closed if !allowed.contains(&request.scenario.title()) => Some(
             RuleError::new(
                 &["scenario"],
-                format!("cannot be {} for {of}", ask.scenario.title()),
+                format!("cannot be {} for {of}", request.scenario.title()),
                 "not one of the round",
             )
             .hint(format!("it is run as {}", allowed.join(", "))),
         ),
-        Division::Open if ask.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
+        Division::Open if request.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
             RuleError::new(&["scenario"], format!("cannot be Interactive for {of}"), "LoadGen has no limits for it")
                 .hint(format!("it is run as {}", allowed.join(", "))),
         ),
@@ -52,20 +52,20 @@ fn scenario(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     }
 }
 
-fn mode(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
+fn mode(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let tests = &found.benchmark.tests;
-    if matches!(ask.mode, TestMode::Performance | TestMode::Accuracy) || tests.contains(&ask.mode) {
+    if matches!(request.mode, TestMode::Performance | TestMode::Accuracy) || tests.contains(&request.mode) {
         return None;
     }
     let names: Vec<&str> = tests.iter().map(|test| test.as_str()).collect();
     let hint = if names.is_empty() { "it has no audit tests".to_owned() } else { format!("it has {}", list_of(names)) };
-    let what = format!("cannot be `{}` for {} of {}", ask.mode.as_str(), ask.benchmark, ask.round);
+    let what = format!("cannot be `{}` for {} of {}", request.mode.as_str(), request.benchmark, request.round);
     Some(RuleError::new(&["mode"], what, "not one of its audit tests").hint(hint))
 }
 
-fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
+fn rate(request: &TestRequest<'_>) -> Option<RuleError> {
     let at = ["target_qps"];
-    match (ask.scenario, ask.target_qps) {
+    match (request.scenario, request.target_qps) {
         (_, Some(qps)) if !(qps > 0.0 && qps.is_finite()) => {
             Some(RuleError::new(&at, "must be greater than 0", "queries per second"))
         }
@@ -76,11 +76,11 @@ fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
             Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
         }
         (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
-            let what = format!("needs `target_qps` in {}", ask.scenario.title());
+            let what = format!("needs `target_qps` in {}", request.scenario.title());
             let rule = "queries arrive at this rate; LoadGen's own default is 1";
             Some(RuleError::new(&[], what, rule).hint("add `target_qps: 10`: queries per second"))
         }
-        (MlperfScenario::Offline, None) if ask.mode != TestMode::Accuracy => {
+        (MlperfScenario::Offline, None) if request.mode != TestMode::Accuracy => {
             let rule = "LoadGen issues 1.1 × target_qps × min_duration samples; its own default is 1";
             let hint = "add `target_qps: 10`: samples per second that are expected";
             Some(RuleError::new(&[], "needs `target_qps` in Offline", rule).hint(hint))
@@ -90,14 +90,14 @@ fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
 }
 
 /// A cut data set is for rehearsals.
-fn check_dataset_size(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
-    let needed = match ask.mode {
+fn check_dataset_size(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
+    let needed = match request.mode {
         TestMode::Performance | TestMode::Test06 => found.benchmark.dataset_samples,
         TestMode::Accuracy => found.benchmark.accuracy_samples.unwrap_or(found.benchmark.dataset_samples),
-        TestMode::Test07 | TestMode::Test09 => found.benchmark.audits.get(&ask.mode)?.samples,
+        TestMode::Test07 | TestMode::Test09 => found.benchmark.audits.get(&request.mode)?.samples,
     };
-    let here = ask.dataset_samples.filter(|here| *here < needed && !ask.rehearsal)?;
-    let what = format!("holds {here} samples; {} of {} has {needed}", ask.benchmark, ask.round);
+    let here = request.dataset_samples.filter(|here| *here < needed && !request.rehearsal)?;
+    let what = format!("holds {here} samples; {} of {} has {needed}", request.benchmark, request.round);
     let wrong = RuleError::new(&["dataset"], what, "nothing less may be measured");
     Some(wrong.hint("make it whole, or add `rehearse: true`"))
 }
@@ -127,27 +127,29 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     None
 }
 
-fn check_setting(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
+fn check_setting(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
     let at = ["user_conf", name];
-    let model = found.benchmark.loadgen_model(ask.scenario);
+    let model = found.benchmark.loadgen_model(request.scenario);
     if let Some(wrong) = unknown(name, Some(&model)) {
         return Some(wrong);
     }
     let key = ConfKey::named(name)?;
-    if !key.is_read_in(ask.scenario) {
-        let rule = format!("LoadGen does not read it in {}", ask.scenario.title());
+    if !key.is_read_in(request.scenario) {
+        let rule = format!("LoadGen does not read it in {}", request.scenario.title());
         return Some(
-            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("remove it"),
+            RuleError::new(&at, format!("means nothing in {}", request.scenario.title()), rule)
+                .of_key()
+                .hint("remove it"),
         );
     }
-    if key.division_in(ask.scenario) == Division::Open && ask.division == Division::Closed {
+    if key.division_in(request.scenario) == Division::Open && request.division == Division::Closed {
         let wrong = RuleError::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
         return Some(wrong.hint("remove it, or `division: open`"));
     }
     if let Some(needed) = bad_value(key.kind, value) {
         return Some(RuleError::new(&at, format!("cannot be {value}"), needed));
     }
-    closed_bound(ask, found, name, value)
+    closed_bound(request, found, name, value)
 }
 
 /// What the value must be, if it is not.
@@ -166,8 +168,8 @@ fn bad_value(kind: ConfValueKind, value: &Value) -> Option<&'static str> {
 }
 
 /// Bounds that a closed submission must keep.
-fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
-    if ask.division == Division::Open {
+fn closed_bound(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
+    if request.division == Division::Open {
         return None;
     }
     let at = ["user_conf", name];
@@ -178,26 +180,26 @@ fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: 
             .then(|| RuleError::new(&at, format!("must be at least {least}"), rule).hint(format!("{name}: {least}")))
     };
     match name {
-        "min_duration" if ask.is_measured() => {
+        "min_duration" if request.is_measured() => {
             let wrong = at_least(MIN_DURATION_MS, "closed: a run lasts ten minutes or more")?;
             Some(wrong.hint(format!(
                 "`min_duration: {MIN_DURATION_MS}`; `rehearse: true` allows less, and cannot be submitted"
             )))
         }
-        "min_query_count" if ask.scenario == MlperfScenario::Offline && ask.is_measured() => {
+        "min_query_count" if request.scenario == MlperfScenario::Offline && request.is_measured() => {
             at_least(benchmark.offline_min_samples, "closed: Offline issues at least so many samples")
         }
-        "performance_sample_count_override" if ask.is_measured() => {
+        "performance_sample_count_override" if request.is_measured() => {
             at_least(benchmark.performance_samples, "closed: the whole data set is loaded")
         }
-        "accuracy_sample_count_override" if !ask.rehearsal => {
+        "accuracy_sample_count_override" if !request.rehearsal => {
             let all = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
             (number != all).then(|| {
                 let rule = "closed: accuracy is that of the whole data set";
                 RuleError::new(&at, format!("must be {all}"), rule).hint("remove it: LoadGen has it built in")
             })
         }
-        "sample_concatenate_permutation" if number != 1 && ask.is_measured() => {
+        "sample_concatenate_permutation" if number != 1 && request.is_measured() => {
             let rule = "closed: answers differ in length, so every sample is issued equally often";
             Some(RuleError::new(&at, "must be 1", rule).hint("remove it: LoadGen has it built in"))
         }
@@ -206,9 +208,9 @@ fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: 
 }
 
 /// Two settings that contradict each other.
-fn check_contradictions(ask: &TestRequest<'_>) -> Vec<RuleError> {
-    let number = |name: &str| ask.user_conf.get(name).and_then(Value::as_u64);
-    let default = |name: &str| if name == "min_duration" && !ask.rehearsal { MIN_DURATION_MS } else { 0 };
+fn check_contradictions(request: &TestRequest<'_>) -> Vec<RuleError> {
+    let number = |name: &str| request.user_conf.get(name).and_then(Value::as_u64);
+    let default = |name: &str| if name == "min_duration" && !request.rehearsal { MIN_DURATION_MS } else { 0 };
     [("max_duration", "min_duration"), ("max_query_count", "min_query_count")]
         .into_iter()
         .filter_map(|(most, least)| {

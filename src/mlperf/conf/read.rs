@@ -49,17 +49,17 @@ pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
 }
 
 /// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would ignore, and all errors of
-/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
+/// [`super::check()`]. Numbers are those of lines, 0: the file as a whole. Of `request` the `target_qps` and `user_conf` are
 /// taken from the file.
-pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
+pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     let (lines, unread) = read(text);
     let mut wrong: Vec<(usize, RuleError)> = unread
         .into_iter()
         .map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file")))
         .collect();
     let known = models();
-    let found = ask.find().ok();
-    let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(ask.scenario));
+    let found = request.find().ok();
+    let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(request.scenario));
     let mut settings: IndexMap<String, Value> = IndexMap::new();
     let mut target_qps = None;
     let mut places: IndexMap<String, usize> = IndexMap::new();
@@ -79,18 +79,18 @@ pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
             continue;
         }
         let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();
-        if !is_ours || !(line.scenario == "*" || line.scenario == ask.scenario.loadgen()) {
+        if !is_ours || !(line.scenario == "*" || line.scenario == request.scenario.loadgen()) {
             continue;
         }
         if line.key == "target_qps" {
             // Offline and Server may both be named by a `*`; SingleStream has none.
-            target_qps = line.value.parse().ok().filter(|_| ask.scenario != MlperfScenario::SingleStream);
+            target_qps = line.value.parse().ok().filter(|_| request.scenario != MlperfScenario::SingleStream);
         } else if let Ok(value) = serde_json::from_str(&line.value) {
             settings.insert(line.key.clone(), value);
         }
         places.insert(line.key.clone(), line.line);
     }
-    let filled = TestRequest { target_qps, user_conf: &settings, ..ask.clone() };
+    let filled = TestRequest { target_qps, user_conf: &settings, ..request.clone() };
     for one in super::check(&filled) {
         let line = one.at.last().and_then(|key| places.get(key)).copied().unwrap_or(0);
         wrong.push((line, one));

@@ -42,32 +42,32 @@ pub struct TestSettings {
 
 impl TestSettings {
     /// Settings of a test with known names.
-    pub(in crate::mlperf) fn of(ask: &TestRequest<'_>, found: &ResolvedTest) -> Self {
-        let set = |name: &str| ask.user_conf.get(name);
+    pub(in crate::mlperf) fn of(request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+        let set = |name: &str| request.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =
             |name: &str| set(name).and_then(|value| value.as_bool().or_else(|| value.as_u64().map(|one| one == 1)));
         let benchmark = &found.benchmark;
-        let here = ask.dataset_samples.unwrap_or(u64::MAX);
-        let drawn = if ask.rehearsal { here.min(REHEARSAL_SAMPLES) } else { here };
-        let target_qps = match ask.scenario {
+        let here = request.dataset_samples.unwrap_or(u64::MAX);
+        let drawn = if request.rehearsal { here.min(REHEARSAL_SAMPLES) } else { here };
+        let target_qps = match request.scenario {
             MlperfScenario::SingleStream => {
                 1e3 / set("target_latency").and_then(Value::as_f64).unwrap_or(DEFAULT_EXPECTED_LATENCY_MS)
             }
-            _ => ask.target_qps.unwrap_or(1.0),
+            _ => request.target_qps.unwrap_or(1.0),
         };
-        let rule = if ask.rehearsal { REHEARSAL_DURATION_MS } else { MIN_DURATION_MS };
-        let least = match ask.scenario {
-            MlperfScenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(drawn),
+        let rule = if request.rehearsal { REHEARSAL_DURATION_MS } else { MIN_DURATION_MS };
+        let least = match request.scenario {
+            MlperfScenario::Offline if request.rehearsal => benchmark.offline_min_samples.min(drawn),
             MlperfScenario::Offline => benchmark.offline_min_samples,
-            MlperfScenario::Server | MlperfScenario::Interactive if ask.rehearsal => REHEARSAL_QUERIES,
+            MlperfScenario::Server | MlperfScenario::Interactive if request.rehearsal => REHEARSAL_QUERIES,
             _ => DEFAULT_MIN_QUERIES,
         };
         let samples = count("performance_sample_count_override").unwrap_or(benchmark.performance_samples.min(drawn));
         let accuracy = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples).min(drawn);
         let plain = Self {
-            scenario: ask.scenario,
-            mode: ask.mode,
+            scenario: request.scenario,
+            mode: request.mode,
             target_qps,
             min_duration_ms: count("min_duration").unwrap_or(rule),
             max_duration_ms: count("max_duration").unwrap_or(0),
@@ -78,13 +78,13 @@ impl TestSettings {
             equal_issue: flag("sample_concatenate_permutation").unwrap_or(true),
             issue_unique: flag("performance_issue_unique").unwrap_or(false),
         };
-        plain.audited(ask, found)
+        plain.audited(request, found)
     }
 
     /// With what audit.config puts over it.
-    fn audited(self, ask: &TestRequest<'_>, found: &ResolvedTest) -> Self {
-        let Some(audit) = super::super::audit::config(found, ask.mode) else { return self };
-        let its_own = found.benchmark.audits.get(&ask.mode).map_or(u64::MAX, |audit| audit.samples);
+    fn audited(self, request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
+        let Some(audit) = super::super::audit::config(found, request.mode) else { return self };
+        let its_own = found.benchmark.audits.get(&request.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
             performance_samples: self.performance_samples.min(its_own),
             min_duration_ms: 0,

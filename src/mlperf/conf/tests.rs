@@ -127,9 +127,9 @@ fn all_errors_are_reported_at_once() {
         "sample_concatenate_permutation": 0, "max_query_count": 10,
     }));
     let test_request = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..test_request(&own) };
-    let asked = TestRequest { mode: TestMode::Performance, ..test_request };
+    let performance = TestRequest { mode: TestMode::Performance, ..test_request };
     assert_eq!(
-        error_lines(&check(&asked)),
+        error_lines(&check(&performance)),
         [
             "target_qps: must be greater than 0 (queries per second)",
             "user_conf.min_duraton: is not a setting of user.conf (LoadGen would silently ignore it) [did you mean `min_duration`?]",
@@ -148,16 +148,16 @@ fn all_errors_are_reported_at_once() {
 #[test]
 fn names_that_the_round_does_not_have() {
     let none = IndexMap::new();
-    let says = |asked: TestRequest<'_>| error_lines(&check(&asked)).join("\n");
-    let old = says(TestRequest { benchmark: "llama2-70b-99", ..test_request(&none) });
+    let errors_of = |request: TestRequest<'_>| error_lines(&check(&request)).join("\n");
+    let old = errors_of(TestRequest { benchmark: "llama2-70b-99", ..test_request(&none) });
     assert!(old.contains("it is in `v4.1`, `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
-    let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..test_request(&none) });
+    let loadgens = errors_of(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..test_request(&none) });
     assert!(loadgens.contains("[name it: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
-    let typed = says(TestRequest { benchmark: "deepseek-r2", ..test_request(&none) });
+    let typed = errors_of(TestRequest { benchmark: "deepseek-r2", ..test_request(&none) });
     assert!(typed.contains("did you mean `deepseek-r1`?"), "{typed}");
-    let round = says(TestRequest { round: "v6.2", target_qps: None, ..test_request(&none) });
+    let round = errors_of(TestRequest { round: "v6.2", target_qps: None, ..test_request(&none) });
     assert!(round.contains("round: cannot be `v6.2`") && round.contains("needs `target_qps` in Server"), "{round}");
-    let mixtral = says(TestRequest {
+    let mixtral = errors_of(TestRequest {
         benchmark: "mixtral-8x7b",
         round: "v6.0",
         scenario: MlperfScenario::Interactive,
@@ -170,33 +170,33 @@ fn names_that_the_round_does_not_have() {
         target_qps: None,
         ..test_request(&none)
     };
-    assert_eq!(says(open), "");
-    let test = says(TestRequest { mode: TestMode::Test07, ..test_request(&none) });
+    assert_eq!(errors_of(open), "");
+    let test = errors_of(TestRequest { mode: TestMode::Test07, ..test_request(&none) });
     assert!(test.contains("mode: cannot be `test07`") && test.contains("[it has `test06`]"), "{test}");
 }
 
 #[test]
 fn bounds_of_a_closed_submission() {
-    let says = |own: Value, with: &dyn Fn(TestRequest<'_>) -> Vec<String>| with(test_request(&settings(&own)));
-    let plain = |asked: TestRequest<'_>| error_lines(&check(&asked));
+    let errors_of = |own: Value, with: &dyn Fn(TestRequest<'_>) -> Vec<String>| with(test_request(&settings(&own)));
+    let plain = |request: TestRequest<'_>| error_lines(&check(&request));
     let offline =
-        |asked: TestRequest<'_>| error_lines(&check(&TestRequest { scenario: MlperfScenario::Offline, ..asked }));
-    let open = |asked: TestRequest<'_>| error_lines(&check(&TestRequest { division: Division::Open, ..asked }));
-    let rehearsal = |asked: TestRequest<'_>| error_lines(&check(&TestRequest { rehearsal: true, ..asked }));
-    assert!(says(json!({ "min_query_count": 100 }), &plain).is_empty());
-    assert_eq!(says(json!({ "min_query_count": 100 }), &offline).len(), 1);
-    assert_eq!(says(json!({ "performance_sample_count_override": 100 }), &plain).len(), 1);
-    assert!(says(json!({ "performance_sample_count_override": 100_000 }), &plain).is_empty());
-    assert_eq!(says(json!({ "accuracy_sample_count_override": 100 }), &plain).len(), 1);
-    assert_eq!(says(json!({ "max_duration": 599_999 }), &plain).len(), 1);
-    assert!(says(json!({ "max_duration": 0 }), &plain).is_empty());
-    assert_eq!(says(json!({ "max_query_count": 10, "min_query_count": 20 }), &plain).len(), 1);
-    assert_eq!(says(json!({ "target_latency": 5 }), &plain).len(), 1);
-    assert!(says(json!({ "target_latency": 5, "min_duration": 1000, "ttft_latency": 9 }), &open).is_empty());
-    assert!(says(json!({ "min_duration": 1000 }), &rehearsal).is_empty());
-    assert_eq!(says(json!({ "ttft_latency": 9 }), &rehearsal).len(), 1);
-    assert_eq!(says(json!({ "min_duration": "10m" }), &plain).len(), 1);
-    assert_eq!(says(json!({ "min_duration": 1.5 }), &plain).len(), 1);
+        |request: TestRequest<'_>| error_lines(&check(&TestRequest { scenario: MlperfScenario::Offline, ..request }));
+    let open = |request: TestRequest<'_>| error_lines(&check(&TestRequest { division: Division::Open, ..request }));
+    let rehearsal = |request: TestRequest<'_>| error_lines(&check(&TestRequest { rehearsal: true, ..request }));
+    assert!(errors_of(json!({ "min_query_count": 100 }), &plain).is_empty());
+    assert_eq!(errors_of(json!({ "min_query_count": 100 }), &offline).len(), 1);
+    assert_eq!(errors_of(json!({ "performance_sample_count_override": 100 }), &plain).len(), 1);
+    assert!(errors_of(json!({ "performance_sample_count_override": 100_000 }), &plain).is_empty());
+    assert_eq!(errors_of(json!({ "accuracy_sample_count_override": 100 }), &plain).len(), 1);
+    assert_eq!(errors_of(json!({ "max_duration": 599_999 }), &plain).len(), 1);
+    assert!(errors_of(json!({ "max_duration": 0 }), &plain).is_empty());
+    assert_eq!(errors_of(json!({ "max_query_count": 10, "min_query_count": 20 }), &plain).len(), 1);
+    assert_eq!(errors_of(json!({ "target_latency": 5 }), &plain).len(), 1);
+    assert!(errors_of(json!({ "target_latency": 5, "min_duration": 1000, "ttft_latency": 9 }), &open).is_empty());
+    assert!(errors_of(json!({ "min_duration": 1000 }), &rehearsal).is_empty());
+    assert_eq!(errors_of(json!({ "ttft_latency": 9 }), &rehearsal).len(), 1);
+    assert_eq!(errors_of(json!({ "min_duration": "10m" }), &plain).len(), 1);
+    assert_eq!(errors_of(json!({ "min_duration": 1.5 }), &plain).len(), 1);
 }
 
 #[test]

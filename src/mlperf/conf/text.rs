@@ -27,65 +27,65 @@ pub struct Conf {
 }
 
 /// The configuration of a test, or everything that is wrong with it.
-pub fn conf(ask: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
-    let wrong = super::check(ask);
+pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
+    let wrong = super::check(request);
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let found = ask.find()?;
-    let settings = TestSettings::of(ask, &found);
-    let audit = super::super::audit::config(&found, ask.mode).map(|audit| audit.text);
-    let model = found.benchmark.loadgen_model(ask.scenario);
-    let lines = lines(ask, &found);
-    let text = text(ask, &found, &model, &lines);
+    let found = request.find()?;
+    let settings = TestSettings::of(request, &found);
+    let audit = super::super::audit::config(&found, request.mode).map(|audit| audit.text);
+    let model = found.benchmark.loadgen_model(request.scenario);
+    let lines = lines(request, &found);
+    let text = text(request, &found, &model, &lines);
     let keys = lines.into_iter().map(|(key, _)| key).filter(|key| key != "target_qps").collect();
-    Ok(Conf { scenario: ask.scenario.loadgen(), text, keys, model, audit, settings })
+    Ok(Conf { scenario: request.scenario.loadgen(), text, keys, model, audit, settings })
 }
 
-fn text(ask: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(String, String)]) -> String {
+fn text(request: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(String, String)]) -> String {
     let mut text = format!(
         "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
-        ask.benchmark,
-        ask.scenario.title(),
-        ask.division.as_str(),
+        request.benchmark,
+        request.scenario.title(),
+        request.division.as_str(),
         found.round.name,
-        if ask.rehearsal { "; a rehearsal, not for submission" } else { "" },
+        if request.rehearsal { "; a rehearsal, not for submission" } else { "" },
     );
     for (name, value) in lines {
-        let _ = writeln!(text, "{model}.{}.{name} = {value}", ask.scenario.loadgen());
+        let _ = writeln!(text, "{model}.{}.{name} = {value}", request.scenario.loadgen());
     }
     text
 }
 
 /// Keys and values: the rate, the manifest's settings, and the required keys that the manifest does not set.
-fn lines(ask: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
+fn lines(request: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
-    if let Some(qps) = ask.target_qps.filter(|_| ask.scenario != MlperfScenario::SingleStream) {
+    if let Some(qps) = request.target_qps.filter(|_| request.scenario != MlperfScenario::SingleStream) {
         lines.push(("target_qps".to_owned(), qps.to_string()));
     }
-    lines.extend(ask.user_conf.iter().map(|(name, value)| (name.clone(), shown(value))));
+    lines.extend(request.user_conf.iter().map(|(name, value)| (name.clone(), shown(value))));
     let mut needed = |name: &str, value: u64| {
-        if !ask.user_conf.contains_key(name) {
+        if !request.user_conf.contains_key(name) {
             lines.push((name.to_owned(), value.to_string()));
         }
     };
-    let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..ask.clone() }, found);
+    let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
-    if ask.scenario == MlperfScenario::Offline {
+    if request.scenario == MlperfScenario::Offline {
         // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it.
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;
-    let drawn = match ask.mode {
+    let drawn = match request.mode {
         // Else Offline would issue as many as the performance set has.
         TestMode::Test07 => plain.performance_samples.min(test07_samples(found)),
-        _ if ask.rehearsal => plain.performance_samples,
+        _ if request.rehearsal => plain.performance_samples,
         _ => benchmark.performance_samples,
     };
     if drawn < benchmark.performance_samples {
         needed("performance_sample_count_override", drawn);
     }
-    if ask.rehearsal && plain.performance_samples < benchmark.performance_samples {
+    if request.rehearsal && plain.performance_samples < benchmark.performance_samples {
         needed("accuracy_sample_count_override", plain.accuracy_samples);
     }
     lines

@@ -12,7 +12,7 @@ pub const SAMPLES_FILE: &str = "dataset.jsonl";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetFile {
     #[serde(flatten)]
-    pub told: DatasetRecord,
+    pub record: DatasetRecord,
     pub round: String,
     pub form: DatasetFormat,
     /// Name of the file or folder that it was read from.

@@ -15,8 +15,8 @@ pub enum DatasetError {
     Pickle { path: PathBuf, command: String },
     #[error(transparent)]
     Read(#[from] SampleFileError),
-    #[error("{}", .told.join("\n"))]
-    Rows { told: Vec<String> },
+    #[error("{}", .messages.join("\n"))]
+    Rows { messages: Vec<String> },
     #[error("{path} has {found} samples, and the {benchmark} of round {round} has {expected}", path = path.display())]
     Count { path: PathBuf, found: u64, expected: String, round: String, benchmark: String },
     #[error("{}: {source}", path.display())]

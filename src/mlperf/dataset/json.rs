@@ -80,9 +80,9 @@ struct Record<'a> {
 
 impl Record<'_> {
     fn wrong<E: serde::de::Error>(&self, error: ColumnError) -> E {
-        let told = E::custom(&error);
+        let serde_error = E::custom(&error);
         self.fault.set(Some(error));
-        told
+        serde_error
     }
 }
 

@@ -53,7 +53,7 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
     let dataset_record = wanted.dataset_record(false, samples, digest(from, form)?);
     let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
     wanted.write(DatasetFile {
-        told: dataset_record,
+        record: dataset_record,
         round: wanted.round.name.clone(),
         form,
         from: name,
@@ -83,7 +83,7 @@ pub fn make(wanted: &DatasetRequest<'_>, seed: u64, samples: Option<u64>) -> Res
     }
     let (samples, references, input_tokens, sha256) = writer.end(&columns)?;
     wanted.write(DatasetFile {
-        told: wanted.dataset_record(true, samples, sha256),
+        record: wanted.dataset_record(true, samples, sha256),
         round: wanted.round.name.clone(),
         form: DatasetFormat::MadeUp,
         from: None,
@@ -118,12 +118,12 @@ impl DatasetRequest<'_> {
 
 /// By what it is, not by what it is called.
 fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
-    let said = |source| SampleFileError::Io { path: from.to_owned(), source };
+    let io_error = |source| SampleFileError::Io { path: from.to_owned(), source };
     if from.is_dir() {
         return Ok(DatasetFormat::Npy);
     }
     let mut head = [0; 4];
-    let length = std::io::Read::read(&mut File::open(from).map_err(said)?, &mut head).map_err(said)?;
+    let length = std::io::Read::read(&mut File::open(from).map_err(io_error)?, &mut head).map_err(io_error)?;
     match &head[..length] {
         b"PAR1" => Ok(DatasetFormat::Parquet),
         // A pickle of protocol 2 and later, or something compressed: what is published so is a pickle.

@@ -119,7 +119,7 @@ impl SampleWriter {
             self.mistakes.push(format!("parts are looked for in the columns {}", columns.task.join(", ")));
         }
         if !self.mistakes.is_empty() {
-            return Err(DatasetError::Rows { told: self.mistakes });
+            return Err(DatasetError::Rows { messages: self.mistakes });
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;

@@ -30,7 +30,7 @@ fn settings(row: &Value) -> TestSettings {
     let mut user_conf: IndexMap<String, Value> =
         row["settings"].as_object().unwrap().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     let target_qps = user_conf.shift_remove("target_qps").and_then(|value| value.as_f64());
-    let ask = TestRequest {
+    let request = TestRequest {
         round,
         benchmark,
         scenario,
@@ -42,10 +42,10 @@ fn settings(row: &Value) -> TestSettings {
         user_conf: &user_conf,
         dataset_samples: row["dataset_samples"].as_u64(),
     };
-    let mut settings = conf(&ask).unwrap().settings;
+    let mut settings = conf(&request).unwrap().settings;
     // A rehearsal's own duration and number of queries are not LoadGen's.
     settings.min_duration_ms = row["effective_min_duration_ms"].as_u64().unwrap();
-    if ask.rehearsal {
+    if request.rehearsal {
         settings.min_query_count = row["effective_min_query_count"].as_u64().unwrap();
     }
     settings
@@ -61,18 +61,18 @@ fn the_estimate_matches_what_loadgen_generates() {
     for row in rows {
         let ours = Estimate::of(&settings(row), seed);
         let count = |key: &str| row[key].as_u64().unwrap();
-        let told = count("generated_query_count") * count("generated_samples_per_query");
-        assert_eq!(ours.queries, told, "{row}\n{ours}");
+        let queries = count("generated_query_count") * count("generated_samples_per_query");
+        assert_eq!(ours.queries, queries, "{row}\n{ours}");
         if matches!(ours.scenario, MlperfScenario::Server | MlperfScenario::Interactive) {
-            let told = row["generated_query_duration"].as_f64().unwrap() / 1e9;
-            assert!((ours.seconds - told).abs() < 1e-3, "{row}\n{ours}: {}", ours.seconds);
+            let seconds = row["generated_query_duration"].as_f64().unwrap() / 1e9;
+            assert!((ours.seconds - seconds).abs() < 1e-3, "{row}\n{ours}: {}", ours.seconds);
         }
     }
 }
 
 fn estimate_text(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> String {
     let none = IndexMap::new();
-    let ask = TestRequest {
+    let request = TestRequest {
         round: "v6.1",
         benchmark: "llama2-70b-99.9",
         scenario,
@@ -83,8 +83,8 @@ fn estimate_text(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> S
         user_conf: &none,
         dataset_samples: None,
     };
-    let seed = ask.find().unwrap().round.loadgen.seeds.schedule;
-    Estimate::of(&conf(&ask).unwrap().settings, seed).to_string()
+    let seed = request.find().unwrap().round.loadgen.seeds.schedule;
+    Estimate::of(&conf(&request).unwrap().settings, seed).to_string()
 }
 
 #[test]

@@ -62,15 +62,15 @@ impl ChildError {
     }
 }
 
-/// Runs the job file. `say` gets each line for the process that started this one.
-pub fn perform(job: &Path, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+/// Runs the job file. `send` gets each line for the process that started this one.
+pub fn perform(job: &Path, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
     let text = std::fs::read(job).map_err(|source| ChildError::File { path: job.to_owned(), source })?;
     match serde_json::from_slice(&text) {
         Ok(ChildJob::Probe(probe)) => {
-            say(&ChildMessage::Probed(probed(&probe)?));
+            send(&ChildMessage::Probed(probed(&probe)?));
             Ok(())
         }
-        Ok(ChildJob::Test(test)) => test_once(&test, say),
+        Ok(ChildJob::Test(test)) => test_once(&test, send),
         Err(source) => Err(ChildError::Job { path: job.to_owned(), source }),
     }
 }
@@ -81,12 +81,12 @@ fn probed(probe: &LibraryProbe) -> Result<LibraryFacts, ChildError> {
     Ok(LibraryFacts { version: library.version(), revision: library.revision(), seeds: settings.seeds() })
 }
 
-fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+fn test_once(test: &LoadgenTest, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
     let round = Round::named(&test.round).ok_or_else(|| ChildError::NoRound(test.round.clone()))?;
     let benchmark = round.benchmarks.get(&test.benchmark);
     let missing = || ChildError::NoBenchmark { round: round.name.clone(), benchmark: test.benchmark.clone() };
     let benchmark = benchmark.ok_or_else(missing)?;
-    say(&ChildMessage::Phase("reading the data set".to_owned()));
+    send(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
     let samples = samples::read(&test.samples, most, test.dataset.synthetic)?;
     let library = Arc::new(LoadedLibrary::open(&test.library)?);
@@ -99,16 +99,16 @@ fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result
     if !faults.is_empty() {
         return Err(ChildError::Mismatches(faults));
     }
-    say(&ChildMessage::Phase("connecting".to_owned()));
+    send(&ChildMessage::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
     let performance = test.rehearsal.unwrap_or(benchmark.performance_samples).min(total);
-    let ran = run_loadgen(&library, settings, test, &samples, (total, performance), say)?;
-    say(&ChildMessage::Phase("writing results".to_owned()));
+    let ran = run_loadgen(&library, settings, test, &samples, (total, performance), send)?;
+    send(&ChildMessage::Phase("writing results".to_owned()));
     let about = TestContext { round: &round, probed, test };
     match ran {
-        TestOutcome::Finished(came) => about.run_test(came, say),
+        TestOutcome::Finished(came) => about.run_test(came, send),
         TestOutcome::Stopped(measured) => {
-            about.cut(measured, say)?;
+            about.cut(measured, send)?;
             // LoadGen waits for answers that will not arrive, and has no call to report that.
             end_at_once();
             Ok(())
@@ -127,7 +127,7 @@ impl TestContext<'_> {
     fn run_test(
         &self,
         TestParts { mut measured, reported }: TestParts,
-        say: &(dyn Fn(&ChildMessage) + Sync),
+        send: &(dyn Fn(&ChildMessage) + Sync),
     ) -> Result<(), ChildError> {
         let test = self.test;
         let detail =
@@ -144,23 +144,23 @@ impl TestContext<'_> {
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        say(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
         harness::write(&test.out, &measured.judge())?;
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.test_record(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
         std::fs::write(&path, text).map_err(|source| ChildError::File { path, source })?;
-        say(&ChildMessage::Done);
+        send(&ChildMessage::Done);
         Ok(())
     }
 
     /// The result of a stopped test: its records until then.
-    fn cut(&self, mut measured: UnjudgedRun, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+    fn cut(&self, mut measured: UnjudgedRun, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let loadgen_result = self.loadgen_result(&Detail::of(&self.test.out).unwrap_or_default());
         measured.loadgen_reported(loadgen_result);
-        say(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
+        send(&ChildMessage::Zero(MonotonicTime::of(measured.zero())));
         harness::write(&self.test.out, &measured.judge())?;
-        say(&ChildMessage::Done);
+        send(&ChildMessage::Done);
         Ok(())
     }
 

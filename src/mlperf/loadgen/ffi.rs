@@ -129,11 +129,11 @@ impl LoadedLibrary {
             return Err(LoadgenError::SecondTest);
         }
         let shown = || path.display().to_string();
-        let told = |error: libloading::Error| LoadgenError::Load { path: shown(), why: error.to_string() };
+        let load_error = |error: libloading::Error| LoadgenError::Load { path: shown(), why: error.to_string() };
         // SAFETY: loading runs the library's initialisers, which are those of the C++ standard library and of LoadGen.
-        let library = unsafe { libloading::Library::new(path) }.map_err(told)?;
+        let library = unsafe { libloading::Library::new(path) }.map_err(load_error)?;
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
-        let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(told)?;
+        let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(load_error)?;
         // SAFETY: it has no arguments and changes no state.
         let found = unsafe { abi() };
         if found != ABI {
@@ -142,7 +142,7 @@ impl LoadedLibrary {
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: the number above confirms that the library was built with the shim.h that these types follow.
-                *unsafe { library.get($name) }.map_err(told)?
+                *unsafe { library.get($name) }.map_err(load_error)?
             };
         }
         let call = Functions {

@@ -17,7 +17,7 @@ const MS: f64 = 1e-6;
 
 /// Every number that decides the scenario, and the secondary ones.
 pub fn compare_percentiles(
-    said: &Detail,
+    detail: &Detail,
     scenario: MlperfScenario,
     measured: &UnjudgedRun,
     reported: &ReporterOutput,
@@ -26,7 +26,7 @@ pub fn compare_percentiles(
     let harness_times = HarnessTimes::of(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {
-        if let Some(number) = said.number(key) {
+        if let Some(number) = detail.number(key) {
             all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
         }
     };
@@ -65,14 +65,14 @@ fn with_reported_times(measured: &UnjudgedRun, reported: &ReporterOutput, has_fi
     let mut records = measured.requests().to_vec();
     let at = |instant: Instant| instant.saturating_duration_since(measured.zero()).as_nanos() as u64;
     let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
-    for (ticket, told) in reported.firsts.iter().filter(|_| has_firsts) {
+    for (ticket, instant) in reported.firsts.iter().filter(|_| has_firsts) {
         if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
-            record.t_first = Some(at(*told));
+            record.t_first = Some(at(*instant));
         }
     }
-    for (ticket, told) in &reported.answers {
+    for (ticket, instant) in &reported.answers {
         if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
-            record.t_end = at(*told);
+            record.t_end = at(*instant);
         }
     }
     records

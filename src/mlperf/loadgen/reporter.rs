@@ -108,11 +108,11 @@ impl DeliveryStats {
         if batch.is_empty() {
             return;
         }
-        let told: Vec<(u64, &[i64])> = batch.iter().map(|(ticket, data, _)| (*ticket, data.as_slice())).collect();
+        let answers: Vec<(u64, &[i64])> = batch.iter().map(|(ticket, data, _)| (*ticket, data.as_slice())).collect();
         let begun = Instant::now();
-        call(&told);
+        call(&answers);
         self.in_calls_ns += begun.elapsed().as_nanos() as u64;
-        self.count += told.len() as u64;
+        self.count += answers.len() as u64;
         for (ticket, _, read) in &*batch {
             self.reported.push((*ticket, begun));
             self.before.saturating_record(begun.saturating_duration_since(*read).as_nanos() as u64);

@@ -71,13 +71,13 @@ pub(super) fn run_loadgen(
     test: &LoadgenTest,
     samples: &[harness::ExternalSample],
     (total, performance): (u64, u64),
-    say: &(dyn Fn(&ChildMessage) + Sync),
+    send: &(dyn Fn(&ChildMessage) + Sync),
 ) -> Result<TestOutcome, ChildError> {
-    let (mouth, heard) = channel();
+    let (sender, receiver) = channel();
     let telling = {
         let library = Arc::clone(library);
         let wants_firsts = test.scenario != MlperfScenario::Offline;
-        spawn("reporter", move || library.reporter().map(|reporter| report(&heard, reporter, wants_firsts)))?
+        spawn("reporter", move || library.reporter().map(|reporter| report(&receiver, reporter, wants_firsts)))?
     };
     let issuing: Mutex<Option<JoinHandle<Result<(), LoadgenError>>>> = Mutex::new(None);
     let open = |inlet: CallInlet| {
@@ -94,18 +94,18 @@ pub(super) fn run_loadgen(
         let mut last = last.lock();
         if far.issued > 0 && last.elapsed() >= SAY_EVERY {
             *last = Instant::now();
-            say(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
+            send(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ChildError::Runtime)?;
     let stop = Stop::new();
     let measured = runtime.block_on(async {
-        let asked = signal(SignalKind::terminate());
-        let asked = asked.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
-        let obey = stop_on_signal(asked?, &stop);
+        let signals = signal(SignalKind::terminate());
+        let signals = signals.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
+        let obey = stop_on_signal(signals?, &stop);
         tokio::select! {
-            measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(mouth)), open, &stop, progress) => measured,
+            measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
             () = obey => unreachable!("obedience has no end"),
         }
     });
@@ -116,7 +116,7 @@ pub(super) fn run_loadgen(
             let is_issuing = issuing.lock().is_some();
             if is_issuing {
                 // LoadGen waits for answers that will not arrive, and has no call to report that.
-                say(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
+                send(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
                 end_at_once();
             }
             return Err(error.into());

@@ -24,16 +24,16 @@ fn answers(name: &str) -> Vec<LoggedAnswer> {
 
 #[test]
 fn a_detail_log_says_what_was_run_and_what_came_out() {
-    let told = detail("server-valid");
-    assert_eq!(told.result(), Some("VALID"));
-    assert_eq!(told.loadgen_version(), Some("6.0.17"));
-    assert_eq!(told.seeds(), Some(Round::named("v6.1").unwrap().loadgen.seeds));
-    assert_eq!(told.text("effective_scenario"), Some("Server"));
-    assert_eq!(told.count("generated_query_count"), Some(640));
-    assert_eq!(told.flag("effective_sample_concatenate_permutation"), Some(true));
-    assert_eq!(told.number("effective_target_qps"), Some(400.0));
-    assert_eq!((told.all_errors(), told.first_errors.len(), told.unread), (0, 0, 0));
-    assert!(told.invalid_reasons().is_empty());
+    let valid = detail("server-valid");
+    assert_eq!(valid.result(), Some("VALID"));
+    assert_eq!(valid.loadgen_version(), Some("6.0.17"));
+    assert_eq!(valid.seeds(), Some(Round::named("v6.1").unwrap().loadgen.seeds));
+    assert_eq!(valid.text("effective_scenario"), Some("Server"));
+    assert_eq!(valid.count("generated_query_count"), Some(640));
+    assert_eq!(valid.flag("effective_sample_concatenate_permutation"), Some(true));
+    assert_eq!(valid.number("effective_target_qps"), Some(400.0));
+    assert_eq!((valid.all_errors(), valid.first_errors.len(), valid.unread), (0, 0, 0));
+    assert!(valid.invalid_reasons().is_empty());
     let slow = detail("server-slow");
     assert_eq!(slow.result(), Some("INVALID"));
     let why = slow.invalid_reasons();

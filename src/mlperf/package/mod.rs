@@ -28,17 +28,17 @@ pub struct WrittenPackage {
 pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpacked> {
     let known = system::known(&order.machine, &order.gpus);
     let (system_json, missing) = system::compose(&given(order), &known);
-    let unsaid: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
+    let unset: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
         .into_iter()
         .filter(|(name, ..)| !system::is_meaningful(order.measurements.get(*name)))
         .collect();
     let mut problems = Vec::new();
     let mut snippet = None;
-    if !(missing.is_empty() && unsaid.is_empty()) {
+    if !(missing.is_empty() && unset.is_empty()) {
         let names: Vec<&str> =
-            missing.iter().map(|missing| missing.field.name).chain(unsaid.iter().map(|(name, ..)| *name)).collect();
+            missing.iter().map(|missing| missing.field.name).chain(unset.iter().map(|(name, ..)| *name)).collect();
         problems.push(format!("values that are not known ({}): {}", names.len(), names.join(", ")));
-        snippet = Some(system::snippet(&missing, &unsaid));
+        snippet = Some(system::snippet(&missing, &unset));
     }
     problems.extend(name_problems(order));
     let tests = copy_files::read_tests(order, &mut problems);

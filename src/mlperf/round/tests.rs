@@ -44,10 +44,10 @@ fn bounds(ours: &Benchmark, bound: impl Fn(&Accuracy) -> Option<f64>) -> BTreeMa
     ours.accuracy.iter().filter_map(|(metric, limits)| Some((metric.clone(), bound(limits)?))).collect()
 }
 
-fn same(ours: &BTreeMap<String, f64>, told: &BTreeMap<String, f64>, of: &str) {
-    assert_eq!(ours.keys().collect::<Vec<_>>(), told.keys().collect::<Vec<_>>(), "{of}");
+fn same(ours: &BTreeMap<String, f64>, expected: &BTreeMap<String, f64>, of: &str) {
+    assert_eq!(ours.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{of}");
     for (metric, value) in ours {
-        assert!((value - told[metric]).abs() < 1e-7, "{of} {metric}: {value}, not {}", told[metric]);
+        assert!((value - expected[metric]).abs() < 1e-7, "{of} {metric}: {value}, not {}", expected[metric]);
     }
 }
 
@@ -56,37 +56,37 @@ fn the_tables_say_what_the_rounds_checkers_say() {
     let golden = golden();
     let rounds = golden["rounds"].as_object().unwrap();
     assert_eq!(rounds.len(), Round::NAMES.len());
-    for (name, told) in rounds {
+    for (name, golden_round) in rounds {
         let round = Round::named(name).unwrap();
-        let seeds = &told["seeds"];
+        let seeds = &golden_round["seeds"];
         assert_eq!(seeds["qsl_rng_seed"].as_u64(), Some(round.loadgen.seeds.qsl), "{name}");
         assert_eq!(seeds["sample_index_rng_seed"].as_u64(), Some(round.loadgen.seeds.sample_index), "{name}");
         assert_eq!(seeds["schedule_rng_seed"].as_u64(), Some(round.loadgen.seeds.schedule), "{name}");
         assert!(round.loadgen.accepted.contains(&round.loadgen.version), "{name}");
-        let models = told["models"].as_object().unwrap();
+        let models = golden_round["models"].as_object().unwrap();
         let mut names: Vec<_> = round.benchmarks.keys().collect();
         names.sort();
         let mut expected: Vec<_> = models.keys().collect();
         expected.sort();
         assert_eq!(names, expected, "{name}");
-        for (model, told) in models {
+        for (model, golden_model) in models {
             let of = format!("{name} {model}");
             let ours = &round.benchmarks[model];
-            assert_eq!(titles(&ours.required), scenarios(&told["required"]), "{of}");
-            assert_eq!(titles(&ours.one_of), scenarios(&told["optional"]), "{of}");
-            same(&bounds(ours, |limits| limits.min), &pairs(&told["accuracy_min"]), &of);
-            same(&bounds(ours, |limits| limits.max), &pairs(&told["accuracy_max"]), &of);
-            assert_eq!(Some(ours.performance_samples), told["performance_sample_count"].as_u64(), "{of}");
-            assert_eq!(Some(ours.dataset_samples), told["dataset_size"].as_u64(), "{of}");
-            assert_eq!(ours.accuracy_samples, told["accuracy_sample_count"].as_u64(), "{of}");
-            assert_eq!(Some(ours.offline_min_samples), told["offline_min_samples"].as_u64(), "{of}");
+            assert_eq!(titles(&ours.required), scenarios(&golden_model["required"]), "{of}");
+            assert_eq!(titles(&ours.one_of), scenarios(&golden_model["optional"]), "{of}");
+            same(&bounds(ours, |limits| limits.min), &pairs(&golden_model["accuracy_min"]), &of);
+            same(&bounds(ours, |limits| limits.max), &pairs(&golden_model["accuracy_max"]), &of);
+            assert_eq!(Some(ours.performance_samples), golden_model["performance_sample_count"].as_u64(), "{of}");
+            assert_eq!(Some(ours.dataset_samples), golden_model["dataset_size"].as_u64(), "{of}");
+            assert_eq!(ours.accuracy_samples, golden_model["accuracy_sample_count"].as_u64(), "{of}");
+            assert_eq!(Some(ours.offline_min_samples), golden_model["offline_min_samples"].as_u64(), "{of}");
             for scenario in ours.scenarios() {
-                let json = &told["latency_ms"][scenario.title()];
+                let json = &golden_model["latency_ms"][scenario.title()];
                 let ours = ours.latency.get(&scenario);
                 assert_eq!(ours.map(|limit| limit.ttft_ms), json["ttft"].as_f64(), "{of} {scenario:?}");
                 assert_eq!(ours.map(|limit| limit.tpot_ms), json["tpot"].as_f64(), "{of} {scenario:?}");
             }
-            assert_eq!(titles_of_tests(&ours.tests), scenarios(&told["tests"]), "{of}");
+            assert_eq!(titles_of_tests(&ours.tests), scenarios(&golden_model["tests"]), "{of}");
         }
     }
 }

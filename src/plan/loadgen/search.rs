@@ -71,9 +71,9 @@ impl Cost {
         let (bounds, loadgen) = (bench.search.clone()?, bench.loadgen.as_deref()?);
         let seconds = |test: &Loadgen| {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
-            let asked: TestRequest<'_> = test_request(&bench)?;
-            let seed = asked.find().ok()?.round.loadgen.seeds.schedule;
-            Some(Estimate::of(&conf(&asked).ok()?.settings, seed).seconds)
+            let request: TestRequest<'_> = test_request(&bench)?;
+            let seed = request.find().ok()?.round.loadgen.seeds.schedule;
+            Some(Estimate::of(&conf(&request).ok()?.settings, seed).seconds)
         };
         let doublings = (bounds.high / bounds.low).log2().ceil() as u32 + 1;
         let halvings = (1.0 / bounds.precision).log2().ceil() as u32;

@@ -60,18 +60,18 @@ impl StageChecker<'_> {
     pub(super) fn container_at(&mut self, path: &[&str], container: &Container) {
         let at =
             |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
-        let mut say = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
+        let mut error = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             self.push_error(&path, what, label, hint);
         };
         if container.image.trim().is_empty() {
-            say(at(&["image"]), "must name an image", "it is empty", None);
+            error(at(&["image"]), "must name an image", "it is empty", None);
         }
         for (index, mount) in container.mounts.iter().enumerate() {
             if let Some(why) = unmountable(mount) {
                 let mut path = at(&["mounts"]);
                 path.push(index.to_string());
-                say(path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
+                error(path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
             }
         }
         if let Some(size) = &container.shm_size {
@@ -79,17 +79,17 @@ impl StageChecker<'_> {
             let unit = &size[digits.len()..];
             if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
                 let hint = Some("for example `2g`".to_owned());
-                say(at(&["shm_size"]), "must be a size", "a number with b, k, m or g", hint);
+                error(at(&["shm_size"]), "must be a size", "a number with b, k, m or g", hint);
             }
         }
         for (name, limit) in container.ulimits.iter().flatten() {
             let mut path = at(&["ulimits"]);
             path.push(name.clone());
             if *limit < -1 {
-                say(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
+                error(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
             }
             if !LIMITS.contains(&name.as_str()) {
-                say(path, "is not a limit", "not known", did_you_mean(name, LIMITS));
+                error(path, "is not a limit", "not known", did_you_mean(name, LIMITS));
             }
         }
         for name in container.env.keys() {

@@ -45,7 +45,7 @@ pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, fou
 
 impl StageChecker<'_> {
     fn against(&mut self, repository: &Repository, engine: &Engine, id: &TaskId) {
-        let said = repository_facts(repository);
+        let facts = repository_facts(repository);
         let built = |flag: &str| {
             let written = match engine.build_flags.get(flag) {
                 Some(Value::String(text)) => text.parse().ok(),
@@ -55,7 +55,7 @@ impl StageChecker<'_> {
             written.or_else(|| DEFAULTS.iter().find(|(name, _)| *name == flag).map(|(_, value)| *value))
         };
         for flag in ["max_batch_size", "max_num_tokens", "max_beam_width"] {
-            let Some((key, word, text)) = said.get(flag) else { continue };
+            let Some((key, word, text)) = facts.get(flag) else { continue };
             if let (Ok(value), Some(most)) = (text.parse::<f64>(), built(flag))
                 && value > most
             {
@@ -67,7 +67,7 @@ impl StageChecker<'_> {
         let is_unpaged = matches!(engine.build_flags.get("use_paged_context_fmha"), Some(Value::String(text)) if text == "disable")
             || engine.build_flags.get("use_paged_context_fmha") == Some(&Value::Bool(false));
         for flag in ["enable_chunked_context", "enable_kv_cache_reuse"] {
-            let Some((key, word, text)) = said.get(flag) else { continue };
+            let Some((key, word, text)) = facts.get(flag) else { continue };
             if text == "true" && is_unpaged {
                 let why = format!("{id} is built without paged context FMHA");
                 let hint = "build it with `use_paged_context_fmha: enable`, or take this away";

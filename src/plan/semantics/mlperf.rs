@@ -43,13 +43,13 @@ impl StageChecker<'_> {
         if bench.search.is_some() {
             self.searched(bench);
         }
-        let Some(ask) = test_request(bench) else {
+        let Some(request) = test_request(bench) else {
             let known = ["offline", "server", "interactive", "single_stream"];
             let hint = Some(format!("LoadGen has {}", list_of(known)));
             self.push_error(&["bench", "scenario"], "is none of LoadGen's", "`loadgen` is also given", hint);
             return;
         };
-        for wrong in conf::check(&ask) {
+        for wrong in conf::check(&request) {
             self.push_rule_error(&wrong);
         }
     }

@@ -59,9 +59,9 @@ impl StageChecker<'_> {
                 );
             }
         }
-        let said = repository_facts(repository);
-        self.unwritten(repository, &said);
-        self.together(&said);
+        let facts = repository_facts(repository);
+        self.unwritten(repository, &facts);
+        self.together(&facts);
     }
 
     fn flag(&mut self, flag: &str, value: &Value) {
@@ -88,12 +88,12 @@ impl StageChecker<'_> {
     }
 
     /// Parameters of models that are not written.
-    fn unwritten(&mut self, repository: &Repository, said: &RepositoryFacts<'_>) {
+    fn unwritten(&mut self, repository: &Repository, facts: &RepositoryFacts<'_>) {
         let is_five = repository.layout == RepositoryLayout::Five;
         let is_written = |model: &&str| {
             if is_five { repository.models.iter().any(|one| one == model) } else { *model == "tensorrt_llm" }
         };
-        for (name, (key, word, _)) in said {
+        for (name, (key, word, _)) in facts {
             let Some(parameter) = PARAMETERS.iter().find(|one| one.name == *name) else { continue };
             if !parameter.models.iter().any(&is_written) {
                 let models = parameter.models.join(" and ");
@@ -104,17 +104,17 @@ impl StageChecker<'_> {
     }
 
     /// Values that cancel each other.
-    fn together(&mut self, said: &RepositoryFacts<'_>) {
-        let value = |name: &str| said.get(name).map(|(.., value)| value.as_str());
-        let place = |name: &str| said.get(name).map(|(key, word, _)| ["repository", key, word]);
+    fn together(&mut self, facts: &RepositoryFacts<'_>) {
+        let value = |name: &str| facts.get(name).map(|(.., value)| value.as_str());
+        let place = |name: &str| facts.get(name).map(|(key, word, _)| ["repository", key, word]);
         let mut idle: Vec<([&str; 3], String, String)> = Vec::new();
-        let mut say = |name: &str, why: String, hint: &str| {
+        let mut mark_idle = |name: &str, why: String, hint: &str| {
             idle.extend(place(name).map(|path| (path, why, hint.to_owned())));
         };
         if value("max_tokens_in_paged_kv_cache").is_some() && value("kv_cache_free_gpu_mem_fraction").is_some() {
             let why =
                 "`max_tokens_in_paged_kv_cache` is there, too: the smaller of both wins, and the other means nothing";
-            say("kv_cache_free_gpu_mem_fraction", why.to_owned(), "set one of them");
+            mark_idle("kv_cache_free_gpu_mem_fraction", why.to_owned(), "set one of them");
         }
         for (name, needs, must) in NEEDS {
             let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
@@ -122,18 +122,18 @@ impl StageChecker<'_> {
             let unset = PARAMETERS.iter().find(|one| one.name == name).map_or("", |one| one.unset);
             if value(name).is_some_and(|value| value != unset) && !is_there {
                 let wanted = if must.is_empty() { format!("`{needs}`") } else { format!("`{needs}: {must}`") };
-                say(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
+                mark_idle(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
             }
         }
         if value("batching_strategy") == Some("V1") {
             for name in INFLIGHT.into_iter().filter(|name| value(name).is_some_and(|value| value != "false")) {
-                say(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or remove it");
+                mark_idle(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or remove it");
             }
         }
         let given: Vec<&str> = LOOKAHEAD.into_iter().filter(|name| value(name).is_some()).collect();
         if !given.is_empty() && given.len() < LOOKAHEAD.len() {
             for name in given {
-                say(name, "lookahead decoding needs all three of its sizes".to_owned(), &LOOKAHEAD.join(", "));
+                mark_idle(name, "lookahead decoding needs all three of its sizes".to_owned(), &LOOKAHEAD.join(", "));
             }
         }
         for (path, why, hint) in idle {

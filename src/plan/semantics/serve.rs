@@ -18,11 +18,11 @@ impl StageChecker<'_> {
         match serve {
             Serve::Simulator(server) => {
                 self.ready("simulator", &server.ready);
-                self.asked_by("simulator", &server.ready);
+                self.check_ready_by("simulator", &server.ready);
             }
             Serve::Triton(server) => {
                 self.ready("triton", &server.ready);
-                self.asked_by("triton", &server.ready);
+                self.check_ready_by("triton", &server.ready);
                 self.without_effect(server);
                 self.triton(server);
             }
@@ -54,7 +54,7 @@ impl StageChecker<'_> {
     }
 
     /// Only a server with a custom command may lack KServe.
-    fn asked_by(&mut self, server: &str, ready: &ReadyWhen) {
+    fn check_ready_by(&mut self, server: &str, ready: &ReadyWhen) {
         if ready.by != "kserve" {
             self.idle(&["serve", server, "ready", "by"], "this server is used over KServe", "remove it");
         }

@@ -306,10 +306,10 @@ fn is_nothing(value: &Value) -> bool {
 
 /// What Regatta's own result leaves out, because it is the default, and what makes numbers unlike where it is not: one
 /// stream for many requests is another way to send, and with retries a failure is an answer that comes late.
-fn implied_settings(asked: &Map<String, Value>) -> Vec<(String, String)> {
-    let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
+fn implied_settings(requested: &Map<String, Value>) -> Vec<(String, String)> {
+    let by_kserve = requested.get("protocol").is_none_or(|protocol| protocol == "kserve");
     let stream = by_kserve.then_some(("stream", "per_request"));
-    let left_out = stream.into_iter().chain([("retries", "none")]).filter(|(key, _)| !asked.contains_key(*key));
+    let left_out = stream.into_iter().chain([("retries", "none")]).filter(|(key, _)| !requested.contains_key(*key));
     left_out.map(|(key, usual)| (key.to_owned(), usual.to_owned())).collect()
 }
 

@@ -26,11 +26,11 @@ fn change(measured_run: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
 }
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
-    let side = |told: &[MeasuredRun]| {
-        let sheets = told
+    let side = |runs: &[MeasuredRun]| {
+        let sheets = runs
             .iter()
-            .map(|told| ComparedResult::as_tool(told, crate::interop::Tool::Regatta).expect("requests are known"));
-        RunSet::new(told[0].name.clone(), sheets.collect()).expect("runs of one measurement")
+            .map(|run| ComparedResult::as_tool(run, crate::interop::Tool::Regatta).expect("requests are known"));
+        RunSet::new(runs[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
     Comparison::of(&side(a), &side(b), CompareRules::default())
 }
@@ -90,8 +90,8 @@ fn identical_queues_are_not_told_apart() {
         let judgements = comparison.deltas.iter().filter_map(|delta| delta.judgement);
         judgements.into_iter().any(|judged| matches!(judged, Judgement::Better | Judgement::Worse))
     };
-    let told_apart = (0..40).filter(is_told_apart).count();
-    assert!(told_apart <= 4, "{told_apart} of 40 pairs of identical queues");
+    let different = (0..40).filter(is_told_apart).count();
+    assert!(different <= 4, "{different} of 40 pairs of identical queues");
 }
 
 /// A queue that is busy in a pair is busy on both sides: 5 % are found in pairs, and hidden otherwise. The services of B are
@@ -132,12 +132,12 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
 fn why_runs_are_not_paired_is_said() {
     let side = |name: &str, plans: &[&str], seeds: u64, edit: fn(&mut Value)| -> Vec<MeasuredRun> {
         let one = |(number, plan): (usize, &&str)| {
-            let mut told = measured_run(name, plan, move |index| 100.0 + noise(index, number as u64));
-            change(&mut told, |file| {
+            let mut run = measured_run(name, plan, move |index| 100.0 + noise(index, number as u64));
+            change(&mut run, |file| {
                 file["requested"]["seed"] = json!(seeds + number as u64);
                 edit(file);
             });
-            told
+            run
         };
         plans.iter().enumerate().map(one).collect()
     };

@@ -236,7 +236,7 @@ fn walk(value: &Value, path: &mut Vec<String>, facts: &mut Vec<(String, String)>
     }
     for (key, value) in fields {
         let elsewhere = ["verdict", "reasons", "headline", "identity", "server_metrics"];
-        if path.is_empty() && elsewhere.iter().chain(&sections::TOLD).any(|text| text == key) {
+        if path.is_empty() && elsewhere.iter().chain(&sections::SECTION_KEYS).any(|text| text == key) {
             continue;
         }
         // That a metric is a latency adds nothing to its name.

@@ -82,7 +82,7 @@ pub fn compare(
                 identity => sheet.identity.as_ref().map(RunIdentity::line),
                 tone => verdict_class(sheet.verdict),
                 tool => sheet.tool.title(),
-                started => measured_runs.get(place).and_then(|told| Some(to_the_second(&told.result.own()?.started))),
+                started => measured_runs.get(place).and_then(|run| Some(to_the_second(&run.result.own()?.started))),
             }
         })
         .collect();
@@ -244,16 +244,16 @@ fn spreads(sheets: &[ComparedResult]) -> Vec<(String, Vec<String>)> {
 /// What happened in each second of each result, as far as it is known.
 fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
     let series = |of: &dyn Fn(&MeasuredRun) -> Vec<(f64, f64)>| -> Vec<OverlayCurve> {
-        measured_runs.iter().enumerate().map(|(place, told)| OverlayCurve { place, points: of(told) }).collect()
+        measured_runs.iter().enumerate().map(|(place, run)| OverlayCurve { place, points: of(run) }).collect()
     };
     let slices = |of: fn(&TimeSlice) -> Option<f64>| {
-        move |told: &MeasuredRun| -> Vec<(f64, f64)> {
-            told.result.slices().iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
+        move |run: &MeasuredRun| -> Vec<(f64, f64)> {
+            run.result.slices().iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
         }
     };
     let across = "seconds from the start";
     let is_of_chunks =
-        measured_runs.iter().filter_map(|told| told.result.own()).any(|result| result.tokens.chunk_source.is_some());
+        measured_runs.iter().filter_map(|run| run.result.own()).any(|result| result.tokens.chunk_source.is_some());
     [
         ("Requests sent in each second", series(&sent)),
         ("Requests in flight", series(&slices(|slice| Some(slice.in_flight as f64)))),
@@ -295,8 +295,8 @@ fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
         names.into_iter().map(move |name| {
             let cells: Vec<String> = all.iter().map(|one| one.get(&name).cloned().unwrap_or_default()).collect();
             // A missing value is not a known difference.
-            let said: Vec<&String> = cells.iter().filter(|cell| !cell.is_empty()).collect();
-            let differs = said.windows(2).any(|pair| pair[0] != pair[1]);
+            let known: Vec<&String> = cells.iter().filter(|cell| !cell.is_empty()).collect();
+            let differs = known.windows(2).any(|pair| pair[0] != pair[1]);
             Line { name: name.replace('_', " "), cells, differs, is_load }
         })
     };
@@ -314,7 +314,7 @@ fn meanings(sheets: &[ComparedResult]) -> Vec<(String, Vec<Line>)> {
         ("window", |meaning| &meaning.window),
         ("percentiles", |meaning| &meaning.percentile_rule),
     ];
-    let mut told = Vec::new();
+    let mut meanings = Vec::new();
     for measure in sheets.first().map(|sheet| &sheet.measures).into_iter().flatten() {
         let all: Vec<Option<&MetricMeaning>> = sheets
             .iter()
@@ -329,9 +329,9 @@ fn meanings(sheets: &[ComparedResult]) -> Vec<(String, Vec<Line>)> {
                 lines.push(Line { name: name.to_owned(), cells, differs, is_load: false });
             }
         }
-        told.push((measure.key.clone(), lines));
+        meanings.push((measure.key.clone(), lines));
     }
-    told
+    meanings
 }
 
 #[cfg(test)]

@@ -139,13 +139,13 @@ mod tests {
             "series": { "power W of 0": [[-1.0, 90.0], [0.5, 100.0], [1.0, 300.0]], "power W of 1": [[0.0, 1.0]] },
         });
         let block = read(&serde_json::from_value(gpus).unwrap());
-        for said in [
+        for text in [
             "From nvidia-smi, every 0.5 s",
             "Driver 570.86.",
             "2 lines were not understood; the first: oops",
             "ended early",
         ] {
-            assert!(block.about.contains(said), "{said}: {}", block.about);
+            assert!(block.about.contains(text), "{text}: {}", block.about);
         }
         assert_eq!(block.rows[0][..4], ["0 NVIDIA H200", "262", "300", "1,050"]);
         assert_eq!(block.rows[0].last().map(String::as_str), Some("sw power cap 75 % of readings"));

@@ -9,7 +9,7 @@ use crate::harness::{Adjusted, LoadSummary, Metric, Pause, RunResult, SearchRepo
 use crate::spec::CancelBy;
 
 /// Keys of a result that only these sections show.
-pub(super) const TOLD: [&str; 12] = [
+pub(super) const SECTION_KEYS: [&str; 12] = [
     "repeats",
     "hosts",
     "goodput",

@@ -90,19 +90,19 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             if chapter.is_some_and(|chapter| chapter.service) {
                 return;
             }
-            let mut told = duration(*seconds);
+            let mut summary = duration(*seconds);
             if let Some(headline) = &done.headline {
                 // The brackets at its end hold how the numbers were measured; the summary shows that.
                 let numbers = headline.split_once(" (").map_or(headline.as_str(), |(numbers, _)| numbers);
-                let _ = write!(told, "  {}", clean(numbers));
+                let _ = write!(summary, "  {}", clean(numbers));
             }
             if *unchanged {
-                told.push_str("  output unchanged");
+                summary.push_str("  output unchanged");
             }
             let reasons = chapter.filter(|_| verbosity.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
-            put(out, styler, (TextRole::Good, "✓"), task, &told, &reasons);
+            put(out, styler, (TextRole::Good, "✓"), task, &summary, &reasons);
             warnings(task, &done.warnings, styler, out);
         }
         _ => {}

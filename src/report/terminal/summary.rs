@@ -115,9 +115,9 @@ fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
         .iter()
         .filter_map(|(task, chapter)| {
             let headline = clean(chapter.headline.as_deref()?);
-            let (told, how) = headline.split_once(" (").unwrap_or((&headline, ""));
-            let told = told.trim_end();
-            let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
+            let (text, how) = headline.split_once(" (").unwrap_or((&headline, ""));
+            let text = text.trim_end();
+            let (first, numbers) = text.split_once("  ").unwrap_or((text, ""));
             let again = if chapter.state == TaskPhase::Cached { "cached" } else { "" };
             let mut row = vec![(TextRole::Name, task.to_string()), (verdict_role(first), first.to_owned())];
             if !numbers.is_empty() {

@@ -49,16 +49,16 @@ fn names<K: Ord, V: PartialEq>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     why: &mut Vec<String>,
-    say: impl Fn(&K, Change) -> String,
+    describe: impl Fn(&K, Change) -> String,
 ) {
     for (name, value) in new {
         match old.get(name) {
-            None => why.push(say(name, Change::Added)),
-            Some(before) if before != value => why.push(say(name, Change::Different)),
+            None => why.push(describe(name, Change::Added)),
+            Some(before) if before != value => why.push(describe(name, Change::Different)),
             Some(_) => {}
         }
     }
-    why.extend(old.keys().filter(|name| !new.contains_key(name)).map(|name| say(name, Change::Gone)));
+    why.extend(old.keys().filter(|name| !new.contains_key(name)).map(|name| describe(name, Change::Gone)));
 }
 
 fn texts(label: &str, old: &BTreeMap<String, String>, new: &BTreeMap<String, String>, why: &mut Vec<String>) {

@@ -35,7 +35,8 @@ pub struct PlanSources {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoOpConditions {
     /// The events that report it, one JSON object a line: those that a run that looks at every task would emit.
-    pub told: String,
+    #[serde(alias = "told")]
+    pub events: String,
     pub look_at: Vec<(PathBuf, FileStamp)>,
 }
 

@@ -152,20 +152,20 @@ mod tests {
         };
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[link("a/up", "../a/b"), link("here", "a")]), None);
-        let says = |more: &[ParcelItem], text: &str| {
+        let assert_refused = |more: &[ParcelItem], text: &str| {
             let why = with(more).unwrap_or_default();
             assert!(why.contains(text), "{more:?}: {why:?}");
         };
-        says(&[item("../x", EntryKind::File)], "no path in an output");
-        says(&[item("/etc/passwd", EntryKind::File)], "no path in an output");
-        says(&[item("a", EntryKind::Folder)], "twice");
-        says(&[item("c/d", EntryKind::File)], "in no folder");
-        says(&[link("l", "a"), item("l/x", EntryKind::File)], "in no folder");
-        says(&[link("l", "/etc")], "link out of it");
-        says(&[link("a/l", "../../x")], "link out of it");
-        says(&[link("l", "a/../../x")], "link out of it");
-        says(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
-        says(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
+        assert_refused(&[item("../x", EntryKind::File)], "no path in an output");
+        assert_refused(&[item("/etc/passwd", EntryKind::File)], "no path in an output");
+        assert_refused(&[item("a", EntryKind::Folder)], "twice");
+        assert_refused(&[item("c/d", EntryKind::File)], "in no folder");
+        assert_refused(&[link("l", "a"), item("l/x", EntryKind::File)], "in no folder");
+        assert_refused(&[link("l", "/etc")], "link out of it");
+        assert_refused(&[link("a/l", "../../x")], "link out of it");
+        assert_refused(&[link("l", "a/../../x")], "link out of it");
+        assert_refused(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
+        assert_refused(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
         assert!(unfit(&[item("", EntryKind::File)]).is_some());
     }

@@ -148,9 +148,9 @@ impl Service {
     }
 
     async fn scripted(self: Arc<Self>, script: ResponseScript, request: Request<Incoming>) -> Body {
-        let asked = TruthAnswers::read_request(request.into_body()).await;
+        let parsed = TruthAnswers::read_request(request.into_body()).await;
         let came = Instant::now();
-        let Some((id, tokens)) = asked else { return grpc_body(std::iter::empty()) };
+        let Some((id, tokens)) = parsed else { return grpc_body(std::iter::empty()) };
         let (send, frames) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
             let mut truth = GroundTruth { id, came, wrote: Vec::with_capacity(tokens as usize) };

@@ -101,8 +101,8 @@ impl ServedAnswer {
     fn tokens(&self, beam: usize, from: u64, to: u64) -> Vec<i32> {
         match &self.decoded {
             Some(decoded) => {
-                let said = &decoded[beam];
-                said[said.len().min(from as usize)..said.len().min(to as usize)].to_vec()
+                let text = &decoded[beam];
+                text[text.len().min(from as usize)..text.len().min(to as usize)].to_vec()
             }
             None => (from..to).map(|index| self.beams[beam].token(index)).collect(),
         }

@@ -79,10 +79,10 @@ impl StopWords {
     fn would_end_with(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
         tokens.push(token);
         text.extend_from_slice(&word(token));
-        let is_said = self.ends_with_word(tokens, text);
+        let ends_with_word = self.ends_with_word(tokens, text);
         tokens.pop();
         text.truncate(text.len() - 4);
-        is_said
+        ends_with_word
     }
 
     /// The output so far ends with one of them.
@@ -101,16 +101,16 @@ pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &St
     let mut tokens = Vec::with_capacity(most as usize);
     let mut text = Vec::new();
     for index in 0..most {
-        let mut said = voice.token(index);
+        let mut token = voice.token(index);
         // Where every token is bad, the original one is used after all.
         for _ in 0..voice.vocab_size {
-            if !bad.would_end_with(&mut tokens, &mut text, said) {
+            if !bad.would_end_with(&mut tokens, &mut text, token) {
                 break;
             }
-            said = voice.instead_of(said);
+            token = voice.instead_of(token);
         }
-        tokens.push(said);
-        text.extend_from_slice(&word(said));
+        tokens.push(token);
+        text.extend_from_slice(&word(token));
         if stop.ends_with_word(&tokens, &text) {
             break;
         }

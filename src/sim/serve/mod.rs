@@ -161,9 +161,9 @@ pub async fn serve(
         (options.metrics, PortRole::Metrics, &mut addresses.metrics),
     ] {
         let Some(wanted) = wanted else { continue };
-        let told = |error: std::io::Error| unavailable(wanted, error.to_string());
-        let open = Open::bind(wanted, face).await.map_err(told)?;
-        *found = Some(open.address().map_err(told)?);
+        let bind_error = |error: std::io::Error| unavailable(wanted, error.to_string());
+        let open = Open::bind(wanted, face).await.map_err(bind_error)?;
+        *found = Some(open.address().map_err(bind_error)?);
         faces.push(open);
     }
     let dead = CancellationToken::new();

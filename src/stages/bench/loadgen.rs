@@ -155,21 +155,21 @@ fn test(
     let folder = context.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
-    let asked =
+    let request =
         test_request(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
-    let asked = TestRequest { dataset_samples: Some(dataset.samples), ..asked };
-    let conf = conf(&asked).map_err(|wrong| rule_failure(&wrong))?;
-    let found = asked.find().map_err(|wrong| rule_failure(&wrong))?;
-    if asked.rehearsal {
+    let request = TestRequest { dataset_samples: Some(dataset.samples), ..request };
+    let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
+    let found = request.find().map_err(|wrong| rule_failure(&wrong))?;
+    if request.rehearsal {
         let (ms, samples) = (conf.settings.min_duration_ms, conf.settings.performance_samples);
         context.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
     }
     context.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
-    apply_rules(&mut spec, &bench, &found.benchmark, asked.scenario);
+    apply_rules(&mut spec, &bench, &found.benchmark, request.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
-        let told = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
-        fs::write(&path, text).map_err(told).map(|()| path.clone())
+        let write_error = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
+        fs::write(&path, text).map_err(write_error).map(|()| path.clone())
     };
     let user_conf = write("user.conf", &conf.text)?;
     let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
@@ -182,11 +182,11 @@ fn test(
         spec,
         round: found.round.name,
         benchmark: loadgen.benchmark.clone(),
-        scenario: asked.scenario,
-        mode: asked.mode,
-        division: asked.division,
-        rehearsal: asked.rehearsal.then_some(conf.settings.performance_samples),
-        target_qps: asked.target_qps,
+        scenario: request.scenario,
+        mode: request.mode,
+        division: request.division,
+        rehearsal: request.rehearsal.then_some(conf.settings.performance_samples),
+        target_qps: request.target_qps,
         user_keys: conf.keys,
         user_conf,
         audit,

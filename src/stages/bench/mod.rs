@@ -46,11 +46,11 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
     if let Some(loadgen) = &bench.loadgen {
         return Box::pin(loadgen::perform(context, bench, loadgen, spec, program)).await;
     }
-    if let Some(asked) = &bench.search {
-        return Box::pin(search::perform(context, spec, asked, bench.telemetry)).await;
+    if let Some(search) = &bench.search {
+        return Box::pin(search::perform(context, spec, search, bench.telemetry)).await;
     }
-    if let Some(asked) = &bench.sweep {
-        return Box::pin(sweep::perform(context, &spec, bench, asked, program)).await;
+    if let Some(sweep) = &bench.sweep {
+        return Box::pin(sweep::perform(context, &spec, bench, sweep, program)).await;
     }
     let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
     if bench.repeat > 1 {

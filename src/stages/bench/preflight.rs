@@ -30,11 +30,11 @@ pub async fn preflight(
         return None;
     }
     match attempt(context, spec, wanted == Wanted::On, program).await {
-        Ok(told) => {
-            for reason in told.iter().flat_map(PreflightResult::reasons) {
+        Ok(result) => {
+            for reason in result.iter().flat_map(PreflightResult::reasons) {
                 context.lease.notice(format!("preflight: {}; it is measured all the same", reason.text));
             }
-            told
+            result
         }
         Err(why) => {
             if !context.lease.stop.is_requested() {
@@ -82,14 +82,14 @@ async fn attempt(
     let mut server = start(context, &trial, program)?;
     let endpoint = endpoint(context, &mut server).await?;
     let preflight_result = run(context, &trial, &endpoint).await?;
-    let told = if preflight_result.reasons().is_empty() {
+    let result = if preflight_result.reasons().is_empty() {
         preflight_result
     } else {
         preflight_result.better(run(context, &trial, &endpoint).await?)
     };
     // Gone before the measurement begins.
     server.stop(context, GRACE).await;
-    Ok(Some(told))
+    Ok(Some(result))
 }
 
 /// What is tried; nothing where the measurement is short, or has no schedule. If no plan can be made, the
@@ -137,7 +137,7 @@ fn start(context: &TaskContext, trial: &PreflightTrial, program: Option<&Path>) 
 /// The server's endpoint, once it reports it.
 async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, NoPreflight> {
     let file = server.file().to_owned();
-    let says = async {
+    let read_endpoint = async {
         loop {
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
@@ -148,7 +148,7 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
         }
     };
     let how = tokio::select! {
-        endpoint = says => return Ok(endpoint),
+        endpoint = read_endpoint => return Ok(endpoint),
         how = server.ended() => how,
         () = sleep(PATIENCE) => return Err(NoPreflight::NoPort(PATIENCE)),
         () = context.lease.stop.requested() => return Err(NoPreflight::Stopped),

@@ -24,12 +24,12 @@ pub struct Images {
 impl Images {
     /// What the name meant at its first use in this run; `None`: nothing.
     pub fn first_seen(&self, program: &str, image: &str) -> Option<String> {
-        let asked = (program.to_owned(), image.to_owned());
-        if let Some(known) = self.known().get(&asked) {
+        let key = (program.to_owned(), image.to_owned());
+        if let Some(known) = self.known().get(&key) {
             return known.clone();
         }
         let id = inspect_image(program, image).ok().map(|seen| seen.id);
-        self.known().entry(asked).or_insert(id).clone()
+        self.known().entry(key).or_insert(id).clone()
     }
 
     /// What it means from now on.
@@ -104,9 +104,9 @@ pub fn engine_problem(program: &str, text: &str) -> Option<(String, &'static str
 }
 
 fn image_absent(program: &str, image: &str, text: &str) -> Failure {
-    let said = text.trim();
-    let last = said.lines().last().unwrap_or_default();
-    if let Some((what, hint)) = engine_problem(program, said) {
+    let message = text.trim();
+    let last = message.lines().last().unwrap_or_default();
+    if let Some((what, hint)) = engine_problem(program, message) {
         Failure::new(FailureKind::System, what).cause(last).hint(hint)
     } else if image.starts_with("sha256:") {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))

@@ -58,12 +58,12 @@ async fn to_its_end(
     let mut running = Running::start(command.clone())?;
     let pgid = running.pgid();
     (lease.emit)(Event::ProcessStarted { task: lease.task.id.clone(), pgid });
-    let asked = tokio::select! {
+    let is_stop_requested = tokio::select! {
         biased;
         _ = running.ended() => false,
         () = stop.requested() => true,
     };
-    let exit = if asked {
+    let exit = if is_stop_requested {
         if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_hard_requested()) {
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);

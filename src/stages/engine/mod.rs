@@ -309,12 +309,12 @@ mod tests {
         for (precision, format) in
             [("int8_sq", "int8_sq"), ("int4_awq", "int4_awq"), ("w4a8_awq", "w4a8_awq"), ("nvfp4", "nvfp4")]
         {
-            let told = lines(&serde_json::json!({ "precision": precision }));
+            let text = lines(&serde_json::json!({ "precision": precision }));
             assert!(
-                told.contains(&format!(
+                text.contains(&format!(
                     "quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat {format} "
                 )),
-                "{told}"
+                "{text}"
             );
         }
     }

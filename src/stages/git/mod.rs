@@ -26,34 +26,34 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
     context.hide(hidden);
     let context = &context;
-    let ask = GitCommand { context };
+    let command = GitCommand { context };
     let url = local(context, &git.url);
 
     // A lock that a killed git left behind would stop this one.
     for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
         let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
     }
-    ask.run(&["init", "--quiet", "--template=", "."]).await?;
-    let commit = find(&ask, &url, &git.rev).await?;
+    command.run(&["init", "--quiet", "--template=", "."]).await?;
+    let commit = find(&command, &url, &git.rev).await?;
     context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
-    ask.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
+    command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
     // Force twice: also what an earlier try left of submodules.
-    ask.run(&["clean", "--quiet", "-ffdx"]).await?;
+    command.run(&["clean", "--quiet", "-ffdx"]).await?;
     for pick in &git.cherry_picks {
-        cherry_pick(&ask, &url, pick).await?;
+        cherry_pick(&command, &url, pick).await?;
     }
     if git.submodules {
         context.lease.report_progress("fetching submodules", 0, None);
         // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
-        ask.run(&["config", "remote.origin.url", &url]).await?;
+        command.run(&["config", "remote.origin.url", &url]).await?;
         let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
-        ask.run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"]).await?;
+        command.run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"]).await?;
     }
-    fetch_lfs(&ask, git, &url).await?;
+    fetch_lfs(&command, git, &url).await?;
 
-    ask.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
+    command.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
     remove_credentials(&context.lease.out.join(".git"), &git.url)?;
-    let head = ask.stdout_of(&["rev-parse", "HEAD"]).await?;
+    let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
     write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
     write(&context.lease.out, REVISION, &format!("{head}\n"))?;
     Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
@@ -94,30 +94,30 @@ fn is_hex(rev: &str, least: usize) -> bool {
 }
 
 /// The commit that a revision means, fetched.
-async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Failure> {
+async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Failure> {
     if rev.starts_with('-') || rev.is_empty() {
         return Err(Failure::new(FailureKind::Refused, format!("`{rev}` is not a revision")));
     }
     if is_hex(rev, 40) {
-        return fetch_commit(ask, url, rev, "1").await;
+        return fetch_commit(command, url, rev, "1").await;
     }
-    ask.context.lease.report_progress(format!("looking for {rev}"), 0, None);
+    command.context.lease.report_progress(format!("looking for {rev}"), 0, None);
     let listed =
-        ask.stdout_of(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
+        command.stdout_of(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
     let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
     let name = if has(&tag) {
         tag
     } else if has(&branch) {
-        ask.context.lease.notice(format!(
+        command.context.lease.notice(format!(
             "`rev: {rev}` is a branch: what it means can change, and a finished clone is not repeated then; name a commit or a tag"
         ));
         branch
     } else if has(rev) {
         rev.to_owned()
     } else if is_hex(rev, 4) {
-        fetch_all(ask, url).await?;
-        return ask.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
+        fetch_all(command, url).await?;
+        return command.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
     } else {
         return Err(Failure::new(
             FailureKind::Refused,
@@ -125,59 +125,59 @@ async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Fail
         )
         .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
     };
-    ask.context.lease.report_progress(format!("fetching {rev}"), 0, None);
-    ask.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
-    ask.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
+    command.context.lease.report_progress(format!("fetching {rev}"), 0, None);
+    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
+    command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
 }
 
 /// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.
-async fn fetch_commit(ask: &GitCommand<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
+async fn fetch_commit(command: &GitCommand<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
     let exact = format!("{commit}^{{commit}}");
     if depth == "1"
-        && let Ok(found) = ask.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await
+        && let Ok(found) = command.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await
     {
         return Ok(found);
     }
-    ask.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
-    let alone =
-        is_hex(commit, 40) && ask.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
+    command.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    let alone = is_hex(commit, 40)
+        && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
     if !alone {
-        fetch_all(ask, url).await?;
+        fetch_all(command, url).await?;
     }
-    ask.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
-        if ask.context.lease.stop.is_requested() {
+    command.stdout_of(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
+        if command.context.lease.stop.is_requested() {
             return failure;
         }
         Failure::new(FailureKind::Refused, format!("there is no commit `{commit}` in {}", without_credentials(url)))
     })
 }
 
-async fn fetch_all(ask: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
-    let shallow = ask.stdout_of(&["rev-parse", "--is-shallow-repository"]).await? == "true";
+async fn fetch_all(command: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
+    let shallow = command.stdout_of(&["rev-parse", "--is-shallow-repository"]).await? == "true";
     let mut words = vec!["fetch", "--quiet", "--tags", "--force"];
     if shallow {
         words.push("--unshallow");
     }
     words.extend([url, "+refs/heads/*:refs/remotes/all/*"]);
-    ask.run(&words).await
+    command.run(&words).await
 }
 
-async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
+async fn cherry_pick(command: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
     let (from, commit) = match pick {
         CherryPick::Commit(commit) => (url.to_owned(), commit),
-        CherryPick::From { url, commit } => (local(ask.context, url), commit),
+        CherryPick::From { url, commit } => (local(command.context, url), commit),
     };
     // With its parent: a cherry-pick applies the difference to it.
-    let commit = fetch_commit(ask, &from, commit, "2").await?;
-    let failure = match ask.run(&["cherry-pick", "--keep-redundant-commits", &commit]).await {
+    let commit = fetch_commit(command, &from, commit, "2").await?;
+    let failure = match command.run(&["cherry-pick", "--keep-redundant-commits", &commit]).await {
         Ok(()) => return Ok(()),
         Err(failure) => failure,
     };
-    if ask.context.lease.stop.is_requested() {
+    if command.context.lease.stop.is_requested() {
         return Err(failure);
     }
-    let conflicts = ask.stdout_of(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
-    let _ = ask.run(&["cherry-pick", "--abort"]).await;
+    let conflicts = command.stdout_of(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
+    let _ = command.run(&["cherry-pick", "--abort"]).await;
     if conflicts.is_empty() {
         return Err(failure);
     }
@@ -187,31 +187,31 @@ async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Resu
         .hint("choose a `rev` nearer to it, or the same change as it was made for this version"))
 }
 
-async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Failure> {
+async fn fetch_lfs(command: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Failure> {
     if git.lfs == Some(false) {
         return Ok(());
     }
     let required = git.lfs == Some(true);
-    let attributes = ask.stdout_of(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
+    let attributes = command.stdout_of(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
     let used = attributes.lines().any(|file| {
-        std::fs::read_to_string(ask.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
+        std::fs::read_to_string(command.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
     });
     if !used && !required {
         return Ok(());
     }
-    if let Err(failure) = ask.stdout_of(&["lfs", "version"]).await {
-        if ask.context.lease.stop.is_requested() {
+    if let Err(failure) = command.stdout_of(&["lfs", "version"]).await {
+        if command.context.lease.stop.is_requested() {
             return Err(failure);
         }
         if required {
             return Err(Failure::new(FailureKind::Refused, "git lfs is not installed")
                 .hint("install git-lfs, or set `lfs: false` to leave the pointers unchanged"));
         }
-        ask.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
+        command.context.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
         return Ok(());
     }
-    ask.context.lease.report_progress("fetching large files", 0, None);
-    ask.run(&["config", "remote.origin.url", url]).await?;
-    ask.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
-    ask.run(&["lfs", "pull", "origin"]).await
+    command.context.lease.report_progress("fetching large files", 0, None);
+    command.run(&["config", "remote.origin.url", url]).await?;
+    command.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
+    command.run(&["lfs", "pull", "origin"]).await
 }

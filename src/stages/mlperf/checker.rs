@@ -24,13 +24,13 @@ pub(super) async fn run_official_checker(
         return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));
     };
     context.lease.report_progress("asking the official checker", 0, None);
-    let told = context.lease.out.join(REPORT_FOLDER).join("official.log");
+    let log = context.lease.out.join(REPORT_FOLDER).join("official.log");
     // Until v5.1 it refuses a submission with a file beside the divisions.
     let line = "mkdir -p \"$4\" && exec \"$1\" \"$2\" --input . --version \"$3\" --csv \"$4/official.csv\" >\"$4/official.log\" 2>&1";
     let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
     argv.extend([step.python.clone().into(), script.into_os_string(), round.into(), REPORT_FOLDER.into()]);
     let ran = context.run(context.command(argv)).await;
-    let text = fs::read_to_string(&told).unwrap_or_default();
+    let text = fs::read_to_string(&log).unwrap_or_default();
     match ran {
         Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
         _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),

@@ -33,7 +33,7 @@ pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Fail
             _ => failure,
         }
     })?;
-    let dataset_record = &file.told;
+    let dataset_record = &file.record;
     if file.references < dataset_record.samples {
         let without = dataset_record.samples - file.references;
         context.lease.notice(format!(

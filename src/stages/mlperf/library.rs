@@ -17,7 +17,7 @@ use crate::stages::task_context::TaskContext;
 
 /// What later stages load.
 pub const LIBRARY: &str = "libloadgen.so";
-pub const TOLD: &str = "loadgen.json";
+pub const RECORD_FILE: &str = "loadgen.json";
 
 /// LoadGen's own sources, as its setup.py has them without the Python binding; its generated version file as it came.
 const SOURCES: [&str; 9] = [
@@ -87,7 +87,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         shim_sha256: shim.finish(),
     };
     let text = serde_json::to_vec_pretty(&loadgen_library_info).unwrap_or_default();
-    fs::write(out.join(TOLD), text).map_err(|error| system(&out.join(TOLD), &error))?;
+    fs::write(out.join(RECORD_FILE), text).map_err(|error| system(&out.join(RECORD_FILE), &error))?;
     Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)), ..Done::default() })
 }
 
@@ -147,12 +147,12 @@ async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<P
 }
 
 fn explained(failure: Failure, python: &str) -> Failure {
-    let says = |text: &str| failure.tail.iter().any(|line| line.contains(text));
+    let output_contains = |text: &str| failure.tail.iter().any(|line| line.contains(text));
     let cause = if failure.kind == FailureKind::Spawn {
         Some((format!("`{python}` is not on this machine"), "install Python 3 with pip, or give `sdist:`"))
-    } else if says("No module named pip") {
+    } else if output_contains("No module named pip") {
         Some((format!("`{python}` has no pip"), "install it (python3-pip), or give `sdist:`"))
-    } else if says("No matching distribution") || says("Could not find a version") {
+    } else if output_contains("No matching distribution") || output_contains("Could not find a version") {
         Some(("the package index has no such version, or it cannot be reached".to_owned(), "give it with `sdist:`"))
     } else {
         None
@@ -223,8 +223,8 @@ async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryF
         loadgen::ChildJob::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
     child::run(context, program, &job, &context.lease.stop, |line| {
-        if let ChildMessage::Probed(told) = line {
-            probed = Some(told);
+        if let ChildMessage::Probed(report) = line {
+            probed = Some(report);
         }
     })
     .await?;

@@ -22,7 +22,7 @@ pub async fn run(
     program: Option<&Path>,
     job: &ChildJob,
     stop: &Stop,
-    mut heard: impl FnMut(ChildMessage),
+    mut on_message: impl FnMut(ChildMessage),
 ) -> Result<(), Failure> {
     let system =
         |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
@@ -42,7 +42,7 @@ pub async fn run(
             if let ChildMessage::Failed { why, is_refused } = &line {
                 failed = Some((why.clone(), *is_refused));
             }
-            heard(line);
+            on_message(line);
         }
     };
     let ended = {

@@ -15,7 +15,7 @@ use super::task_context::TaskContext;
 use crate::event::{Done, Failure};
 use crate::manifest::model::Mlperf;
 use known_round::round;
-pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
+pub use library::{LIBRARY, RECORD_FILE as LOADGEN_RECORD_FILE};
 pub use loadgen_process::run as run_loadgen;
 
 pub async fn perform(context: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {

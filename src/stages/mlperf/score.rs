@@ -17,7 +17,7 @@ const LOG: &str = "mlperf_log_accuracy.json";
 pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
     let round = round(&step.round)?;
     let dataset = context.path(&step.dataset);
-    let dataset_record = dataset_told(&dataset.join(DATASET_FILE))?;
+    let dataset_record = read_dataset_record(&dataset.join(DATASET_FILE))?;
     let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
     let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
     let scoring = Scoring {
@@ -25,7 +25,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         benchmark: &step.benchmark,
         log: &context.path(&step.accuracy).join(LOG),
         dataset: &dataset.join(SAMPLES_FILE),
-        dataset_told: &dataset_record,
+        dataset_record: &dataset_record,
         tokenizer: tokenizer.as_deref(),
         sentences: sentences.as_deref(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -50,7 +50,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
 }
 
-fn dataset_told(file: &Path) -> Result<DatasetRecord, Failure> {
+fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
     let no = |why: &dyn std::fmt::Display| {
         Failure::new(FailureKind::Files, format!("{}: {why}", file.display()))
             .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")

@@ -76,7 +76,7 @@ pub const NO_PROGRAM: i32 = 127;
 
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
 pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
-    let told = [
+    let known = [
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),
         ("Host key verification failed", "its host key is not known here"),
         ("Permission denied", "ssh is not let in"),
@@ -92,7 +92,7 @@ pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
         ("Connection closed", "the connection was cut"),
         ("Broken pipe", "the connection was cut"),
     ];
-    let (sign, what) = told.iter().find(|(sign, _)| text.contains(sign))?;
+    let (sign, what) = known.iter().find(|(sign, _)| text.contains(sign))?;
     let to = &ssh.destination;
     let port = ssh.port.map(|port| format!(" -p {port}")).unwrap_or_default();
     let hint = match *sign {
@@ -139,15 +139,19 @@ mod tests {
 
     #[test]
     fn ssh_errors_are_reported_with_a_hint() {
-        let said = |text: &str| explain_error(&ssh(), text).map(|(what, hint)| format!("{what}: {hint}"));
+        let explained = |text: &str| explain_error(&ssh(), text).map(|(what, hint)| format!("{what}: {hint}"));
         assert_eq!(
-            said("No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost key verification failed.\r\n").unwrap(),
+            explained("No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost key verification failed.\r\n").unwrap(),
             "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
         );
         assert!(
-            said("ssh: connect to host 10.0.0.2 port 2222: Connection refused").unwrap().contains("nothing listens")
+            explained("ssh: connect to host 10.0.0.2 port 2222: Connection refused")
+                .unwrap()
+                .contains("nothing listens")
         );
-        assert!(said("Timeout, server 10.0.0.2 not responding.").unwrap().starts_with("it does not answer any more"));
-        assert_eq!(said("tritonserver: something else"), None);
+        assert!(
+            explained("Timeout, server 10.0.0.2 not responding.").unwrap().starts_with("it does not answer any more")
+        );
+        assert_eq!(explained("tritonserver: something else"), None);
     }
 }

@@ -82,28 +82,33 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         asking.spawn(async move { (index, query_server(&endpoint, &expected).await) });
     }
     let mut all: BTreeMap<usize, ServerReport> = BTreeMap::new();
-    while let Some(told) = asking.join_next().await {
-        let (index, told) =
-            told.map_err(|error| Failure::new(FailureKind::System, format!("asking a server failed: {error}")))?;
-        all.insert(index, told);
+    while let Some(report) = asking.join_next().await {
+        let (index, report) =
+            report.map_err(|error| Failure::new(FailureKind::System, format!("asking a server failed: {error}")))?;
+        all.insert(index, report);
     }
     let mut server_reports: Vec<ServerReport> = all.into_values().collect();
     compare(endpoints, &mut server_reports);
-    let broken = server_reports.iter().filter(|told| !told.problems.is_empty()).count();
+    let broken = server_reports.iter().filter(|report| !report.problems.is_empty()).count();
     if broken == 0 {
         return Ok(notices(endpoints, &server_reports));
     }
     let lines: Vec<String> = endpoints
         .iter()
         .zip(&server_reports)
-        .flat_map(|(endpoint, told)| told.problems.iter().map(move |problem| format!("{endpoint}: {}", problem.what)))
+        .flat_map(|(endpoint, report)| {
+            report.problems.iter().map(move |problem| format!("{endpoint}: {}", problem.what))
+        })
         .collect();
     let what = match (broken, endpoints.len()) {
         (1, 1) => format!("{} cannot be used", endpoints[0]),
         (broken, all) => format!("{broken} of {all} servers cannot be used"),
     };
-    let mut hints: Vec<&str> =
-        server_reports.iter().flat_map(|told| &told.problems).filter_map(|problem| problem.hint.as_deref()).collect();
+    let mut hints: Vec<&str> = server_reports
+        .iter()
+        .flat_map(|report| &report.problems)
+        .filter_map(|problem| problem.hint.as_deref())
+        .collect();
     hints.dedup();
     let mut failure = Failure::new(FailureKind::Service, what).cause(lines.join("; ")).tail(lines);
     if let Some(first) = hints.first() {
@@ -163,18 +168,18 @@ async fn of_model(
     client: &TritonClient,
     model: &str,
     expected: &ExpectedServer,
-    told: &mut ServerReport,
+    report: &mut ServerReport,
 ) -> Result<(), Problem> {
     if optional(client.is_model_ready(model, "").await)? == Some(false) {
         return Err(model_absent(client, model).await);
     }
     if let Some(metadata) = optional(client.model_metadata(model, "").await)? {
-        told.problems.extend(tensors(&metadata, expected));
+        report.problems.extend(tensors(&metadata, expected));
     }
     if let Some(config) = optional(client.model_config(model, "").await)? {
-        told.problems.extend(transaction(&config, expected));
-        told.problems.extend(missing_inputs(&config, expected));
-        told.configs.push(config);
+        report.problems.extend(transaction(&config, expected));
+        report.problems.extend(missing_inputs(&config, expected));
+        report.configs.push(config);
     }
     Ok(())
 }
@@ -288,10 +293,10 @@ fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Proble
 
 /// All servers must serve the same model: the error lists the fields in which a server differs from the first that has the
 /// model.
-fn compare(endpoints: &[Endpoint], told: &mut [ServerReport]) {
+fn compare(endpoints: &[Endpoint], reports: &mut [ServerReport]) {
     let mut references: BTreeMap<String, (usize, BTreeMap<String, String>)> = BTreeMap::new();
-    for (index, told) in told.iter_mut().enumerate() {
-        for config in &told.configs {
+    for (index, report) in reports.iter_mut().enumerate() {
+        for config in &report.configs {
             let mine = fields(config);
             let Some((first, reference)) = references.get(&config.name) else {
                 references.insert(config.name.clone(), (index, mine));
@@ -307,7 +312,7 @@ fn compare(endpoints: &[Endpoint], told: &mut [ServerReport]) {
                 .map(|name| format!("{name} is {}, there {}", show(&mine, name), show(reference, name)))
                 .collect();
             if !differ.is_empty() {
-                told.problems.push(Problem {
+                report.problems.push(Problem {
                     what: format!("its `{}` is not that of {}: {}", config.name, endpoints[*first], differ.join("; ")),
                     hint: Some("servers of one benchmark must be the same; restart the one that differs".to_owned()),
                 });
@@ -340,15 +345,15 @@ fn fields(config: &ModelConfig) -> BTreeMap<String, String> {
     fields
 }
 
-fn notices(endpoints: &[Endpoint], told: &[ServerReport]) -> Vec<String> {
+fn notices(endpoints: &[Endpoint], reports: &[ServerReport]) -> Vec<String> {
     let mut notices = Vec::new();
-    for (endpoint, told) in endpoints.iter().zip(told) {
-        let Some(server) = &told.server else {
+    for (endpoint, report) in endpoints.iter().zip(reports) {
+        let Some(server) = &report.server else {
             notices.push(format!("{endpoint} reports no metadata"));
             continue;
         };
         let mut line = format!("{endpoint} is {} {}", server.name, server.version);
-        for config in &told.configs {
+        for config in &report.configs {
             let kind = if config.backend.is_empty() { &config.platform } else { &config.backend };
             let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
             let word = if decoupled { "decoupled" } else { "not decoupled" };
@@ -360,7 +365,8 @@ fn notices(endpoints: &[Endpoint], told: &[ServerReport]) -> Vec<String> {
         }
         notices.push(line);
     }
-    let versions: Vec<&str> = told.iter().filter_map(|told| Some(told.server.as_ref()?.version.as_str())).collect();
+    let versions: Vec<&str> =
+        reports.iter().filter_map(|report| Some(report.server.as_ref()?.version.as_str())).collect();
     if versions.windows(2).any(|pair| pair[0] != pair[1]) {
         notices.push(format!("the servers are not of one version: {}", versions.join(", ")));
     }

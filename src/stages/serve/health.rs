@@ -45,12 +45,12 @@ impl std::fmt::Display for UnresponsiveServer {
     }
 }
 
-/// Resolves when the server has been silent for `limit`. `heard` is called at each answer.
+/// Resolves when the server has been silent for `limit`. `on_answer` is called at each answer.
 pub async fn silent(
     endpoint: &Endpoint,
     question: HealthProbe,
     limit: Duration,
-    heard: impl Fn(Instant),
+    on_answer: impl Fn(Instant),
 ) -> UnresponsiveServer {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,14 +58,14 @@ pub async fn silent(
     let mut since = Instant::now();
     loop {
         tick.tick().await;
-        let said = match timeout(PATIENCE, probe_once(endpoint, &question, &mut client)).await {
-            Ok(said) => said,
+        let answer = match timeout(PATIENCE, probe_once(endpoint, &question, &mut client)).await {
+            Ok(answer) => answer,
             Err(_) => Err(NotHealthy::Late(PATIENCE)),
         };
-        match said {
+        match answer {
             Ok(()) => {
                 since = Instant::now();
-                heard(since);
+                on_answer(since);
             }
             Err(last) => {
                 // A connection that failed once may never recover; a new one shows whether the server answers.

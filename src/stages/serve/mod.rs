@@ -145,8 +145,8 @@ impl Servers<'_> {
         let running = Running::start(order.clone()).map_err(|error| self.context.not_started(&server.argv, &error))?;
         emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
         let server = Arc::new(server.clone());
-        let (tell, up) = channel::channel(None);
-        self.ready_senders.push(tell);
+        let (sender, up) = channel::channel(None);
+        self.ready_senders.push(sender);
         let quit = self.quit.clone();
         let life = RunningServer {
             index,

@@ -195,7 +195,7 @@ impl PreviewContext<'_> {
         match self.resolve_path(repository) {
             ResolvedPath::TaskOutput(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
-                let Some((from, Action::Repository(wished))) =
+                let Some((from, Action::Repository(repository))) =
                     from.and_then(|from| Some((from, self.actions.get(&from.id)?)))
                 else {
                     notes.push(format!(
@@ -209,9 +209,9 @@ impl PreviewContext<'_> {
                         .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
                 }
                 let writer = PreviewContext { task: from, ..*self };
-                let (models, reads) = (writer.models(wished, notes)?, writer.reads(wished));
+                let (models, reads) = (writer.models(repository, notes)?, writer.reads(repository));
                 let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
-                Ok((0..wished.triton_num_servers)
+                Ok((0..repository.triton_num_servers)
                     .map(|index| bare(path(index), models.clone(), reads.clone()))
                     .collect())
             }
@@ -219,10 +219,10 @@ impl PreviewContext<'_> {
             ResolvedPath::TaskOutput(task, rest) => {
                 let (mut models, mut reads) = (Vec::new(), Vec::new());
                 if let Some(from) = self.writer(task)
-                    && let Some(Action::Repository(wished)) = self.actions.get(&from.id)
+                    && let Some(Action::Repository(repository)) = self.actions.get(&from.id)
                 {
                     let writer = PreviewContext { task: from, ..*self };
-                    (models, reads) = (writer.models(wished, notes)?, writer.reads(wished));
+                    (models, reads) = (writer.models(repository, notes)?, writer.reads(repository));
                 }
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models, reads)])
             }
@@ -249,14 +249,14 @@ impl PreviewContext<'_> {
     }
 
     /// The models that a `repository:` stage will write and that run an engine.
-    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, PreviewError> {
-        let said = |name: &str| {
-            wished.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    fn models(&self, repository: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, PreviewError> {
+        let parameter = |name: &str| {
+            repository.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         };
-        if said("triton_backend").is_some_and(|backend| backend != BACKEND) {
+        if parameter("triton_backend").is_some_and(|backend| backend != BACKEND) {
             return Ok(Vec::new());
         }
-        let (engine, parallelism) = match self.resolve_path(&wished.engine) {
+        let (engine, parallelism) = match self.resolve_path(&repository.engine) {
             ResolvedPath::TaskOutput(task, rest) => {
                 let parallelism = match self.actions.get(&task.id) {
                     Some(Action::Engine(engine)) if rest.is_empty() => {
@@ -280,24 +280,25 @@ impl PreviewContext<'_> {
                 (folder.display().to_string(), Some((mapping.tp_size, mapping.pp_size)))
             }
         };
-        let (groups, copies) = self.groups(wished, parallelism)?;
+        let (groups, copies) = self.groups(repository, parallelism)?;
         let model = |name: &String| LaunchModel {
             name: name.clone(),
             engine: Some(engine.clone()),
             parallelism,
-            copies: said("instance_count").and_then(|count| count.parse().ok()).unwrap_or(copies),
-            gpu_device_ids: said("gpu_device_ids").map_or_else(|| groups.clone(), |text| groups_of(&text)),
-            participant_ids: said("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+            copies: parameter("instance_count").and_then(|count| count.parse().ok()).unwrap_or(copies),
+            gpu_device_ids: parameter("gpu_device_ids").map_or_else(|| groups.clone(), |text| groups_of(&text)),
+            participant_ids: parameter("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
         };
         // The others are Python models.
-        Ok(wished.models.iter().filter(|name| name.as_str() == "tensorrt_llm").map(model).collect())
+        Ok(repository.models.iter().filter(|name| name.as_str() == "tensorrt_llm").map(model).collect())
     }
 
     /// What the repository that a `repository:` stage will write names beyond its engine.
-    fn reads(&self, wished: &Repository) -> Vec<String> {
-        let named = wished.parameters.values().chain(wished.runtime_flags.values()).flat_map(named_paths::in_json);
+    fn reads(&self, repository: &Repository) -> Vec<String> {
+        let named =
+            repository.parameters.values().chain(repository.runtime_flags.values()).flat_map(named_paths::in_json);
         let mut reads: Vec<String> = named.map(|path| path.display().to_string()).collect();
-        reads.extend(wished.tokenizer.as_deref().map(|text| match self.resolve_path(text) {
+        reads.extend(repository.tokenizer.as_deref().map(|text| match self.resolve_path(text) {
             ResolvedPath::TaskOutput(task, rest) => format!("<{}>{rest}", task.id),
             ResolvedPath::Existing(path) => path.display().to_string(),
         }));
@@ -306,9 +307,13 @@ impl PreviewContext<'_> {
     }
 
     /// Devices of each copy and how many copies: those that the repository stage will write.
-    fn groups(&self, wished: &Repository, parallelism: Option<(u32, u32)>) -> Result<(Vec<Vec<u32>>, u32), Problems> {
+    fn groups(
+        &self,
+        repository: &Repository,
+        parallelism: Option<(u32, u32)>,
+    ) -> Result<(Vec<Vec<u32>>, u32), Problems> {
         let Some(ranks) = parallelism.map(|(tp, pp)| tp * pp) else { return Ok((Vec::new(), 1)) };
-        let (gpus, servers) = (wished.gpus.unwrap_or(self.task.gpus), wished.triton_num_servers.max(1));
+        let (gpus, servers) = (repository.gpus.unwrap_or(self.task.gpus), repository.triton_num_servers.max(1));
         let here = if gpus == 0 { ranks } else { gpus / servers };
         if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
             return Err(vec![problem(

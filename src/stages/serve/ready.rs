@@ -184,8 +184,8 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
         .map(|model| format!("{}: {}", model.name, model.reason))
         .collect();
     if !failed.is_empty() {
-        let says = if ready { "reports ready, but without" } else { "is up without" };
-        return Err(ReadinessError(format!("{} {says} {}", server.name, failed.join("; "))));
+        let state = if ready { "reports ready, but without" } else { "is up without" };
+        return Err(ReadinessError(format!("{} {state} {}", server.name, failed.join("; "))));
     }
     let models: Vec<String> =
         index.iter().filter(|model| model.state == "READY").map(|model| model.name.clone()).collect();

@@ -80,12 +80,12 @@ impl RunningServer {
             let text = format!("{} is of no use any more and is ended: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
-        let WatchReport { last_answer_at: heard, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
+        let WatchReport { last_answer_at, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
         let exit = match &why {
             ExitCause::Unexpected => stop::after_death(running, &server, &order).await,
             ExitCause::Requested => {
-                let deaf = heard.is_some_and(|heard| heard.elapsed() > NOT_HEARD);
-                let grace = if deaf { SHORT } else { stop::grace(&server.argv) };
+                let is_unresponsive = last_answer_at.is_some_and(|last_answer_at| last_answer_at.elapsed() > NOT_HEARD);
+                let grace = if is_unresponsive { SHORT } else { stop::grace(&server.argv) };
                 stop::stop(running, &server, &order, grace, &quit).await
             }
             ExitCause::Unhealthy(_) => stop::stop(running, &server, &order, SHORT, &quit).await,

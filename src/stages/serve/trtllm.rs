@@ -34,24 +34,24 @@ pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>
     };
     argv.push(model.to_owned());
     let number = |value: Option<u32>| value.map(|value| value.to_string());
-    let mut say = |name: &str, value: Option<String>| {
+    let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             argv.extend([format!("--{name}"), value]);
         }
     };
-    say("host", Some(server.host.clone()));
-    say("port", Some(port.to_owned()));
-    say("backend", Some(server.backend.clone()));
-    say("tokenizer", server.tokenizer.clone());
-    say("tp_size", Some(server.tensor_parallelism.to_string()));
-    say("pp_size", Some(server.pipeline_parallelism.to_string()));
-    say("ep_size", number(server.moe_expert_parallelism));
-    say("max_batch_size", number(server.max_batch_size));
-    say("max_num_tokens", number(server.max_num_tokens));
-    say("max_seq_len", number(server.max_seq_len));
-    say("max_beam_width", number(server.max_beam_width));
-    say("num_postprocess_workers", number(server.num_postprocess_workers));
-    say("extra_llm_api_options", options.map(str::to_owned));
+    option("host", Some(server.host.clone()));
+    option("port", Some(port.to_owned()));
+    option("backend", Some(server.backend.clone()));
+    option("tokenizer", server.tokenizer.clone());
+    option("tp_size", Some(server.tensor_parallelism.to_string()));
+    option("pp_size", Some(server.pipeline_parallelism.to_string()));
+    option("ep_size", number(server.moe_expert_parallelism));
+    option("max_batch_size", number(server.max_batch_size));
+    option("max_num_tokens", number(server.max_num_tokens));
+    option("max_seq_len", number(server.max_seq_len));
+    option("max_beam_width", number(server.max_beam_width));
+    option("num_postprocess_workers", number(server.num_postprocess_workers));
+    option("extra_llm_api_options", options.map(str::to_owned));
     argv.extend(server.args.iter().cloned());
     argv
 }

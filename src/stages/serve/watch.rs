@@ -80,9 +80,9 @@ pub async fn wait_for_fault(
             ReadinessProbe::Port => HealthProbe::Port,
             ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };
-        let heard = |at| lock_report(seen).last_answer_at = Some(at);
+        let record_answer = |at| lock_report(seen).last_answer_at = Some(at);
         tokio::select! {
-            silent = health::silent(&up, question, SILENCE, heard) => ServerFault::Silent(silent),
+            silent = health::silent(&up, question, SILENCE, record_answer) => ServerFault::Silent(silent),
             ill = stub_missing(pid, &up) => ill,
         }
     };
@@ -159,8 +159,8 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
 }
 
 async fn is_ready(endpoint: &Endpoint, model: &str) -> bool {
-    let ask = async { TritonClient::connect(endpoint).await?.is_model_ready(model, "").await };
-    matches!(tokio::time::timeout(PATIENCE, ask).await, Ok(Ok(true)))
+    let ready = async { TritonClient::connect(endpoint).await?.is_model_ready(model, "").await };
+    matches!(tokio::time::timeout(PATIENCE, ready).await, Ok(Ok(true)))
 }
 
 /// The model in a stub's command line: `…/triton_python_backend_stub REPOSITORY/MODEL/VERSION/model.py …`.

@@ -111,8 +111,9 @@ impl Hub {
         if status.is_success() {
             return Ok(response);
         }
-        let said = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (code, message) = (said("x-error-code").to_owned(), said("x-error-message").to_owned());
+        let header =
+            |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (code, message) = (header("x-error-code").to_owned(), header("x-error-message").to_owned());
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
         {
             return Err(FetchError::Broken(format!("{status} {message}").trim().to_owned()));
@@ -124,8 +125,8 @@ impl Hub {
     fn refusal(&self, status: StatusCode, code: &str, message: &str, what: &str) -> Failure {
         let Self { endpoint, name, .. } = self;
         let page = format!("{endpoint}/{name}");
-        let told = if message.is_empty() { String::new() } else { format!(" ({message})") };
-        let failure = |text: String| refused(format!("{name}: {text}{told}"));
+        let suffix = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        let failure = |text: String| refused(format!("{name}: {text}{suffix}"));
         match (status, code) {
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) if self.token.is_some() => {
                 failure("the hub knows the token, and its owner has no access".to_owned())

@@ -126,8 +126,8 @@ async fn check_all(
         context.lease.report_progress("bytes checked", done, Some(total));
         let path = context.lease.out.join(&one.path);
         if !memory.is_unchanged(&one.path, &path) {
-            let (kind, asked) = (one.sum.clone(), path.clone());
-            let reading = tokio::task::spawn_blocking(move || kind.of_file(&asked));
+            let (kind, file) = (one.sum.clone(), path.clone());
+            let reading = tokio::task::spawn_blocking(move || kind.of_file(&file));
             let found = tokio::select! {
                 found = reading => found.map_err(|error| refused(error.to_string()))?,
                 () = context.lease.stop.requested() => return Err(stopped()),

@@ -71,8 +71,8 @@ impl ClientErrorKind {
 }
 
 impl ClientError {
-    pub(in crate::triton) fn new(asked: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
-        Self { request: asked.into(), address: address.into(), why }
+    pub(in crate::triton) fn new(request: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
+        Self { request: request.into(), address: address.into(), why }
     }
 
     /// The gRPC status, where the server gave one.

@@ -21,8 +21,8 @@ use super::proto::health::health_check_response::ServingStatus;
 use super::proto::health::health_client::HealthClient;
 use super::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use super::proto::inference::log_settings_request::SettingValue as LogValue;
-use super::proto::inference::log_settings_request::setting_value::ParameterChoice as LogAsked;
-use super::proto::inference::log_settings_response::setting_value::ParameterChoice as LogTold;
+use super::proto::inference::log_settings_request::setting_value::ParameterChoice as RequestedSetting;
+use super::proto::inference::log_settings_response::setting_value::ParameterChoice as ReturnedSetting;
 use super::proto::inference::model_repository_parameter::ParameterChoice as Parameter;
 use super::proto::inference::repository_index_response::ModelIndex;
 use super::proto::inference::trace_setting_request::SettingValue as TraceValue;
@@ -114,7 +114,7 @@ impl TritonClient {
 
     async fn call<A>(
         &self,
-        asked: impl Into<String>,
+        request: impl Into<String>,
         answer: impl Future<Output = Result<Response<A>, Status>>,
     ) -> Result<A, ClientError> {
         // Dropping a call that is late resets its HTTP/2 stream: the server sees it cancelled.
@@ -123,7 +123,7 @@ impl TritonClient {
             Ok(Err(status)) => error::of_status(&status),
             Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
-        Err(ClientError::new(asked, &self.address, why))
+        Err(ClientError::new(request, &self.address, why))
     }
 
     pub async fn is_live(&self) -> Result<bool, ClientError> {
@@ -240,26 +240,26 @@ impl TritonClient {
         &self,
         set: BTreeMap<String, LogSetting>,
     ) -> Result<BTreeMap<String, LogSetting>, ClientError> {
-        let asked = |setting| match setting {
-            LogSetting::Flag(flag) => LogAsked::BoolParam(flag),
-            LogSetting::Number(number) => LogAsked::Uint32Param(number),
-            LogSetting::Text(text) => LogAsked::StringParam(text),
+        let to_proto = |setting| match setting {
+            LogSetting::Flag(flag) => RequestedSetting::BoolParam(flag),
+            LogSetting::Number(number) => RequestedSetting::Uint32Param(number),
+            LogSetting::Text(text) => RequestedSetting::StringParam(text),
         };
         let settings = set
             .into_iter()
-            .map(|(name, setting)| (name, LogValue { parameter_choice: Some(asked(setting)) }))
+            .map(|(name, setting)| (name, LogValue { parameter_choice: Some(to_proto(setting)) }))
             .collect();
         let request = LogSettingsRequest { settings };
         let answer = self.call("LogSettings", self.service.clone().log_settings(request)).await?;
-        let told = |choice| match choice {
-            LogTold::BoolParam(flag) => LogSetting::Flag(flag),
-            LogTold::Uint32Param(number) => LogSetting::Number(number),
-            LogTold::StringParam(text) => LogSetting::Text(text),
+        let from_proto = |choice| match choice {
+            ReturnedSetting::BoolParam(flag) => LogSetting::Flag(flag),
+            ReturnedSetting::Uint32Param(number) => LogSetting::Number(number),
+            ReturnedSetting::StringParam(text) => LogSetting::Text(text),
         };
         Ok(answer
             .settings
             .into_iter()
-            .filter_map(|(name, value)| Some((name, told(value.parameter_choice?))))
+            .filter_map(|(name, value)| Some((name, from_proto(value.parameter_choice?))))
             .collect())
     }
 

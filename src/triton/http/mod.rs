@@ -109,36 +109,36 @@ impl HttpClient {
     /// Answers as they come. The status is that of the first one; later errors come as events, with status 200.
     pub async fn generate_stream(&mut self, name: &str, body: &Value) -> Result<SseEvents, ClientError> {
         let path = format!("{}/generate_stream", model(name, ""));
-        let asked = format!("POST {path}");
-        let response = self.ask(Method::POST, &path, Bytes::from(body.to_string())).await?;
+        let request = format!("POST {path}");
+        let response = self.send(Method::POST, &path, Bytes::from(body.to_string())).await?;
         if response.status().is_success() {
-            return Ok(SseEvents::new(response.into_body(), asked, self.address.to_string(), self.deadline));
+            return Ok(SseEvents::new(response.into_body(), request, self.address.to_string(), self.deadline));
         }
         let status = response.status();
-        let text = self.body(&asked, response).await?;
-        Err(self.refusal_error(asked, status, &text))
+        let text = self.body(&request, response).await?;
+        Err(self.refusal_error(request, status, &text))
     }
 
     /// The body of a GET, in any format.
     pub async fn text(&mut self, path: &str) -> Result<String, ClientError> {
-        let asked = format!("GET {path}");
-        let response = self.ask(Method::GET, path, Bytes::new()).await?;
+        let request = format!("GET {path}");
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
-        let text = self.body(&asked, response).await?;
-        if status.is_success() { Ok(text) } else { Err(self.refusal_error(asked, status, &text)) }
+        let text = self.body(&request, response).await?;
+        if status.is_success() { Ok(text) } else { Err(self.refusal_error(request, status, &text)) }
     }
 
     /// A query that is answered by the status alone.
     async fn get_ok(&mut self, path: &str) -> Result<bool, ClientError> {
-        let asked = format!("GET {path}");
-        let response = self.ask(Method::GET, path, Bytes::new()).await?;
+        let request = format!("GET {path}");
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
-        let text = self.body(&asked, response).await?;
+        let text = self.body(&request, response).await?;
         match status {
             StatusCode::OK => Ok(true),
             // Triton's negative answer.
             StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE => Ok(false),
-            status => Err(self.refusal_error(asked, status, &text)),
+            status => Err(self.refusal_error(request, status, &text)),
         }
     }
 
@@ -148,35 +148,35 @@ impl HttpClient {
     }
 
     async fn post(&mut self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let asked = format!("POST {path}");
-        let response = self.ask(Method::POST, path, Bytes::from(body.to_string())).await?;
+        let request = format!("POST {path}");
+        let response = self.send(Method::POST, path, Bytes::from(body.to_string())).await?;
         let status = response.status();
-        let text = self.body(&asked, response).await?;
+        let text = self.body(&request, response).await?;
         if status.is_success() {
-            self.json(asked, status, &text)
+            self.json(request, status, &text)
         } else {
-            Err(self.refusal_error(asked, status, &text))
+            Err(self.refusal_error(request, status, &text))
         }
     }
 
-    fn json(&self, asked: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
+    fn json(&self, request: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
         let value: Value = serde_json::from_str(text)
-            .map_err(|error| self.error(&asked, ClientErrorKind::Malformed(format!("it is not JSON: {error}"))))?;
+            .map_err(|error| self.error(&request, ClientErrorKind::Malformed(format!("it is not JSON: {error}"))))?;
         if value.get("error").is_some() {
-            return Err(self.refusal_error(asked, status, text));
+            return Err(self.refusal_error(request, status, text));
         }
         Ok(value)
     }
 
-    async fn ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
+    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
         let text = format!("{method} {path}");
         let limit = self.deadline;
         let kept = self.open.is_some();
-        let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
+        let mut answer = timeout(limit, self.send_once(&method, path, body.clone())).await;
         if kept && matches!(answer, Ok(Err(ClientErrorKind::Connect { .. }))) {
             // The server closed the connection that was kept; that is unrelated to this call.
             self.open = None;
-            answer = timeout(limit, self.send(&method, path, body)).await;
+            answer = timeout(limit, self.send_once(&method, path, body)).await;
         }
         let why = match answer {
             Ok(Ok(response)) => return Ok(response),
@@ -187,7 +187,12 @@ impl HttpClient {
         Err(self.error(&text, why))
     }
 
-    async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientErrorKind> {
+    async fn send_once(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientErrorKind> {
         let sender = if let Some(sender) = self.open.take().filter(|sender| !sender.is_closed()) {
             self.open.insert(sender)
         } else {
@@ -233,8 +238,8 @@ impl HttpClient {
         ClientError::new(text, self.address.to_string(), why)
     }
 
-    fn refusal_error(&self, asked: String, status: StatusCode, text: &str) -> ClientError {
-        ClientError::new(asked, self.address.to_string(), refusal(status, text))
+    fn refusal_error(&self, request: String, status: StatusCode, text: &str) -> ClientError {
+        ClientError::new(request, self.address.to_string(), refusal(status, text))
     }
 }
 

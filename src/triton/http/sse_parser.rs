@@ -23,7 +23,7 @@ pub struct SseParser {
 
 impl SseParser {
     /// Takes the next piece of the body and passes on the events that end in it.
-    pub fn feed<E>(&mut self, mut piece: &[u8], mut tell: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn feed<E>(&mut self, mut piece: &[u8], mut emit: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut whole: Option<&[u8]> = None;
         loop {
             if let Some((first, rest)) = piece.split_first()
@@ -45,7 +45,7 @@ impl SseParser {
                 joined.clear();
                 self.line = joined;
             } else if line.is_empty() {
-                self.end_event(whole.take(), &mut tell)?;
+                self.end_event(whole.take(), &mut emit)?;
             } else if let Some(data) = self.field(line) {
                 // The usual event has one line of data, and that is not copied.
                 if self.has_data || whole.is_some() {
@@ -71,19 +71,19 @@ impl SseParser {
     }
 
     /// The body has ended: an event without the empty line after it counts too.
-    pub fn finish<E>(&mut self, mut tell: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
-        self.feed(b"\n\n", &mut tell)
+    pub fn finish<E>(&mut self, mut emit: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.feed(b"\n\n", &mut emit)
     }
 
     fn end_event<E>(
         &mut self,
         whole: Option<&[u8]>,
-        tell: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
+        emit: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let is_error = std::mem::take(&mut self.is_error);
         let result = match whole {
-            Some(data) => tell(SseEvent { data, is_error }),
-            None if self.has_data => tell(SseEvent { data: &self.data, is_error }),
+            Some(data) => emit(SseEvent { data, is_error }),
+            None if self.has_data => emit(SseEvent { data: &self.data, is_error }),
             None => Ok(()),
         };
         self.data.clear();
@@ -123,14 +123,14 @@ mod tests {
     fn read(pieces: &[&[u8]]) -> Vec<(String, bool)> {
         let mut events = SseParser::default();
         let mut found = Vec::new();
-        let mut tell = |event: SseEvent<'_>| {
+        let mut emit = |event: SseEvent<'_>| {
             found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
             Ok::<_, Infallible>(())
         };
         for piece in pieces {
-            events.feed(piece, &mut tell).unwrap();
+            events.feed(piece, &mut emit).unwrap();
         }
-        events.finish(&mut tell).unwrap();
+        events.finish(&mut emit).unwrap();
         found
     }
 
@@ -154,10 +154,10 @@ mod tests {
             ];
             let text = lines.join(end);
             let whole = read(&[text.as_bytes()]);
-            let say = |text: &str, is_error| (text.to_owned(), is_error);
+            let event = |text: &str, is_error| (text.to_owned(), is_error);
             assert_eq!(
                 whole,
-                [say("{\"a\": 1}", false), say("{\"b\"}", true), say("x\ny", false), say("[DONE]", false)]
+                [event("{\"a\": 1}", false), event("{\"b\"}", true), event("x\ny", false), event("[DONE]", false)]
             );
             for cut in 0..=text.len() {
                 let (one, two) = text.as_bytes().split_at(cut);

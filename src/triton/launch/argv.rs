@@ -141,15 +141,15 @@ impl RankArgs<'_> {
         if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();
         }
-        let said = |name: &str| self.spec.tuning.options.iter().any(|(option, _)| option == name);
+        let is_set = |name: &str| self.spec.tuning.options.iter().any(|(option, _)| option == name);
         let mut extras = Vec::new();
-        if !said("pinned-memory-pool-byte-size") {
+        if !is_set("pinned-memory-pool-byte-size") {
             extras.push(("pinned-memory-pool-byte-size", "0".to_owned()));
         }
-        if !said("enable-peer-access") {
+        if !is_set("enable-peer-access") {
             extras.push(("enable-peer-access", "false".to_owned()));
         }
-        if !said("cuda-memory-pool-byte-size") {
+        if !is_set("cuda-memory-pool-byte-size") {
             let from = usize::from(self.spec.tuning.multimodal_gpu0_cuda_mem_pool_bytes.is_some());
             extras
                 .extend((from..self.decided.gpus.len()).map(|gpu| ("cuda-memory-pool-byte-size", format!("{gpu}:0"))));
@@ -218,8 +218,8 @@ impl RankArgs<'_> {
                 }
                 let groups = self.server.models.first().map(|model| model.gpu_device_ids.as_slice());
                 let place = self.number as usize % gpus.len();
-                let said = groups.and_then(<[_]>::first).and_then(|ids| ids.get(place));
-                said.map_or(place, |device| *device as usize)
+                let device = groups.and_then(<[_]>::first).and_then(|ids| ids.get(place));
+                device.map_or(place, |device| *device as usize)
             }
         };
         gpus.get(device).copied()

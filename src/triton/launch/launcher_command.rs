@@ -64,7 +64,7 @@ pub(super) fn server(
     decided: ServerLayout,
     ranked: Vec<RankCommand>,
 ) -> LaunchedServer {
-    let wished = &spec.servers[index];
+    let server_spec = &spec.servers[index];
     let mut env: Vec<(String, String)> = Vec::new();
     if decided.mode == ServerMode::Orchestrator {
         env.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
@@ -83,14 +83,14 @@ pub(super) fn server(
         }
         Some(container) => {
             let wrapped =
-                LauncherContext { spec, container, wished, index, several: ranks.len() > 1, gpus: &decided.gpus };
+                LauncherContext { spec, container, server_spec, index, several: ranks.len() > 1, gpus: &decided.gpus };
             container::EngineCommand { argv: wrapper, env: outside } = wrapped.container_args(&inside);
         }
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
     let world_size = decided.world_size;
     // Processes that an orchestrator spawns are below its mpirun too.
-    let workers = wished.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+    let workers = server_spec.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
     let spawned: u32 = if decided.spawns { workers } else { 0 };
     let (command, world) = match decided.launcher {
         Launcher::None => {
@@ -103,7 +103,7 @@ pub(super) fn server(
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
             let mut command = pieces(wrapper);
             command.extend(pieces(spec.prefix.clone()));
-            command.extend(mpirun(spec, wished, argvs, &names));
+            command.extend(mpirun(spec, server_spec, argvs, &names));
             (command, LaunchWorld::Mpi { ranks: world_size + spawned })
         }
         Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), LaunchWorld::Slurm { ranks: world_size }),
@@ -120,7 +120,7 @@ pub(super) fn server(
     env.retain(|(_, value)| !value.is_empty());
     let mut logs = Vec::new();
     if decided.launcher == Launcher::Mpi && world_size > 1 {
-        logs.push(wished.rank_logs.clone());
+        logs.push(server_spec.rank_logs.clone());
     }
     logs.extend(spec.tuning.log_file.as_ref().map(|file| file.replace("{server}", &index.to_string())));
     let unset: &[&str] = match decided.launcher {
@@ -135,10 +135,10 @@ pub(super) fn server(
         name: format!("server {index}"),
         mode: decided.mode,
         launcher: decided.launcher,
-        parallelism: parallelism(wished),
+        parallelism: parallelism(server_spec),
         world_size,
         host: host(spec),
-        ports: wished.ports,
+        ports: server_spec.ports,
         gpus: decided.gpus,
         ranks,
         command,
@@ -259,7 +259,7 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
 struct LauncherContext<'a> {
     spec: &'a LaunchSpec,
     container: &'a ContainerSpec,
-    wished: &'a ServerSpec,
+    server_spec: &'a ServerSpec,
     index: usize,
     several: bool,
     gpus: &'a [GpuId],
@@ -283,15 +283,15 @@ impl LauncherContext<'_> {
 
     /// What the server reads, at its own path, and what it writes.
     fn mounts(&self) -> Vec<String> {
-        let mut mounts = vec![format!("{0}:{0}:ro", self.wished.repository)];
-        for model in &self.wished.models {
+        let mut mounts = vec![format!("{0}:{0}:ro", self.server_spec.repository)];
+        for model in &self.server_spec.models {
             if let Some(engine) = &model.engine {
                 mounts.push(format!("{engine}:{engine}:ro"));
             }
         }
-        mounts.extend(self.wished.reads.iter().map(|path| format!("{path}:{path}:ro")));
+        mounts.extend(self.server_spec.reads.iter().map(|path| format!("{path}:{path}:ro")));
         if self.several && self.spec.launcher != Some(Launcher::Srun) {
-            mounts.push(format!("{0}:{0}", self.wished.rank_logs));
+            mounts.push(format!("{0}:{0}", self.server_spec.rank_logs));
         }
         let traces = self.spec.tuning.trace_config.iter().filter_map(|setting| setting.strip_prefix("triton,file="));
         for file in self.spec.tuning.log_file.as_deref().into_iter().chain(traces) {

@@ -114,14 +114,14 @@ fn an_orchestrator_differs_from_the_script_only_in_its_ports() {
 
 #[test]
 fn all_impossible_settings_are_reported_at_once() {
-    let mut wish = spec(1, 2, 1, 2);
-    wish.mode = Some(ServerMode::Leader);
-    wish.world_size = Some(3);
-    wish.launcher = Some(Launcher::None);
-    wish.spawn_processes = Some(false);
-    wish.servers[0].models[0].gpu_device_ids = vec![vec![0, 9], vec![2, 3]];
-    wish.servers[0].ports.http = wish.servers[0].ports.grpc;
-    wish.container = Some(ContainerSpec {
+    let mut launch_spec = spec(1, 2, 1, 2);
+    launch_spec.mode = Some(ServerMode::Leader);
+    launch_spec.world_size = Some(3);
+    launch_spec.launcher = Some(Launcher::None);
+    launch_spec.spawn_processes = Some(false);
+    launch_spec.servers[0].models[0].gpu_device_ids = vec![vec![0, 9], vec![2, 3]];
+    launch_spec.servers[0].ports.http = launch_spec.servers[0].ports.grpc;
+    launch_spec.container = Some(ContainerSpec {
         engine: ContainerEngine::Enroot,
         image: String::new(),
         program: None,
@@ -136,7 +136,7 @@ fn all_impossible_settings_are_reported_at_once() {
         args: Vec::new(),
     });
     assert_eq!(
-        messages(&wish),
+        messages(&launch_spec),
         [
             "mode leader serves one copy of one model, and server 0 has 2",
             "world_size is 3, and the engine needs 2 (tp × pp): server 0",
@@ -153,38 +153,38 @@ fn all_impossible_settings_are_reported_at_once() {
 #[test]
 fn what_contradicts_the_engine_or_the_machine_is_refused() {
     let with = |change: &dyn Fn(&mut LaunchSpec)| {
-        let mut wish = spec(2, 2, 1, 1);
-        change(&mut wish);
-        messages(&wish).join("; ")
+        let mut launch_spec = spec(2, 2, 1, 1);
+        change(&mut launch_spec);
+        messages(&launch_spec).join("; ")
     };
     assert_eq!(
-        with(&|wish| wish.gpus.truncate(3)),
+        with(&|launch_spec| launch_spec.gpus.truncate(3)),
         "3 GPUs cannot be shared evenly by 2 servers; server 0 has 1 GPUs, and its models need 2; \
          server 1 has 1 GPUs, and its models need 2"
     );
     assert_eq!(
-        with(&|wish| wish.mode = Some(ServerMode::Plain)),
+        with(&|launch_spec| launch_spec.mode = Some(ServerMode::Plain)),
         "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the engine of server 1 needs 2 (tp × pp)"
     );
-    assert_eq!(with(&|wish| wish.servers.clear()), "there is no repository, so there would be no server");
+    assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "there is no repository, so there would be no server");
     assert_eq!(
-        with(&|wish| wish.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
+        with(&|launch_spec| launch_spec.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
         "2 servers cannot be spread over the 2 hosts of `mpi.hosts`"
     );
 }
 
 #[test]
 fn an_orchestrator_without_spawn_must_know_its_participants() {
-    let wish = |ids: Vec<Vec<u32>>| {
-        let mut wish = spec(1, 2, 1, 2);
-        wish.spawn_processes = Some(false);
-        wish.servers[0].models[0].participant_ids = ids;
-        wish
+    let launch_spec = |ids: Vec<Vec<u32>>| {
+        let mut launch_spec = spec(1, 2, 1, 2);
+        launch_spec.spawn_processes = Some(false);
+        launch_spec.servers[0].models[0].participant_ids = ids;
+        launch_spec
     };
-    assert_eq!(plan(&wish(vec![vec![1, 2], vec![3, 4]])).unwrap().servers[0].world_size, 5);
-    assert!(messages(&wish(Vec::new()))[0].contains("has no `participant_ids`"));
+    assert_eq!(plan(&launch_spec(vec![vec![1, 2], vec![3, 4]])).unwrap().servers[0].world_size, 5);
+    assert!(messages(&launch_spec(Vec::new()))[0].contains("has no `participant_ids`"));
     assert_eq!(
-        messages(&wish(vec![vec![0, 1], vec![1, 9]])),
+        messages(&launch_spec(vec![vec![0, 1], vec![1, 9]])),
         [
             "server 0: `participant_ids` of tensorrt_llm names rank 0: rank 0 is the orchestrator",
             "server 0: `participant_ids` of tensorrt_llm names rank 1: it is another copy's already",
@@ -198,12 +198,12 @@ fn an_orchestrator_without_spawn_must_know_its_participants() {
 
 #[test]
 fn over_hosts_every_rank_is_given_its_variables() {
-    let mut wish = spec(1, 8, 2, 1);
-    wish.gpus.truncate(8);
-    wish.servers[0].models[0].gpu_device_ids.clear();
-    wish.mpi.hosts = vec!["node1:8".to_owned(), "node2:8".to_owned()];
-    wish.stage_env = vec!["NCCL_DEBUG".to_owned()];
-    let server = plan(&wish).unwrap().servers.remove(0);
+    let mut launch_spec = spec(1, 8, 2, 1);
+    launch_spec.gpus.truncate(8);
+    launch_spec.servers[0].models[0].gpu_device_ids.clear();
+    launch_spec.mpi.hosts = vec!["node1:8".to_owned(), "node2:8".to_owned()];
+    launch_spec.stage_env = vec!["NCCL_DEBUG".to_owned()];
+    let server = plan(&launch_spec).unwrap().servers.remove(0);
     assert_eq!(server.host, "node1");
     assert_eq!(server.command[0][2..4], ["--host", "node1:8,node2:8"]);
     for piece in &server.command[1..] {
@@ -222,14 +222,14 @@ proptest! {
         spawn in any::<bool>(),
         srun in any::<bool>(),
     ) {
-        let mut wish = spec(servers, tp, pp, copies);
+        let mut launch_spec = spec(servers, tp, pp, copies);
         if copies > 1 {
-            wish.spawn_processes = Some(spawn);
+            launch_spec.spawn_processes = Some(spawn);
         }
         if srun && (copies == 1 || !spawn) && tp * pp * copies > 1 {
-            wish.launcher = Some(Launcher::Srun);
+            launch_spec.launcher = Some(Launcher::Srun);
         }
-        let plan = plan(&wish).unwrap();
+        let plan = plan(&launch_spec).unwrap();
         prop_assert_eq!(plan.servers.len() as u32, servers);
         let (mut gpus, mut seen, mut ports, mut prefixes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for server in &plan.servers {
@@ -255,7 +255,7 @@ proptest! {
             // The reported ports are those of the command.
             let line = server.argv().join(" ");
             prop_assert_eq!(line.matches("--grpc-port=").count(), 1);
-            prop_assert_eq!(line.matches("--allow-grpc=false").count(), if wish.launcher.is_some() { usize::from(ranks > 1) } else { ranks as usize - 1 });
+            prop_assert_eq!(line.matches("--allow-grpc=false").count(), if launch_spec.launcher.is_some() { usize::from(ranks > 1) } else { ranks as usize - 1 });
         }
         prop_assert_eq!(gpus.len() as u32, servers * tp * pp * copies);
     }

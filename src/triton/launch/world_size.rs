@@ -17,27 +17,27 @@ pub(super) struct ServerLayout {
 }
 
 pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<ServerLayout> {
-    let mut say = |message: String, hint: &str| problems.push(problem(message, hint));
+    let mut report = |message: String, hint: &str| problems.push(problem(message, hint));
     let servers = spec.servers.len();
     if servers == 0 {
-        say("there is no repository, so there would be no server".to_owned(), "");
+        report("there is no repository, so there would be no server".to_owned(), "");
         return Vec::new();
     }
     if servers > 1 && !spec.words.is_empty() {
-        say(
+        report(
             format!("`words` is the command line of one server, and there are {servers} repositories"),
             "name one of their folders, or leave `words` out",
         );
     }
     let hosts = spec.mpi.hosts.len().max(1) as u32;
     if hosts > 1 && servers > 1 {
-        say(
+        report(
             format!("{servers} servers cannot be spread over the {hosts} hosts of `mpi.hosts`"),
             "one server may span hosts; several need a stage for each host",
         );
     }
     if !spec.gpus.len().is_multiple_of(servers) {
-        say(
+        report(
             format!("{} GPUs cannot be shared evenly by {servers} servers", spec.gpus.len()),
             "change `gpus` of the stage or `triton_num_servers` of the repository",
         );

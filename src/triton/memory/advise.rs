@@ -137,7 +137,7 @@ fn more_gpus(fit: &Fit, advice: &mut Advice) {
 }
 
 fn arithmetic(fit: &Fit, advice: &mut Advice) {
-    let say = &mut advice.arithmetic;
+    let lines = &mut advice.arithmetic;
     if let (Some(memory), Some((weights, from))) = (fit.memory, fit.weights) {
         let mut line = format!("{} of memory − {} of weights ({from})", gb(memory), gb(weights));
         if fit.workspace > 0.0 {
@@ -162,9 +162,9 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
             }
             (None, None) => {}
         }
-        say.push(line);
+        lines.push(line);
     } else if let Some(free) = fit.free {
-        say.push(format!("the log reports that {} were free after loading", gb(free)));
+        lines.push(format!("the log reports that {} were free after loading", gb(free)));
     }
     if let (Some(fraction), Some(base)) = (fit.fraction, fit.base().filter(|base| *base > 0.0)) {
         let pool = match fit.share {
@@ -176,25 +176,29 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
         let tokens = fit.shape.as_ref().map(|shape| (pool / shape.kv_of_token(), shape.kv_of_token()));
         let tokens = tokens.map_or_else(String::new, |(n, each)| format!(", {n:.0} tokens of {}", bytes(each)));
         let left = (1.0 - fraction) * base;
-        say.push(format!("KV cache with fraction {fraction}: {}{tokens}; in addition {} are left", gb(pool), gb(left)));
+        lines.push(format!(
+            "KV cache with fraction {fraction}: {}{tokens}; in addition {} are left",
+            gb(pool),
+            gb(left)
+        ));
     }
     if let (Some(all), Some(requests)) = (fit.buffers(), fit.max_batch_size) {
         let each = bytes(all / requests);
-        say.push(format!("buffers: max_batch_size {requests} × {each} = {} (estimated)", gb(all)));
+        lines.push(format!("buffers: max_batch_size {requests} × {each} = {} (estimated)", gb(all)));
     }
 }
 
 fn unknown(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
-    let mut say = |is_known: bool, what: &str| {
+    let mut add = |is_known: bool, what: &str| {
         if !is_known {
             advice.unknown.push(what.to_owned());
         }
     };
-    say(missing.is_some(), "how much was missing");
-    say(fit.memory.is_some() || fit.free.is_some(), "the GPU's memory");
-    say(fit.weights.is_some() || fit.free.is_some(), "the size of the weights");
-    say(fit.shape.is_some(), "the model's shape");
-    say(fit.fraction.is_some(), "the fraction of the KV cache");
+    add(missing.is_some(), "how much was missing");
+    add(fit.memory.is_some() || fit.free.is_some(), "the GPU's memory");
+    add(fit.weights.is_some() || fit.free.is_some(), "the size of the weights");
+    add(fit.shape.is_some(), "the model's shape");
+    add(fit.fraction.is_some(), "the fraction of the KV cache");
 }
 
 fn floor2(share: f64) -> f64 {

@@ -89,13 +89,13 @@ impl Scrape {
 impl Scraper {
     /// Polls at once, and then every `interval`.
     pub fn start(servers: Vec<HttpAddress>, interval: Duration) -> std::io::Result<Self> {
-        let (stop, asked) = oneshot::channel();
-        let (tell, scrape) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let (sender, scrape) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let scrape = runtime.block_on(poll(servers, interval, asked));
+            let scrape = runtime.block_on(poll(servers, interval, stopped));
             // The receiver is gone when the poller was dropped.
-            let _ = tell.send(scrape);
+            let _ = sender.send(scrape);
         })?;
         Ok(Self { stop, scrape })
     }
@@ -130,16 +130,16 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
             let Some(mut client) = client.take() else { continue };
             asking.spawn(async move {
                 let at = Instant::now();
-                let told = client.text("/metrics").await;
-                (server, client, at, at.elapsed(), told)
+                let text = client.text("/metrics").await;
+                (server, client, at, at.elapsed(), text)
             });
         }
-        while let Some(told) = asking.join_next().await {
-            let Ok((server, client, at, took, told)) = told else { continue };
+        while let Some(joined) = asking.join_next().await {
+            let Ok((server, client, at, took, text)) = joined else { continue };
             clients[server] = Some(client);
-            let told = told.map_err(|error| ScrapeError::Query(error.why));
-            let told = told.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
-            let values = told.map(|told| scrape.take(&told, &mut known));
+            let text = text.map_err(|error| ScrapeError::Query(error.why));
+            let exposition = text.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
+            let values = exposition.map(|exposition| scrape.take(&exposition, &mut known));
             scrape.ticks.push(ServerPoll { round, server, at, took, values });
         }
         round += 1;

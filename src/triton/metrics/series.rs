@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::MetricKind;
 use super::scrape::{MetricSeries, Scrape, since};
 
-/// Prometheus names that say something about serving; the rest stays in the file of all numbers.
-const TOLD: [&str; 9] = [
+/// Prometheus names that concern serving; the rest stays in the file of all numbers.
+const SERVING_PREFIXES: [&str; 9] = [
     "nv_inference_",
     "nv_trt_llm_",
     "nv_llm_",
@@ -115,7 +115,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
     };
     let mut growths = CounterIncreases::default();
     for (series, servers) in scrape.series.iter().zip(&tracks) {
-        if !TOLD.iter().any(|start| series.name.starts_with(start)) {
+        if !SERVING_PREFIXES.iter().any(|start| series.name.starts_with(start)) {
             continue;
         }
         if is_left_out(series) {

@@ -88,15 +88,15 @@ mod tests {
                parameters: { key: "gpt_model_type" value: { string_value: "inflight_fused_batching" } }"#,
         )
         .unwrap();
-        let told = super::json(&config);
-        assert_eq!(told["max_batch_size"], json!(8));
-        assert_eq!(told["platform"], json!(""));
-        assert_eq!(told["model_transaction_policy"], json!({"decoupled": true}));
-        assert_eq!(told["input"][0]["data_type"], json!("TYPE_INT32"));
-        assert_eq!(told["input"][0]["dims"], json!([-1]));
-        assert_eq!(told["input"][0]["format"], json!("FORMAT_NONE"));
-        assert_eq!(told["output"], json!([]));
-        assert_eq!(told["parameters"]["gpt_model_type"], json!({"string_value": "inflight_fused_batching"}));
-        assert!(told.get("ensemble_scheduling").is_none(), "{told:#}");
+        let value = super::json(&config);
+        assert_eq!(value["max_batch_size"], json!(8));
+        assert_eq!(value["platform"], json!(""));
+        assert_eq!(value["model_transaction_policy"], json!({"decoupled": true}));
+        assert_eq!(value["input"][0]["data_type"], json!("TYPE_INT32"));
+        assert_eq!(value["input"][0]["dims"], json!([-1]));
+        assert_eq!(value["input"][0]["format"], json!("FORMAT_NONE"));
+        assert_eq!(value["output"], json!([]));
+        assert_eq!(value["parameters"]["gpt_model_type"], json!({"string_value": "inflight_fused_batching"}));
+        assert!(value.get("ensemble_scheduling").is_none(), "{value:#}");
     }
 }

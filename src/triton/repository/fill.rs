@@ -102,13 +102,13 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
 
 /// The spec's own values as text; flags first, then parameters.
 fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
-    let mut said: Vec<(&'static str, String, Value)> = Vec::new();
+    let mut entries: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
             FlagMeaning::Parameters(mut list) => {
                 // In the harness layout the engine does the batching, not the server.
                 list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
-                said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
+                entries.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
             FlagMeaning::InvalidValue(message) => {
                 problems.push(problem(format!("runtime flag `{flag}`: {message}"), None));
@@ -128,7 +128,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
     for (name, value) in &spec.parameters {
         match find(name).filter(|_| name != "engine_dir") {
             Some(parameter) => {
-                said.push((parameter.name, format!("parameter `{name}`"), parameter.kind.canonical(value)));
+                entries.push((parameter.name, format!("parameter `{name}`"), parameter.kind.canonical(value)));
             }
             None if name == "engine_dir" => {
                 problems.push(problem("parameter `engine_dir` is `engine` of the stage".to_owned(), None));
@@ -137,7 +137,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'s
         }
     }
     let mut values: BTreeMap<&'static str, (String, String)> = BTreeMap::new();
-    for (name, by, value) in said {
+    for (name, by, value) in entries {
         let Some(parameter) = find(name) else { continue };
         match parameter.kind.spell(&value) {
             Err(message) => problems.push(problem(format!("{by}: {message}"), None)),

@@ -106,10 +106,10 @@ fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputChe
         if entry.resolved.contains_key("output") {
             now.insert("output".to_owned(), output.to_string().into());
         }
-        let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =
+        let (stops, reported): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
-            None => Ok(told.iter().map(|one| format!("differs from {file}: {}", render::line(one))).collect()),
+            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", render::line(one))).collect()),
             Some(first) => Err(failure(entry, first, &stops, &file)),
         }
     })

@@ -69,11 +69,11 @@ fn section(
     for one in settled {
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
-        let told = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).transpose()?.unwrap_or_default();
+        let values = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).transpose()?.unwrap_or_default();
         // The file beside an image's id holds the requested name.
-        let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
+        let is_new = measured[one.task] || (task.kind == ActionKind::Image && values.contains_key("id"));
         let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
-        section.stages.insert(task.id.to_string(), entry.with(told, &one.key, output));
+        section.stages.insert(task.id.to_string(), entry.with(values, &one.key, output));
     }
     Ok(section)
 }

@@ -225,7 +225,7 @@ mod tests {
     use super::super::diagnose_server;
 
     #[track_caller]
-    fn says(lines: &[&str], cause: &str, hint: &str) {
+    fn assert_diagnosis(lines: &[&str], cause: &str, hint: &str) {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let found = diagnose_server(&lines).unwrap_or_else(|| panic!("nothing is known about {lines:#?}"));
         assert_eq!((found.cause.as_str(), found.hint.as_str()), (cause, hint));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn memory_names_the_option_and_how_far() {
-        says(
+        assert_diagnosis(
             &[
                 "(APIServer pid=50) INFO 11-23 09:12:01 [utils.py:253] non-default args: {'model': 'm', 'gpu_memory_utilization': 0.5}",
                 "(EngineCore pid=51) INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 65.72 GiB memory and 3.250000 seconds",
@@ -243,21 +243,21 @@ mod tests {
             "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and 28.3 GiB are missing before the first token",
             "raise gpu_memory_utilization (0.5 now, at most about 0.95) or tensor_parallel_size, lower max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
         );
-        says(
+        assert_diagnosis(
             &[
                 "ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is 76256. Try increasing `gpu_memory_utilization`",
             ],
             "one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there",
             "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (vLLM's default now), tensor_parallel_size, or kv_cache_dtype fp8",
         );
-        says(
+        assert_diagnosis(
             &[
                 "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (59136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
             ],
             "the KV cache holds 59136 tokens, and one sequence of max_model_len 131072 needs more",
             "set max_model_len to 59136 or less, or raise gpu_memory_utilization (vLLM's default now) or tensor_parallel_size",
         );
-        says(
+        assert_diagnosis(
             &[
                 "ValueError: Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
             ],
@@ -272,12 +272,12 @@ mod tests {
         let core = "  File \"/site/vllm/v1/engine/core.py\", line 1120, in run_engine_core";
         let loaded =
             "INFO 11-23 09:12:05 [gpu_model_runner.py:5256] Model loading took 14.99 GiB memory and 3.250000 seconds";
-        says(
+        assert_diagnosis(
             &[loaded, core, last],
             "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free",
             "lower gpu_memory_utilization from 0.92 to 0.90 or less, or lower max_num_seqs or max_num_batched_tokens",
         );
-        says(
+        assert_diagnosis(
             &[core, last],
             "the GPU has too little memory for this: it requested 2.0 GiB, and 1.1 GiB are free, while it loaded the weights",
             "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for another process on the GPU",
@@ -286,12 +286,12 @@ mod tests {
 
     #[test]
     fn what_is_no_memory_is_known_too() {
-        says(
+        assert_diagnosis(
             &["ERROR: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"],
             "another program listens on the server's port",
             "`ss -ltnp` names it; end it, or leave `port` out to get a free one",
         );
-        says(
+        assert_diagnosis(
             &[
                 "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
                 "  Value error, Model architectures ['FooForCausalLM'] are not supported for now. Supported architectures: dict_keys(['A'])",
@@ -299,7 +299,7 @@ mod tests {
             "this vLLM does not know the model's architecture FooForCausalLM",
             "take a newer vLLM, or `options: { model_impl: transformers }`",
         );
-        says(
+        assert_diagnosis(
             &[
                 "OSError: You are trying to access a gated repo.",
                 "Access to model meta-llama/Llama-3.1-8B is restricted.",
@@ -307,12 +307,12 @@ mod tests {
             "meta-llama/Llama-3.1-8B is gated at Hugging Face, and this user may not read it",
             "accept its licence on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
         );
-        says(
+        assert_diagnosis(
             &["  Value error, World size (4) is larger than the number of available GPUs (1) in this node."],
             "one server needs 4 GPUs, and it sees 1",
             "give the stage as many `gpus` as all its servers need, and do not set CUDA_VISIBLE_DEVICES under `env`",
         );
-        says(
+        assert_diagnosis(
             &["api_server.py: error: unrecognized arguments: --max-batch 3"],
             "the server does not know --max-batch 3",
             "this version has other options: `--help=all` of the server lists them",

@@ -95,11 +95,11 @@ fn before_free(line: &str) -> Option<&str> {
 /// Whether memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code 137).
 pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
     let log = Log::new(lines);
-    let says = |signs| log.find_line(signs);
-    if let Some(line) = says(GPU) {
+    let find = |signs| log.find_line(signs);
+    if let Some(line) = find(GPU) {
         return Some(Shortage::read(&log, line, MemoryKind::Gpu));
     }
-    if let Some(line) = says(KILLED).or_else(|| says(HOST)) {
+    if let Some(line) = find(KILLED).or_else(|| find(HOST)) {
         return Some(Shortage::read(&log, line, MemoryKind::Host));
     }
     // As far as a log shows, only the kernel kills without a message.

@@ -74,16 +74,16 @@ impl Alarms {
         if due <= Instant::now() {
             return;
         }
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let number = self.count.get();
         self.count.set(number + 1);
         let is_first = self.set.borrow().peek().is_none_or(|Reverse(alarm)| due < alarm.due);
-        self.set.borrow_mut().push(Reverse(Alarm { due, number, wake: tell }));
+        self.set.borrow_mut().push(Reverse(Alarm { due, number, wake: sender }));
         if is_first {
             self.earlier.notify_one();
         }
         // An error would mean that `run` has ended, and then the task that waits here ends too.
-        let _ = told.await;
+        let _ = receiver.await;
     }
 }
 

@@ -36,7 +36,7 @@ impl RequestAttempt<'_> {
             let read_outcome = if let Some(asking) = &mut stopping {
                 tokio::select! {
                     biased;
-                    heard = listens => heard?,
+                    reading = listens => reading?,
                     result = asking => {
                         stopping = None;
                         result?;

@@ -54,7 +54,7 @@ pub(in crate::harness) struct RequestProgress {
     pub counted: CountedTokens,
     pub server: Option<ServerStamps>,
     pub last_id: Option<i32>,
-    /// The answer is kept, in `said`.
+    /// The answer is kept, in `answer`.
     pub keeps: bool,
     pub answer: Option<Prompt>,
     /// Receives the first token.
@@ -77,12 +77,12 @@ impl RequestProgress {
         if are_ids {
             let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
             match self.answer.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
-                Prompt::Ids(said) => said.extend(ids),
+                Prompt::Ids(answer) => answer.extend(ids),
                 Prompt::Text(_) => {}
             }
         } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
             match self.answer.get_or_insert_with(|| Prompt::Text(String::new())) {
-                Prompt::Text(said) => said.push_str(&String::from_utf8_lossy(text)),
+                Prompt::Text(answer) => answer.push_str(&String::from_utf8_lossy(text)),
                 Prompt::Ids(_) => {}
             }
         }
@@ -201,7 +201,7 @@ impl RequestAttempt<'_> {
     }
 
     /// How a request ended, once its message arrived.
-    fn outcome_of(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
+    fn outcome_of(&self, part: &RequestProgress, requested: u32, final_marker: bool) -> RequestEnd {
         let tokens = part.counted.tokens;
         let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
         if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
@@ -218,16 +218,16 @@ impl RequestAttempt<'_> {
         };
         if tokens == 0 {
             fail("the answer has no token".to_owned())
-        } else if tokens < asked && !is_whole {
-            fail(format!("the stream ended after {tokens} of {asked} tokens"))
+        } else if tokens < requested && !is_whole {
+            fail(format!("the stream ended after {tokens} of {requested} tokens"))
         } else if let RequestEncoder::Kserve(form) = self.encoder
-            && tokens < asked
+            && tokens < requested
             && form.streams
             && form.ends_only_with_end_id()
             && part.last_id != Some(form.end_id)
         {
             fail(format!(
-                "the final response came after {tokens} of {asked} tokens, without the end token {}",
+                "the final response came after {tokens} of {requested} tokens, without the end token {}",
                 form.end_id
             ))
         } else {
@@ -280,7 +280,7 @@ impl RequestAttempt<'_> {
         let talk = HttpAttempt {
             pool,
             dialect,
-            asked_tokens: planned.output_len,
+            requested_tokens: planned.output_len,
             limits: self.limits,
             clock: self.clock,
             cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),

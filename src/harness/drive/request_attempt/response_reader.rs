@@ -60,7 +60,7 @@ impl<'a> ResponseReader<'a> {
     pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
         let t_read = self.attempt.connection.last_read();
         let mut pieces = 0;
-        let heard = loop {
+        let polled = loop {
             match answer.poll_part(context) {
                 Poll::Pending => break Poll::Pending,
                 Poll::Ready(None) => break Poll::Ready(Ok(ReadOutcome::End)),
@@ -76,7 +76,7 @@ impl<'a> ResponseReader<'a> {
             }
         };
         self.waited(t_read, pieces);
-        heard
+        polled
     }
 
     /// Records how long this many pieces have waited since they were read.
@@ -137,12 +137,12 @@ impl<'a> ResponseReader<'a> {
             return Ok(());
         }
         let row = seen.row as usize;
-        let (Some(part), Some(asked)) = (self.parts.get_mut(row), planned.get(row)) else {
+        let (Some(part), Some(request)) = (self.parts.get_mut(row), planned.get(row)) else {
             return Err((FailureClass::Stream, format!("batch_index is {row} in a message of {}", planned.len())));
         };
         let tokens = match self.template.count {
             TokenCounting::Ids { beams, has_prompt, .. } => {
-                let prompt = if has_prompt && !part.account().has_begun() { asked.input_len } else { 0 };
+                let prompt = if has_prompt && !part.account().has_begun() { request.input_len } else { 0 };
                 ChunkTokens::Exact((seen.tokens / beams.max(1)).saturating_sub(prompt))
             }
             // The last response of a text may have none of it.
@@ -150,7 +150,7 @@ impl<'a> ResponseReader<'a> {
                 ChunkTokens::Closing
             }
             TokenCounting::Responses { .. } | TokenCounting::Usage if seen.tokens > 0 => ChunkTokens::Text,
-            TokenCounting::Requested if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
+            TokenCounting::Requested if seen.tokens > 0 => ChunkTokens::Requested(request.output_len),
             TokenCounting::Responses { .. } | TokenCounting::Usage | TokenCounting::Requested => ChunkTokens::Closing,
         };
         let count = match tokens {
@@ -169,7 +169,7 @@ impl<'a> ResponseReader<'a> {
             self.state.last_token.set(Some(t_read));
             link.last_token.set(t_read);
             part.take(WireEvent::Chunk(tokens), t_read);
-            ResponseBounds::check_tokens(part.account().tokens(), self.attempt.requested_tokens(asked))?;
+            ResponseBounds::check_tokens(part.account().tokens(), self.attempt.requested_tokens(request))?;
         }
         if seen.is_final {
             self.state.final_marker.set(true);
@@ -179,7 +179,7 @@ impl<'a> ResponseReader<'a> {
             && let Some(response) =
                 extra_outputs::parse(message, self.template.call).map_err(|e| e.fault(&self.attempt.limits))?
         {
-            let stamps = extra_outputs::note(&mut collector.borrow_mut().extra_outputs, &response, asked, count);
+            let stamps = extra_outputs::note(&mut collector.borrow_mut().extra_outputs, &response, request, count);
             let part = &mut self.parts[row];
             part.server = stamps.or(part.server);
         }

@@ -300,7 +300,7 @@ fn size_in_memory(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
         PromptPart::Ids(ids) => ids.len() * 4,
         PromptPart::Text(text) => text.len(),
-        PromptPart::Drawn { .. } | PromptPart::Heard { .. } => 0,
+        PromptPart::Drawn { .. } | PromptPart::PreviousAnswer { .. } => 0,
     });
     size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>()
 }

@@ -63,7 +63,7 @@ pub(in crate::harness) enum PromptPart {
     Ids(Arc<[i32]>),
     Text(Arc<str>),
     /// The answer to this turn of the session, as it came.
-    Heard {
+    PreviousAnswer {
         turn: u32,
     },
 }

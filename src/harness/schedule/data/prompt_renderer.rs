@@ -38,12 +38,12 @@ impl PromptRenderer {
     }
 
     /// For a target that takes token ids.
-    pub fn ids(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
+    pub fn ids(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
         if self.tokenizer.is_some()
             && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
         {
             // One source for both kinds of target: the ids are those of the text.
-            let text = self.text(parts, heard)?;
+            let text = self.text(parts, previous)?;
             return self.tokenizer()?.encode(&text);
         }
         let mut ids = Vec::new();
@@ -61,18 +61,20 @@ impl PromptRenderer {
                 }
                 PromptPart::Ids(given) => ids.extend_from_slice(given),
                 PromptPart::Text(text) => ids.extend(self.tokenizer()?.encode(text)?),
-                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
-                    Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
-                    Some(Prompt::Text(answer)) => ids.extend(self.tokenizer()?.encode(answer)?),
-                    None => {}
-                },
+                PromptPart::PreviousAnswer { turn } => {
+                    match previous.answers.get(*turn as usize).and_then(Option::as_ref) {
+                        Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
+                        Some(Prompt::Text(answer)) => ids.extend(self.tokenizer()?.encode(answer)?),
+                        None => {}
+                    }
+                }
             }
         }
         Ok(ids)
     }
 
     /// For a target that takes text. Drawn parts are words: of one token each with a tokenizer, of about one without.
-    pub fn text(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<String, HarnessError> {
+    pub fn text(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<String, HarnessError> {
         let mut text = String::new();
         let mut was_drawn = true;
         for part in parts {
@@ -87,11 +89,13 @@ impl PromptRenderer {
                 }
                 PromptPart::Ids(given) => (self.tokenizer()?.decode(given)?, false),
                 PromptPart::Text(given) => ((**given).to_owned(), false),
-                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
-                    Some(Prompt::Ids(answer)) => (self.tokenizer()?.decode(answer)?, false),
-                    Some(Prompt::Text(answer)) => (answer.clone(), false),
-                    None => continue,
-                },
+                PromptPart::PreviousAnswer { turn } => {
+                    match previous.answers.get(*turn as usize).and_then(Option::as_ref) {
+                        Some(Prompt::Ids(answer)) => (self.tokenizer()?.decode(answer)?, false),
+                        Some(Prompt::Text(answer)) => (answer.clone(), false),
+                        None => continue,
+                    }
+                }
             };
             if !text.is_empty() && !piece.is_empty() {
                 text.push(if was_drawn || is_drawn { ' ' } else { '\n' });

@@ -102,12 +102,12 @@ impl End {
     /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
     fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), ScheduleError> {
         let Some(ended) = ended else { return Ok(()) };
-        let asked = spec.stop.requests.unwrap_or(0);
-        let is_short = drawn < asked || (self.is_timed && spec.stop.duration.is_some());
+        let requested = spec.stop.requests.unwrap_or(0);
+        let is_short = drawn < requested || (self.is_timed && spec.stop.duration.is_some());
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, LoadPattern::Trace { .. }) => Ok(()),
             Ended::Data if is_short => Err(ScheduleError::DataEnd { drawn }),
-            Ended::Rate if drawn < asked => Err(ScheduleError::RateEnd { drawn, required: asked }),
+            Ended::Rate if drawn < requested => Err(ScheduleError::RateEnd { drawn, required: requested }),
             Ended::Data | Ended::Rate => Ok(()),
         }
     }

@@ -174,7 +174,7 @@ fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
         PromptPart::Text(text) => {
             hasher.field(b"text").field(text.as_bytes());
         }
-        PromptPart::Heard { turn } => {
+        PromptPart::PreviousAnswer { turn } => {
             hasher.field(b"heard").field(&turn.to_le_bytes());
         }
     }
@@ -189,7 +189,7 @@ impl PlannedRequest {
 
     /// Whether the answers of the turns before are part of its prompt.
     pub fn needs_answers(&self) -> bool {
-        self.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::Heard { .. }))
+        self.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::PreviousAnswer { .. }))
     }
 
     fn recipe(&self, index: u64) -> Arc<[PromptPart]> {

@@ -134,12 +134,12 @@ impl SessionDrawer {
     fn turns(&self, entry: Option<&CorpusRecord>, number: u64) -> Result<Vec<PlannedRequest>, HarnessError> {
         let BenchSpec { seed, content, pace, .. } = &self.spec;
         let sessions = content.sessions.as_ref();
-        let asked = sessions.and_then(|sessions| random_draws::length(&sessions.turns, "turns", *seed, number));
+        let turns = sessions.and_then(|sessions| random_draws::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
             // A ShareGPT conversation is a question and its answer, unless sessions are requested.
             (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
-            (Some(entry), _) => asked.map_or(entry.turns.len(), |asked| entry.turns.len().min(asked as usize)),
-            (None, _) => asked.unwrap_or(1) as usize,
+            (Some(entry), _) => turns.map_or(entry.turns.len(), |turns| entry.turns.len().min(turns as usize)),
+            (None, _) => turns.unwrap_or(1) as usize,
         };
         let mut history = SessionHistory::begin(content.prefixes.as_ref(), *seed, number);
         let mode = sessions.map_or(History::None, |sessions| sessions.history);
@@ -253,7 +253,7 @@ impl SessionHistory {
         let (parts, tokens) = own;
         let (answer, answer_tokens) = match (mode, given.and_then(|given| given.answer.clone())) {
             (History::None, _) => return,
-            (History::Answers, _) => (PromptPart::Heard { turn }, output_len),
+            (History::Answers, _) => (PromptPart::PreviousAnswer { turn }, output_len),
             (History::Planned, Some(text)) => {
                 let tokens = given.and_then(|given| given.output_tokens).unwrap_or(output_len);
                 (PromptPart::Text(text), tokens)
@@ -276,7 +276,7 @@ fn tokens_of(part: &PromptPart) -> u32 {
     match part {
         PromptPart::Drawn { tokens, .. } => *tokens,
         PromptPart::Ids(ids) => ids.len() as u32,
-        PromptPart::Text(_) | PromptPart::Heard { .. } => 0,
+        PromptPart::Text(_) | PromptPart::PreviousAnswer { .. } => 0,
     }
 }
 

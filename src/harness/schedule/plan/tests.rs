@@ -275,7 +275,7 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
     assert_ne!(first[..], third[..512]);
     // Block 9 is the same at every position, as far as it reaches.
     assert_eq!(second[512..600], third[512..600]);
-    assert_eq!(plan.data.as_ref().map(|told| (told.records, told.taken, told.repeated)), Some((3, 3, false)));
+    assert_eq!(plan.data.as_ref().map(|data| (data.records, data.taken, data.repeated)), Some((3, 3, false)));
 }
 
 #[test]
@@ -305,8 +305,8 @@ fn every_mistake_of_a_file_has_its_line() {
         (6, "it has none of `prompt`"),
         (7, "more than one of"),
     ] {
-        let told = why.lines().find(|told| told.contains(&format!("line {line}:")));
-        assert!(told.is_some_and(|told| told.contains(what)), "line {line} is missing in:\n{why}");
+        let message = why.lines().find(|message| message.contains(&format!("line {line}:")));
+        assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{why}");
     }
     assert!(!why.contains("line 1:") && !why.contains("line 3:"), "{why}");
 }

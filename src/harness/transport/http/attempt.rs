@@ -24,7 +24,7 @@ const LONGEST_ANSWER: usize = 16 << 20;
 pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
     pub dialect: &'a HttpRequestTemplate,
-    pub asked_tokens: u32,
+    pub requested_tokens: u32,
     pub limits: ResponseBounds,
     pub clock: BenchClock,
     /// Cancel after this many tokens.
@@ -61,7 +61,7 @@ impl HttpAttempt<'_> {
         let expected = ExpectedAnswer {
             api: self.dialect.api,
             model: &self.dialect.model,
-            tokens: self.asked_tokens,
+            tokens: self.requested_tokens,
             has_choices: self.dialect.choices() > 1,
             limits: self.limits,
         };
@@ -145,7 +145,7 @@ impl HttpAttempt<'_> {
                 }
             }
             self.update_last_token(listener);
-            if let Some(requested) = self.dialect.limit(self.asked_tokens) {
+            if let Some(requested) = self.dialect.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(listener.tokens(), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {

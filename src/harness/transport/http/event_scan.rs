@@ -246,7 +246,7 @@ mod tests {
     }
 
     /// What counts, and whether the choice has ended.
-    fn heard(text: &str) -> (Vec<ChunkTokens>, bool) {
+    fn scan(text: &str) -> (Vec<ChunkTokens>, bool) {
         let seen = openai(text.as_bytes()).unwrap();
         (seen.chunks.each().collect(), seen.finish.is_some())
     }
@@ -254,27 +254,27 @@ mod tests {
     #[test]
     fn a_role_is_no_token_and_a_token_without_text_is_one() {
         use ChunkTokens::{Closing, Empty, Text};
-        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":""}"#, "null")), (vec![], false));
-        assert_eq!(heard(&chunk(r#"{"content":"a"}"#, "null")), (vec![Text], false));
-        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":"a"}"#, "null")), (vec![Text], false));
-        assert_eq!(heard(&chunk(r#"{"content":""}"#, "null")), (vec![Empty], false));
-        assert_eq!(heard(&chunk(r#"{"reasoning_content":"hm"}"#, "null")), (vec![Text], false));
-        assert_eq!(heard(&chunk(r#"{"tool_calls":[{"index":0}]}"#, "null")), (vec![Text], false));
-        assert_eq!(heard(&chunk("{}", r#""length""#)), (vec![Closing], true));
-        assert_eq!(heard(&chunk(r#"{"content":""}"#, r#""stop""#)), (vec![Closing], true));
-        assert_eq!(heard(&chunk(r#"{"content":"z"}"#, r#""length""#)), (vec![Text], true));
-        assert_eq!(heard(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (vec![Text], false));
-        assert_eq!(heard(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
+        assert_eq!(scan(&chunk(r#"{"role":"assistant","content":""}"#, "null")), (vec![], false));
+        assert_eq!(scan(&chunk(r#"{"content":"a"}"#, "null")), (vec![Text], false));
+        assert_eq!(scan(&chunk(r#"{"role":"assistant","content":"a"}"#, "null")), (vec![Text], false));
+        assert_eq!(scan(&chunk(r#"{"content":""}"#, "null")), (vec![Empty], false));
+        assert_eq!(scan(&chunk(r#"{"reasoning_content":"hm"}"#, "null")), (vec![Text], false));
+        assert_eq!(scan(&chunk(r#"{"tool_calls":[{"index":0}]}"#, "null")), (vec![Text], false));
+        assert_eq!(scan(&chunk("{}", r#""length""#)), (vec![Closing], true));
+        assert_eq!(scan(&chunk(r#"{"content":""}"#, r#""stop""#)), (vec![Closing], true));
+        assert_eq!(scan(&chunk(r#"{"content":"z"}"#, r#""length""#)), (vec![Text], true));
+        assert_eq!(scan(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (vec![Text], false));
+        assert_eq!(scan(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
     }
 
     #[test]
     fn ids_and_log_probabilities_say_how_many_tokens_a_chunk_has() {
         use ChunkTokens::{Closing, Exact};
-        assert_eq!(heard(r#"{"choices":[{"text":"ab","token_ids":[1,2,3]}]}"#).0, [Exact(3)]);
-        assert_eq!(heard(r#"{"choices":[{"text":"ab","logprobs":{"tokens":["a","b"]}}]}"#).0, [Exact(2)]);
+        assert_eq!(scan(r#"{"choices":[{"text":"ab","token_ids":[1,2,3]}]}"#).0, [Exact(3)]);
+        assert_eq!(scan(r#"{"choices":[{"text":"ab","logprobs":{"tokens":["a","b"]}}]}"#).0, [Exact(2)]);
         let chat = r#"{"choices":[{"delta":{"content":"ab"},"logprobs":{"content":[{"token":"a"},{"token":"b"}]}}]}"#;
-        assert_eq!(heard(chat).0, [Exact(2)]);
-        assert_eq!(heard(r#"{"choices":[{"text":"","token_ids":[],"finish_reason":"stop"}]}"#).0, [Closing]);
+        assert_eq!(scan(chat).0, [Exact(2)]);
+        assert_eq!(scan(r#"{"choices":[{"text":"","token_ids":[],"finish_reason":"stop"}]}"#).0, [Closing]);
     }
 
     #[test]

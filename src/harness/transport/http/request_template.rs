@@ -50,14 +50,14 @@ impl HttpRequestTemplate {
         offered: &ServerModelInfo,
         key: Option<&str>,
     ) -> Result<Self, UnsupportedRequest> {
-        let ask = &spec.request;
+        let request = &spec.request;
         let mut sheet = RequestFieldsBuilder {
             api: http.api,
             inputs: offered.inputs.as_deref(),
             constants: Map::new(),
             faults: Vec::new(),
         };
-        let streams = ask.streaming.unwrap_or(true);
+        let streams = request.streaming.unwrap_or(true);
         let has_ids = sheet.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
         let has_text = sheet.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
         let prompt_ids = match http.api {
@@ -70,17 +70,17 @@ impl HttpRequestTemplate {
                 false
             }
         };
-        for (is_asked, key) in [
-            (ask.return_log_probs, "return_log_probs"),
-            (ask.return_context_logits, "return_context_logits"),
-            (ask.return_generation_logits, "return_generation_logits"),
-            (ask.return_perf_metrics, "return_perf_metrics"),
-            (!ask.lora_task_id.is_empty(), "lora_task_id"),
-            (ask.batch() > 1, "batch"),
-            (ask.num_return_sequences.is_some(), "num_return_sequences"),
-            (matches!(ask.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })), "cancel.by: stop"),
+        for (is_set, key) in [
+            (request.return_log_probs, "return_log_probs"),
+            (request.return_context_logits, "return_context_logits"),
+            (request.return_generation_logits, "return_generation_logits"),
+            (request.return_perf_metrics, "return_perf_metrics"),
+            (!request.lora_task_id.is_empty(), "lora_task_id"),
+            (request.batch() > 1, "batch"),
+            (request.num_return_sequences.is_some(), "num_return_sequences"),
+            (matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })), "cancel.by: stop"),
         ] {
-            if is_asked {
+            if is_set {
                 sheet.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
             }
         }
@@ -93,14 +93,14 @@ impl HttpRequestTemplate {
                 let (key, end) = if prompt_ids { ("streaming", spec.end_id) } else { ("stream", spec.end_id) };
                 sheet.field_if_available(key, Value::from(streams));
                 if prompt_ids {
-                    sheet.field_if_available("end_id", Value::from(ask.end_id.unwrap_or(end)));
-                    sheet.field_if_available("pad_id", Value::from(ask.pad_id.unwrap_or(end)));
-                    sheet.field_if_available("beam_width", Value::from(ask.beam_width.unwrap_or(1)));
+                    sheet.field_if_available("end_id", Value::from(request.end_id.unwrap_or(end)));
+                    sheet.field_if_available("pad_id", Value::from(request.pad_id.unwrap_or(end)));
+                    sheet.field_if_available("beam_width", Value::from(request.beam_width.unwrap_or(1)));
                 }
                 if !streams {
                     sheet.field_if_available(
                         "exclude_input_in_output",
-                        Value::from(ask.exclude_input_in_output.unwrap_or(true)),
+                        Value::from(request.exclude_input_in_output.unwrap_or(true)),
                     );
                 }
             }
@@ -112,14 +112,14 @@ impl HttpRequestTemplate {
                 }
             }
         }
-        sheet.field_if_set("temperature", &["temperature"], ask.temperature.map(Value::from));
-        sheet.field_if_set("top_p", &["top_p", "runtime_top_p"], ask.top_p.map(Value::from));
-        sheet.field_if_set("top_k", &["top_k", "runtime_top_k"], ask.top_k.map(Value::from));
-        sheet.field_if_set("repetition_penalty", &["repetition_penalty"], ask.repetition_penalty.map(Value::from));
-        sheet.field_if_set("presence_penalty", &["presence_penalty"], ask.presence_penalty.map(Value::from));
-        sheet.field_if_set("frequency_penalty", &["frequency_penalty"], ask.frequency_penalty.map(Value::from));
-        sheet.field_if_set("min_length", &["min_tokens", "min_length"], ask.min_length.map(Value::from));
-        match &ask.stop_words {
+        sheet.field_if_set("temperature", &["temperature"], request.temperature.map(Value::from));
+        sheet.field_if_set("top_p", &["top_p", "runtime_top_p"], request.top_p.map(Value::from));
+        sheet.field_if_set("top_k", &["top_k", "runtime_top_k"], request.top_k.map(Value::from));
+        sheet.field_if_set("repetition_penalty", &["repetition_penalty"], request.repetition_penalty.map(Value::from));
+        sheet.field_if_set("presence_penalty", &["presence_penalty"], request.presence_penalty.map(Value::from));
+        sheet.field_if_set("frequency_penalty", &["frequency_penalty"], request.frequency_penalty.map(Value::from));
+        sheet.field_if_set("min_length", &["min_tokens", "min_length"], request.min_length.map(Value::from));
+        match &request.stop_words {
             Some(WordList::Texts(texts)) => {
                 sheet.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)));
             }
@@ -127,7 +127,7 @@ impl HttpRequestTemplate {
             None => {}
         }
         let mut seed_key = None;
-        match ask.random_seed {
+        match request.random_seed {
             Some(RandomSeed::Fixed(seed)) => {
                 sheet.field_if_set("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
             }
@@ -141,7 +141,7 @@ impl HttpRequestTemplate {
             api: http.api,
             model: offered.model.clone(),
             streams,
-            cancel: ask.cancel,
+            cancel: request.cancel,
             path: path(http, &offered.model, streams),
             headers: headers(key, streams),
             constants: sheet.constants,
@@ -165,8 +165,8 @@ impl HttpRequestTemplate {
 
     /// Answers to one prompt.
     pub fn choices(&self) -> u32 {
-        let asked = self.extra.get("n").and_then(Value::as_u64);
-        asked.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
+        let choices = self.extra.get("n").and_then(Value::as_u64);
+        choices.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
     }
 
     /// The most tokens that the request allows in all; none where `extra` takes the limit out or sets it otherwise.

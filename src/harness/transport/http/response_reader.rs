@@ -56,7 +56,7 @@ pub(super) struct HttpResponseReader<'h> {
 }
 
 impl<'h> HttpResponseReader<'h> {
-    pub fn new(expected: ExpectedAnswer<'h>, heard: &'h mut HttpOutcome) -> Self {
+    pub fn new(expected: ExpectedAnswer<'h>, outcome: &'h mut HttpOutcome) -> Self {
         Self {
             expected,
             events: SseParser::default(),
@@ -67,7 +67,7 @@ impl<'h> HttpResponseReader<'h> {
             id: None,
             is_finished: false,
             is_done: false,
-            outcome: heard,
+            outcome,
         }
     }
 
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn several_events_in_one_read_share_its_time() {
         let two = [content("a"), content("b")].concat();
-        let (heard, outcome) = listen(Api::OpenaiChat, &[ROLE, &two, &content("c"), DONE]);
+        let (response, outcome) = listen(Api::OpenaiChat, &[ROLE, &two, &content("c"), DONE]);
         assert_eq!(outcome, Ok(()));
-        let times: Vec<u64> = counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect();
+        let times: Vec<u64> = counted(response).chunks.iter().map(|chunk| chunk.t_read).collect();
         assert_eq!(times, [1, 1, 2]);
     }
 
@@ -306,10 +306,10 @@ mod tests {
             at.extend([0, body.len()]);
             at.sort_unstable();
             let pieces: Vec<&str> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
-            let (heard, outcome) = listen(Api::OpenaiChat, &pieces);
+            let (response, outcome) = listen(Api::OpenaiChat, &pieces);
             prop_assert_eq!(outcome, Ok(()));
-            prop_assert!(heard.account.has_ended());
-            let counted = counted(heard);
+            prop_assert!(response.account.has_ended());
+            let counted = counted(response);
             prop_assert!(counted.is_per_chunk);
             prop_assert_eq!(counted.chunks.len(), words.len());
             prop_assert_eq!(counted.usage.unwrap().completion, Some(words.len() as u64));
@@ -320,9 +320,9 @@ mod tests {
     fn usage_in_every_event_says_how_many_tokens_it_brought() {
         let event =
             |n: u32| format!("data: {{\"choices\":[{{\"text\":\"x\"}}],\"usage\":{{\"completion_tokens\":{n}}}}}\n\n");
-        let (heard, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
+        let (response, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
     }
 
     #[test]
@@ -337,9 +337,9 @@ mod tests {
     #[test]
     fn an_empty_text_at_the_end_of_a_triton_stream_is_no_token() {
         let event = |text: &str| format!("data: {{\"text_output\":\"{text}\"}}\n\n");
-        let (heard, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
+        let (response, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]

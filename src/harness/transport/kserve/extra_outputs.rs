@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn shapes_are_checked_against_lengths() {
-        let say = |name, shape: &[i64], bytes| misshapen(name, "FP32", shape, bytes, 7, 2);
-        assert_eq!(say("output_log_probs", &[1, 1, 2], 8), None);
-        assert_eq!(say("context_logits", &[1, 7, 10], 280), None);
+        let check = |name, shape: &[i64], bytes| misshapen(name, "FP32", shape, bytes, 7, 2);
+        assert_eq!(check("output_log_probs", &[1, 1, 2], 8), None);
+        assert_eq!(check("context_logits", &[1, 7, 10], 280), None);
         assert_eq!(
-            say("generation_logits", &[1, 1, 3, 10], 120).as_deref(),
+            check("generation_logits", &[1, 1, 3, 10], 120).as_deref(),
             Some("generation_logits has shape [1, 1, 3, 10] for 2 tokens in this response")
         );
-        assert_eq!(say("cum_log_probs", &[1, 1], 3).as_deref(), Some("cum_log_probs FP32 [1, 1] has 3 bytes"));
+        assert_eq!(check("cum_log_probs", &[1, 1], 3).as_deref(), Some("cum_log_probs FP32 [1, 1] has 3 bytes"));
     }
 }

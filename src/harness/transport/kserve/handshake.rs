@@ -54,8 +54,8 @@ pub(in crate::harness) async fn handshake(
 /// What the server reports about the model. A method that it lacks leaves its part open.
 async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, HandshakeError> {
     let mut contract = ModelMetadata::default();
-    let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
-    match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await {
+    let request = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
+    match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &request).await {
         Ok(answer) => {
             let config = answer.config.unwrap_or_default();
             contract.is_decoupled = Some(decouples(link, spec, &config).await?);
@@ -64,8 +64,8 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
         Err(error) if error.is_unimplemented() => {}
         Err(error) => return Err(error),
     }
-    let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
-    match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
+    let request = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
+    match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &request).await {
         Ok(answer) => {
             // Every model has inputs and outputs: an answer without them carries no information.
             let offer = |tensors: Vec<TensorMetadata>| {
@@ -89,8 +89,8 @@ async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) ->
     }
     let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice else { return Ok(false) };
     for step in &ensemble.step {
-        let ask = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
-        let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await;
+        let request = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
+        let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &request).await;
         let of_step = |error| HandshakeError::Step { step: step.model_name.clone(), error: Box::new(error) };
         let config = answer.map_err(of_step)?.config;
         if config.as_ref().is_some_and(is_decoupled) {

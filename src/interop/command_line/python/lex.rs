@@ -166,7 +166,7 @@ impl Lexer<'_> {
         let quote = if self.rest.starts_with(&triple) { triple.as_str() } else { quote };
         let begun = self.line;
         self.skip(quote.len());
-        let mut said = String::new();
+        let mut text = String::new();
         let mut is_closed = false;
         while let Some(c) = self.rest.chars().next() {
             if self.rest.starts_with(quote) {
@@ -185,19 +185,19 @@ impl Lexer<'_> {
                 let Some(escaped) = self.rest.chars().next() else { break };
                 self.skip(escaped.len_utf8());
                 match escaped {
-                    'n' => said.push('\n'),
-                    't' => said.push('\t'),
+                    'n' => text.push('\n'),
+                    't' => text.push('\t'),
                     '\n' => self.line += 1,
-                    '\'' | '"' | '\\' => said.push(escaped),
-                    other => said.extend(['\\', other]),
+                    '\'' | '"' | '\\' => text.push(escaped),
+                    other => text.extend(['\\', other]),
                 }
             } else {
-                said.push(c);
+                text.push(c);
             }
         }
         let is_plain = is_closed && !prefix.contains(['f', 'b']);
         self.out.push(Spot {
-            token: if is_plain { PythonToken::Text(said) } else { PythonToken::Unsupported },
+            token: if is_plain { PythonToken::Text(text) } else { PythonToken::Unsupported },
             line: begun,
         });
     }

@@ -33,7 +33,7 @@ fn noise(index: u64) -> f64 {
 }
 
 fn page(file: &str, measured_runs: &[MeasuredRun]) -> String {
-    let sets: Vec<RunSet> = measured_runs.iter().map(|told| RunSet::single(ComparedResult::of(told))).collect();
+    let sets: Vec<RunSet> = measured_runs.iter().map(|run| RunSet::single(ComparedResult::of(run))).collect();
     page_of(file, measured_runs, &sets)
 }
 
@@ -78,8 +78,8 @@ fn several_runs_are_judged_on_the_page() {
         (0..4).map(|run| measured_run(name, move |index| from + f64::from(run) / 10.0 + noise(index), |_| {})).collect()
     };
     let (a, b) = (side("before", 100.0), side("after", 112.0));
-    let set = |told: &[MeasuredRun]| {
-        RunSet::new(told[0].name.clone(), told.iter().map(ComparedResult::of).collect()).expect("one load")
+    let set = |runs: &[MeasuredRun]| {
+        RunSet::new(runs[0].name.clone(), runs.iter().map(ComparedResult::of).collect()).expect("one load")
     };
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
     for wanted in [

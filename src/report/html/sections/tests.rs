@@ -16,8 +16,11 @@ fn block(result: &Value, title: &str) -> Block {
 #[test]
 fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
     let adjusted = json!({ "n": 100, "unanswered": 10, "p50": 51.0, "p90": null, "p95": null, "p99": null });
-    let told = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "Percentiles with failures counted");
-    assert_eq!(told.rows, [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]);
+    let section = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "Percentiles with failures counted");
+    assert_eq!(
+        section.rows,
+        [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]
+    );
     let all = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
     assert!(blocks(json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
 }
@@ -26,10 +29,10 @@ fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
 fn slo_attainment_lists_limits_and_counts() {
     let goodput = json!({ "slo": { "ttft_ms": 450.0, "tpot_ms": null, "e2e_ms": 9000.0 }, "good": 95, "of": 100,
         "attainment": 0.95, "requests": 9.5, "output_tokens": 950.0 });
-    let told = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "SLO attainment");
-    assert!(told.about.contains("TTFT ≤ 450 ms, E2E ≤ 9,000 ms"), "{}", told.about);
-    assert_eq!(told.facts[0], ["SLO attainment", "95 %", "95 of 100 scheduled requests"]);
-    assert!(told.facts[2][2].contains("tokens from output_ids"));
+    let section = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "SLO attainment");
+    assert!(section.about.contains("TTFT ≤ 450 ms, E2E ≤ 9,000 ms"), "{}", section.about);
+    assert_eq!(section.facts[0], ["SLO attainment", "95 %", "95 of 100 scheduled requests"]);
+    assert!(section.facts[2][2].contains("tokens from output_ids"));
 }
 
 #[test]
@@ -38,10 +41,10 @@ fn the_steady_part_stands_beside_the_full_window() {
         "drift": { "first_half_ms": 20.0, "second_half_ms": 25.0, "standard_errors": 1.5 } });
     let result =
         json!({ "steady": steady, "rates": { "requests_full": 10.0 }, "latency": { "ttft": { "p50": 25.0 } } });
-    let told = block(&result, "Steady part and full window");
-    assert_eq!(told.rows[0], ["requests per second", "10", "11", "+10.0 %"]);
-    assert_eq!(told.rows[1], ["TTFT p50", "25", "20", "-20.0 %"]);
-    assert_eq!(told.facts[0][1], "20 → 25 ms");
+    let section = block(&result, "Steady part and full window");
+    assert_eq!(section.rows[0], ["requests per second", "10", "11", "+10.0 %"]);
+    assert_eq!(section.rows[1], ["TTFT p50", "25", "20", "-20.0 %"]);
+    assert_eq!(section.facts[0][1], "20 → 25 ms");
 }
 
 #[test]

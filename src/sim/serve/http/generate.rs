@@ -89,8 +89,8 @@ pub(super) async fn perform(
 fn outputs_json(is_ensemble: bool, answer: &GenerateOutcome) -> Result<Value, ServedFailure> {
     match answer {
         Err(status) => Err(ServedFailure(status.message().to_owned())),
-        Ok(said) if !said.error_message.is_empty() => Err(ServedFailure(said.error_message.clone())),
-        Ok(said) => Ok(said.infer_response.as_ref().map_or(Value::Null, |response| outputs(is_ensemble, response))),
+        Ok(answer) if !answer.error_message.is_empty() => Err(ServedFailure(answer.error_message.clone())),
+        Ok(answer) => Ok(answer.infer_response.as_ref().map_or(Value::Null, |response| outputs(is_ensemble, response))),
     }
 }
 

@@ -86,10 +86,10 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
             length.ok_or_else(wrong)?
         }
     };
-    let asked: Body = serde_json::from_slice(&body[..length]).map_err(BodyError::Json)?;
-    let mut request = ModelInferRequest { id: asked.id, ..ModelInferRequest::default() };
+    let parsed: Body = serde_json::from_slice(&body[..length]).map_err(BodyError::Json)?;
+    let mut request = ModelInferRequest { id: parsed.id, ..ModelInferRequest::default() };
     let mut rest = body.slice(length..);
-    for input in asked.inputs {
+    for input in parsed.inputs {
         let raw = match (input.parameters.get("binary_data_size"), &input.data) {
             (Some(size), _) => {
                 let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
@@ -114,21 +114,21 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
     }
     let is_on = |parameters: &Map<String, Value>, key: &str| parameters.get(key) == Some(&Value::Bool(true));
     let binary = Binary {
-        names: asked
+        names: parsed
             .outputs
             .iter()
             .filter(|output| is_on(&output.parameters, "binary_data"))
             .map(|output| output.name.clone())
             .collect(),
-        others: asked.outputs.is_empty() && is_on(&asked.parameters, "binary_data_output"),
+        others: parsed.outputs.is_empty() && is_on(&parsed.parameters, "binary_data_output"),
     };
-    request.outputs = asked
+    request.outputs = parsed
         .outputs
         .into_iter()
         .map(|output| InferRequestedOutputTensor { name: output.name, ..InferRequestedOutputTensor::default() })
         .collect();
     request.parameters =
-        asked.parameters.iter().filter_map(|(key, value)| Some((key.clone(), parameter(value)?))).collect();
+        parsed.parameters.iter().filter_map(|(key, value)| Some((key.clone(), parameter(value)?))).collect();
     Ok((request, binary))
 }
 

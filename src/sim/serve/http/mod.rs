@@ -123,18 +123,18 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         _ => return empty(StatusCode::NOT_FOUND),
     };
     let model = || inner.find(name, version);
-    let told = match (is_post, call) {
+    let value = match (is_post, call) {
         (false, ["ready"]) => return empty(ready(inner.is_ready && model().is_ok())),
         (false, []) => model().map(|model| metadata(&describe::metadata(model))),
         (false, ["config"]) => model().map(|model| pbtxt::json(&model.config)),
-        (false, ["stats"]) => describe::statistics(inner, name, version).map(|told| statistics(&told)),
+        (false, ["stats"]) => describe::statistics(inner, name, version).map(|value| statistics(&value)),
         (true, ["infer" | "generate" | "generate_stream"]) => {
             let (name, version, call) = (name.to_owned(), version.to_owned(), call[0].to_owned());
             return post(inner, &name, &version, &call, request).await;
         }
         _ => return empty(StatusCode::NOT_FOUND),
     };
-    told.map_or_else(|refusal| refusal_reply(&refusal), |told| json_reply(StatusCode::OK, &told))
+    value.map_or_else(|refusal| refusal_reply(&refusal), |value| json_reply(StatusCode::OK, &value))
 }
 
 async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {

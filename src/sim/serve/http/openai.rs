@@ -53,7 +53,7 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         Err(error) => return refuse(&RequestRefusal::invalid(error.to_string())),
     };
     let openai_request = match parse_request(inner, kind, &body) {
-        Ok(asked) => asked,
+        Ok(request) => request,
         Err(refusal) => return refuse(&refusal),
     };
     let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage } = openai_request;

@@ -29,14 +29,14 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
         Err(error) => return fault(error),
     };
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
-    let asked = std::thread::scope(|scope| {
+    let identity = std::thread::scope(|scope| {
         let asking = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
             Some(runtime.block_on(identity_facts(&endpoints, &protocol, &model)))
         };
         scope.spawn(asking).join().ok().flatten()
     });
-    asked.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be queried".to_owned())]))
+    identity.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be queried".to_owned())]))
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.

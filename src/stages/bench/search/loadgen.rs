@@ -135,8 +135,8 @@ async fn attempt(
 
 /// Those of the round.
 fn limits(bench: &Bench) -> Option<LatencyLimits> {
-    let asked = test_request(bench)?;
-    asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
+    let request = test_request(bench)?;
+    request.find().ok()?.benchmark.latency.get(&request.scenario).copied()
 }
 
 /// One test as it is shown; the figures are LoadGen's.
@@ -170,7 +170,7 @@ fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
         return None;
     }
     let detail = read(path).ok()?;
-    let same = detail.number("effective_target_qps").is_some_and(|asked| (asked - rate).abs() <= rate * 1e-5);
+    let same = detail.number("effective_target_qps").is_some_and(|target| (target - rate).abs() <= rate * 1e-5);
     (same && detail.result().is_some()).then_some(detail)
 }
 

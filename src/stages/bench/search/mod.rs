@@ -30,16 +30,16 @@ const ESTIMATING: usize = 11;
 pub async fn perform(
     context: &TaskContext,
     spec: BenchSpec,
-    asked: &model::RateSearch,
+    search: &model::RateSearch,
     watched: Telemetry,
 ) -> Result<Done, Failure> {
-    let &model::RateSearch { low, high, start, precision, .. } = asked;
+    let &model::RateSearch { low, high, start, precision, .. } = search;
     let bounds = RateBounds { low, high, precision };
     if let Some(wrong) = bounds.problem() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
     let goal = goal_of(&spec);
-    let earlier = asked.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
+    let earlier = search.start_from.as_deref().map(|path| StartPoint::read(path, &context.lease.project, &goal));
     let started_from = earlier.transpose()?;
     context.lease.notice(cost_estimate(&spec, &bounds));
     if let Some(earlier) = &started_from {

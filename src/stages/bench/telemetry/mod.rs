@@ -110,8 +110,8 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
         if how.is_success() && !gpus.is_empty() {
             break gpus;
         }
-        if let SmiError::Message(said) = smi.refusal(&text) {
-            return Err(NoTelemetry::Refused(said));
+        if let SmiError::Message(message) = smi.refusal(&text) {
+            return Err(NoTelemetry::Refused(message));
         }
     };
     let population = if leased.is_empty() {

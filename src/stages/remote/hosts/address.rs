@@ -47,9 +47,9 @@ fn with_host(endpoint: Endpoint, at: &str) -> Endpoint {
 async fn host_name(place: &HostPlace) -> String {
     let Some(ssh) = place.ssh() else { return place.name.clone() };
     let words = ssh.configuration();
-    let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let told = asked.ok().and_then(process::ProbeResult::successful_output).and_then(|text| ssh::host_name(&text));
-    told.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
+    let probed = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let name = probed.ok().and_then(process::ProbeResult::successful_output).and_then(|text| ssh::host_name(&text));
+    name.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
 async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {

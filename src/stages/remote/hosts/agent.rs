@@ -32,35 +32,35 @@ pub struct AgentInput {
 
 /// The whole of a guard. The result of the stage has been sent when it returns.
 pub async fn run_agent(guarded: AgentInput) {
-    let AgentInput { orders, lines: mut heard, send: say } = guarded;
+    let AgentInput { orders, mut lines, send } = guarded;
     let looked = orders.clone();
     let looking = tokio::task::spawn_blocking(move || handshake::problems(&looked));
     let Ok(problems) = looking.await else { return };
     let is_fine = problems.is_empty();
-    say(&AgentMessage::Hello(problems));
+    send(&AgentMessage::Hello(problems));
     let stop = Stop::new();
-    if !is_fine || !wait_for_go(&mut heard, &say).await {
-        return say(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
+    if !is_fine || !wait_for_go(&mut lines, &send).await {
+        return send(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
     let mutex = Arc::new(Mutex::new(start_watchdog(&orders)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
-        let (say, warden) = (Arc::clone(&say), Arc::clone(&mutex));
-        Arc::new(move |event| take(event, &warden, &say))
+        let (send, warden) = (Arc::clone(&send), Arc::clone(&mutex));
+        Arc::new(move |event| take(event, &warden, &send))
     };
     let how = tokio::select! {
-        how = perform(&orders, &stop, emit, &say) => how,
-        never = watch(&orders, &mut heard, &stop, &say) => match never {},
+        how = perform(&orders, &stop, emit, &send) => how,
+        never = watch(&orders, &mut lines, &stop, &send) => match never {},
     };
     if let Some(warden) = mutex.lock().take() {
         warden.finish();
     }
-    say(&AgentMessage::Ended(Box::new(how)));
+    send(&AgentMessage::Ended(Box::new(how)));
 }
 
 /// Until then others may still turn out to be unusable.
 async fn wait_for_go(
     unbounded_receiver: &mut UnboundedReceiver<String>,
-    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> bool {
     let mut beat = interval(heartbeat::BEAT);
     let mut deserted = Instant::now() + heartbeat::DESERTED;
@@ -71,7 +71,7 @@ async fn wait_for_go(
                 Some(BEAT) => deserted = Instant::now() + heartbeat::DESERTED,
                 _ => return false,
             },
-            _ = beat.tick() => say(&AgentMessage::Beat),
+            _ = beat.tick() => send(&AgentMessage::Beat),
             () = sleep_until(deserted) => return false,
         }
     }
@@ -85,7 +85,7 @@ fn start_watchdog(orders: &AgentOrders) -> Option<WatchdogHandle> {
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.
-fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(warden) = &*mutex.lock() {
         match &event {
             Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
@@ -96,7 +96,7 @@ fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, say: &Arc<dyn Fn(&A
         }
     }
     if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
-        say(&AgentMessage::Told(event));
+        send(&AgentMessage::Event(event));
     }
 }
 
@@ -104,9 +104,9 @@ async fn perform(
     orders: &AgentOrders,
     stop: &Stop,
     emit: Arc<dyn Fn(Event) + Send + Sync>,
-    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> Result<Done, Failure> {
-    let (ready, hears) = oneshot::channel();
+    let (ready, receiver) = oneshot::channel();
     let origins = orders.origins.clone();
     let lease = Lease {
         task: Arc::new(orders.task.clone()),
@@ -123,10 +123,10 @@ async fn perform(
         emit,
         origins: Arc::new(move || origins.clone()),
     };
-    let tell = Arc::clone(say);
+    let sender = Arc::clone(send);
     tokio::spawn(async move {
-        if let Ok(endpoints) = hears.await {
-            tell(&AgentMessage::Ready(endpoints));
+        if let Ok(endpoints) = receiver.await {
+            sender(&AgentMessage::Ready(endpoints));
         }
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
@@ -140,23 +140,23 @@ async fn perform(
 /// Everything that may end the servers from outside. Never resolves: it pulls `stop`.
 async fn watch(
     orders: &AgentOrders,
-    heard: &mut UnboundedReceiver<String>,
+    lines: &mut UnboundedReceiver<String>,
     stop: &Stop,
-    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> std::convert::Infallible {
     let mut beat = interval(heartbeat::BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deserted = Instant::now() + heartbeat::DESERTED;
     loop {
         tokio::select! {
-            line = heard.recv() => match line.as_deref() {
+            line = lines.recv() => match line.as_deref() {
                 Some(STOP) => stop.request(),
                 Some(KILL) => stop.now(),
                 Some(_) => {}
                 None => return stop_after_disconnect(orders, stop, "its connection to the run has ended").await,
             },
             _ = beat.tick() => {
-                say(&AgentMessage::Beat);
+                send(&AgentMessage::Beat);
                 continue;
             }
             () = sleep_until(deserted) => {

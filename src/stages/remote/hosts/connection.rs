@@ -26,7 +26,7 @@ const LAST_WORDS: usize = 20;
 /// What a host's link reports to the coordinator.
 pub enum HostEvent {
     Hello(Vec<HostProblem>),
-    Told(Event),
+    Event(Event),
     Ready(Vec<Endpoint>),
     /// The last: all has finished there.
     Ended(Box<Result<Done, Failure>>),
@@ -86,10 +86,10 @@ impl HostConnection {
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
         let last = match ending {
             ConnectionEnd::Ended(how) => HostEvent::Ended(how),
-            ConnectionEnd::Lost { heard, since, was_greeted } => {
+            ConnectionEnd::Lost { last_message_at, since, was_greeted } => {
                 let how = exit.filter(|exit| exit.how != ExitKind::Stopped).map(|exit| exit.how);
                 HostEvent::Lost(HostLost {
-                    last_message_at: heard,
+                    last_message_at,
                     since,
                     how,
                     last_lines: tail(&words, LAST_WORDS),
@@ -112,11 +112,11 @@ impl HostConnection {
             has_handshake: false,
             ended: None,
         };
-        let Some((say, mut hear)) = running.take_pipes() else { return received_state.lost() };
-        let mouth = spawn_writer(say);
+        let Some((writer, mut reader)) = running.take_pipes() else { return received_state.lost() };
+        let outgoing = spawn_writer(writer);
         let [env, orders] = [serde_json::to_string(&self.env), serde_json::to_string(&self.orders)];
         for line in [env, orders].into_iter().flatten() {
-            let _ = mouth.send(line);
+            let _ = outgoing.send(line);
         }
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -126,30 +126,30 @@ impl HostConnection {
             tokio::select! {
                 biased;
                 _ = running.ended() => {
-                    for line in hear.rest() {
+                    for line in reader.rest() {
                         self.handle_line(&line, &mut received_state);
                     }
                     return received_state.ending();
                 }
-                line = hear.line(), if is_open => match line {
+                line = reader.line(), if is_open => match line {
                     Some(line) => self.handle_line(&line, &mut received_state),
                     None => is_open = false,
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
-                    Some(HostCommand::Go) => drop(mouth.send(spec::GO.to_owned())),
+                    Some(HostCommand::Go) => drop(outgoing.send(spec::GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
-                    Some(HostCommand::Stop) => drop(mouth.send(spec::STOP.to_owned())),
+                    Some(HostCommand::Stop) => drop(outgoing.send(spec::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         is_heeding = killing.is_some();
                         killed.get_or_insert_with(Instant::now);
-                        let _ = mouth.send(spec::KILL.to_owned());
+                        let _ = outgoing.send(spec::KILL.to_owned());
                     }
                 },
                 _ = beat.tick() => {
-                    let _ = mouth.send(spec::BEAT.to_owned());
+                    let _ = outgoing.send(spec::BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
-                    self.drain_lines(&mut hear, &mut received_state);
+                    self.drain_lines(&mut reader, &mut received_state);
                     let patience = if received_state.has_handshake { SILENT } else { GREETING };
                     if received_state.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
                         return received_state.lost();
@@ -162,23 +162,23 @@ impl HostConnection {
         }
     }
 
-    fn drain_lines(&self, hear: &mut LineReader, received_state: &mut ReceivedState) {
-        for line in hear.rest() {
+    fn drain_lines(&self, reader: &mut LineReader, received_state: &mut ReceivedState) {
+        for line in reader.rest() {
             self.handle_line(&line, received_state);
         }
     }
 
     fn handle_line(&self, line: &str, received_state: &mut ReceivedState) {
         // For example a shell's own greeting.
-        let Ok(said) = serde_json::from_str::<AgentMessage>(line) else { return };
+        let Ok(message) = serde_json::from_str::<AgentMessage>(line) else { return };
         (received_state.last_message_at, received_state.since) = (Timestamp::now(), Instant::now());
-        match said {
+        match message {
             AgentMessage::Beat => {}
             AgentMessage::Hello(problems) => {
                 received_state.has_handshake = true;
                 self.send_event(HostEvent::Hello(problems));
             }
-            AgentMessage::Told(event) => self.send_event(HostEvent::Told(event)),
+            AgentMessage::Event(event) => self.send_event(HostEvent::Event(event)),
             AgentMessage::Ready(endpoints) => self.send_event(HostEvent::Ready(endpoints)),
             AgentMessage::Ended(how) => received_state.ended = Some(how),
         }
@@ -209,21 +209,25 @@ impl ReceivedState {
     }
 
     const fn lost(&self) -> ConnectionEnd {
-        ConnectionEnd::Lost { heard: self.last_message_at, since: self.since, was_greeted: self.has_handshake }
+        ConnectionEnd::Lost {
+            last_message_at: self.last_message_at,
+            since: self.since,
+            was_greeted: self.has_handshake,
+        }
     }
 }
 
 enum ConnectionEnd {
     Ended(Box<Result<Done, Failure>>),
-    Lost { heard: Timestamp, since: Instant, was_greeted: bool },
+    Lost { last_message_at: Timestamp, since: Instant, was_greeted: bool },
 }
 
 /// Writes lines in a task of its own: a connection that takes none must not keep us from reading. Ends with its sender.
-fn spawn_writer(mut say: LineWriter) -> UnboundedSender<String> {
+fn spawn_writer(mut writer: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
     tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
-            if say.line(&line).await.is_err() {
+            if writer.line(&line).await.is_err() {
                 return;
             }
         }

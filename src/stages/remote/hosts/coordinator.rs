@@ -66,7 +66,7 @@ impl<'a> Coordinator<'a> {
     /// Connects to all hosts. Nothing starts there yet.
     fn start(context: &'a TaskContext, places: &'a [HostPlace]) -> Result<Self, Failure> {
         let lease = &context.lease;
-        let (tell, news) = unbounded_channel();
+        let (sender, news) = unbounded_channel();
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = handshake::programs(lease)?;
@@ -112,7 +112,7 @@ impl<'a> Coordinator<'a> {
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
                 heeds,
-                events: tell.clone(),
+                events: sender.clone(),
             };
             crew.commands.push(order);
             crew.logs.push(log);
@@ -166,9 +166,9 @@ impl<'a> Coordinator<'a> {
         let one = &mut self.hosts[host];
         match news {
             HostEvent::Hello(problems) => one.problems = Some(problems),
-            HostEvent::Told(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
-            HostEvent::Told(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
-            HostEvent::Told(event) => (self.context.lease.emit)(event),
+            HostEvent::Event(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
+            HostEvent::Event(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
+            HostEvent::Event(event) => (self.context.lease.emit)(event),
             HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
             HostEvent::Ended(how) => one.end = Some(HostEnd::Ended(how)),
             HostEvent::Lost(lost) => {
@@ -234,8 +234,8 @@ impl<'a> Coordinator<'a> {
         }
         let mut all = BTreeMap::new();
         let mut problems = Vec::new();
-        while let Some(asked) = asking.join_next().await {
-            match asked {
+        while let Some(answer) = asking.join_next().await {
+            match answer {
                 Ok((host, Ok(endpoints))) => drop(all.insert(host, endpoints)),
                 Ok((host, Err(problem))) => problems.push((host, problem)),
                 Err(error) => {
@@ -302,8 +302,8 @@ impl<'a> Coordinator<'a> {
                 asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
         }
-        while let Some(asked) = asking.join_next().await {
-            let Ok((host, is_ended)) = asked else { continue };
+        while let Some(answer) = asking.join_next().await {
+            let Ok((host, is_ended)) = answer else { continue };
             let name = &self.places[host].name;
             let seconds = DESERTED.as_secs();
             let text = if is_ended {
@@ -340,6 +340,6 @@ fn command(context: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -
 }
 
 async fn is_ended(command: process::ProcessCommand) -> bool {
-    let asked = tokio::time::timeout(ONE_MORE, process::run(command, &Stop::new(), |_| {})).await;
-    matches!(asked, Ok(Ok(exit)) if exit.how.is_success())
+    let answer = tokio::time::timeout(ONE_MORE, process::run(command, &Stop::new(), |_| {})).await;
+    matches!(answer, Ok(Ok(exit)) if exit.how.is_success())
 }

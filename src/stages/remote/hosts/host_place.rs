@@ -92,8 +92,8 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
-    let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let Some(names) = asked.ok().and_then(process::ProbeResult::successful_output) else {
+    let probed = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let Some(names) = probed.ok().and_then(process::ProbeResult::successful_output) else {
         let what = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };

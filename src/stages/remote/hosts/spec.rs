@@ -38,7 +38,8 @@ pub enum AgentMessage {
     Hello(Vec<HostProblem>),
     /// It is still there.
     Beat,
-    Told(Event),
+    #[serde(alias = "told")]
+    Event(Event),
     /// Its servers are up. Names of its machine are those that it has for itself.
     Ready(Vec<Endpoint>),
     /// All has finished there, and nothing runs any more.

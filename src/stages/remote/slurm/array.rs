@@ -25,7 +25,7 @@ use crate::runner::store::PathError;
 /// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.
 pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> EnqueueResult {
-    let (reply, hears) = oneshot::channel();
+    let (reply, receiver) = oneshot::channel();
     let member = ArrayMember::new(attempt, known, reply).map_err(|error| broken(&error))?;
     let cluster = attempt.cluster;
     attempt.lease.report_progress("is submitted", 0, None);
@@ -49,7 +49,7 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
     }
     let brought = tokio::select! {
         biased;
-        brought = hears => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
+        brought = receiver => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
         // A hurried stop does not wait for a submission that is under way.
         () = attempt.lease.stop.hard_requested() => Ok(false),
     };

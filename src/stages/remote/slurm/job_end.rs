@@ -53,7 +53,7 @@ impl JobAttempt<'_> {
                 () = sleep(LOOK) => {}
             }
         };
-        let told = match job {
+        let job_failure = match job {
             Some(job) if job.state.is_final() && !matches!(job.state, JobState::Completed | JobState::Failed) => {
                 judge.failure(&job)
             }
@@ -62,7 +62,7 @@ impl JobAttempt<'_> {
             }
             _ => return Failure { log: Some(self.lease.log.clone()), ..failure },
         };
-        Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..told }
+        Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..job_failure }
     }
 
     /// On a filesystem of the network what a node has written may need a while until it is seen here.

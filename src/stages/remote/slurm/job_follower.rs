@@ -136,15 +136,15 @@ impl JobAttempt<'_> {
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
         let mut judge = JobMonitor::new(since, wait, self.spec.slurm.time.clone());
-        let mut heard = 0;
+        let mut offset = 0;
         let mut beats = 0;
         let mut beat = tokio::time::interval(BEAT);
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
-            let (lines, at) = self.folder.read_event_lines(heard);
-            heard = at;
+            let (lines, at) = self.folder.read_event_lines(offset);
+            offset = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
                 match line {
                     JobEvent::Began { number, node, .. } => {
@@ -152,7 +152,7 @@ impl JobAttempt<'_> {
                         self.lease.report_progress(format!("job {number} on {node}"), 0, None);
                     }
                     JobEvent::Outliving { thing, there } => self.on_node.update(thing, there),
-                    JobEvent::Told(event) => (self.lease.emit)(event),
+                    JobEvent::Event(event) => (self.lease.emit)(event),
                     JobEvent::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
                             let _ = ready.send(reachable(endpoints, &self.env).await);

@@ -110,7 +110,7 @@ impl JobMonitor {
     }
 
     fn once(&mut self, what: &str, text: String) -> QueueObservation {
-        if self.sent_messages.iter().any(|told| told == what) {
+        if self.sent_messages.iter().any(|sent| sent == what) {
             return QueueObservation::Wait(text);
         }
         self.sent_messages.push(what.to_owned());

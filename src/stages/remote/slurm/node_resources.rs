@@ -30,7 +30,7 @@ impl OnNode {
     /// Message for the user after the attempt has finished.
     pub fn leftover_notices(&self) -> Vec<String> {
         let node = &self.node;
-        let tell = |thing: &ExternalResource| match thing {
+        let notice = |thing: &ExternalResource| match thing {
             ExternalResource::Container { name, .. } => {
                 let orders: Vec<String> = orders(thing).iter().map(|words| words.join(" ")).collect();
                 format!("its container {name} may still run on {node}, with its GPUs; there: `{}`", orders.join("; "))
@@ -42,7 +42,7 @@ impl OnNode {
                 format!("clocks of GPUs may still be locked on {node}; there: `{}`", orders(thing).concat().join(" "))
             }
         };
-        self.resources.iter().map(tell).collect()
+        self.resources.iter().map(notice).collect()
     }
 }
 

@@ -111,7 +111,7 @@ impl AttemptClaim {
 
 async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
     let AttemptClaim { spec, node, event_writer: teller, .. } = claim;
-    let (ready, hears) = oneshot::channel();
+    let (ready, receiver) = oneshot::channel();
     let service = spec.task.lifetime == Lifetime::Service;
     let emit = Arc::clone(teller);
     let origins = spec.origins.clone();
@@ -132,11 +132,11 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
     };
     // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
     let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
-    let tell = Arc::clone(teller);
+    let writer = Arc::clone(teller);
     let named = node.clone();
     tokio::spawn(async move {
-        if let Ok(endpoints) = hears.await {
-            tell.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
+        if let Ok(endpoints) = receiver.await {
+            writer.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
     let doing = isolate_panics(async move { stages.run_locally(lease).await });
@@ -239,7 +239,7 @@ impl JobEventWriter {
     /// The messages for the run: its processes concern only this node.
     fn event(&self, event: Event) {
         match event {
-            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Told(event)),
+            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),
             Event::OutlivingStarted { outliving: thing, .. } => {
                 self.write_event(&JobEvent::Outliving { thing, there: true });
             }

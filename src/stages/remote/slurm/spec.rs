@@ -47,17 +47,11 @@ impl JobSpec {
 #[serde(rename_all = "snake_case")]
 pub enum JobEvent {
     /// The job has claimed the attempt.
-    Began {
-        number: String,
-        node: String,
-        host: String,
-    },
-    Told(Event),
+    Began { number: String, node: String, host: String },
+    #[serde(alias = "told")]
+    Event(Event),
     /// Something on the node that outlives its processes is about to be there, or is gone.
-    Outliving {
-        thing: ExternalResource,
-        there: bool,
-    },
+    Outliving { thing: ExternalResource, there: bool },
     /// A service listens. Names of this machine are those of the node.
     Ready(Vec<Endpoint>),
 }

@@ -22,8 +22,8 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
     flag("ntasks-per-node", slurm.tasks_per_node.map(|tasks| tasks.to_string()));
     flag("cpus-per-task", slurm.cpus_per_task.map(|cpus| cpus.to_string()));
     flag("gres", slurm.gres.clone());
-    let asked = (gpus > 0 && slurm.gres.is_none()).then(|| gpus.div_ceil(slurm.nodes.unwrap_or(1)));
-    flag("gpus-per-node", slurm.gpus_per_node.or(asked).map(|gpus| gpus.to_string()));
+    let per_node = (gpus > 0 && slurm.gres.is_none()).then(|| gpus.div_ceil(slurm.nodes.unwrap_or(1)));
+    flag("gpus-per-node", slurm.gpus_per_node.or(per_node).map(|gpus| gpus.to_string()));
     flag("mem", slurm.mem.clone());
     flag("constraint", slurm.constraint.clone());
     flag("nodelist", slurm.nodelist.clone());

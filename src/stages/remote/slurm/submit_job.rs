@@ -26,7 +26,7 @@ pub async fn until_submitted(
     let stop = &attempt.lease.stop;
     let mut pause = PAUSE;
     let mut text = String::new();
-    let mut tell = |why: &str| {
+    let mut notify = |why: &str| {
         if text != why {
             why.clone_into(&mut text);
             attempt.lease.notice(format!("Slurm has not taken its job yet: {why}; it is tried again"));
@@ -62,10 +62,10 @@ pub async fn until_submitted(
                 return Ok(true);
             }
             SubmitOutcome::Unknown(why) => {
-                tell(&why);
+                notify(&why);
                 known = JobExistence::Unknown;
             }
-            SubmitOutcome::RetryLater(why) | SubmitOutcome::TooMany(why) => tell(&why),
+            SubmitOutcome::RetryLater(why) | SubmitOutcome::TooMany(why) => notify(&why),
             SubmitOutcome::Refused(why) => {
                 attempt.mark_ended();
                 return Err(rejection_failure(&why, "job").command(submission_command(order)));

@@ -43,13 +43,13 @@ pub(in crate::harness) struct TlsRefusal {
 
 /// The meaning of a failed handshake.
 pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: bool) -> TlsError {
-    let Some(told) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+    let Some(tls_error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => TlsError::HungUp,
             _ => TlsError::Io(Arc::new(error)),
         };
     };
-    match told {
+    match tls_error {
         Error::InvalidCertificate(fault) => TlsError::Certificate { host: host.to_owned(), fault: fault.clone() },
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
         Error::AlertReceived(

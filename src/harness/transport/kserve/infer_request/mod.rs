@@ -79,18 +79,18 @@ impl InferRequestTemplate {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
         let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
-        let (sampling, ask) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
+        let (sampling, request) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
             Some((sampling, rest)) => (Some(sampling), rest),
             None => (None, spec.request.clone()),
         };
-        let ask = &ask;
+        let request = &request;
         let names = match interface {
             Interface::TokenIds => &TOKENS,
             Interface::Text if is_vllm => &VLLM,
             Interface::Text => &TEXT,
         };
         let call = contract.call(&spec.scenario);
-        let streams = ask.streaming.unwrap_or(call == CallKind::Stream && ask.beam_width.unwrap_or(1) <= 1);
+        let streams = request.streaming.unwrap_or(call == CallKind::Stream && request.beam_width.unwrap_or(1) <= 1);
         if streams && call == CallKind::Unary {
             faults.push(
                 "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
@@ -101,31 +101,31 @@ impl InferRequestTemplate {
         if spec.pace.stream == StreamMode::Shared && call == CallKind::Unary {
             faults.push("stream `shared`: the model is not decoupled, so requests are unary calls".to_owned());
         }
-        let beams = ask.beam_width.unwrap_or(1);
-        if ask.cancel.is_some() && !streams && ask.streaming.is_none() {
+        let beams = request.beam_width.unwrap_or(1);
+        if request.cancel.is_some() && !streams && request.streaming.is_none() {
             faults.push("request.cancel counts tokens as they come, and this model does not stream".to_owned());
         }
-        contract.check_batch(ask.batch(), call, &mut faults);
-        let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
+        contract.check_batch(request.batch(), call, &mut faults);
+        let has_prompt = !streams && request.exclude_input_in_output == Some(false);
         let mut sheet = InputBuilder::new(contract, faults);
         sheet.require_input("model", names.prompt);
         sheet.require_input("model", names.output_len);
         sheet.input_if_available(names.streaming, ScalarValue::Bool(streams));
         if interface == Interface::TokenIds {
             sheet.input_if_available("beam_width", ScalarValue::Int(i64::from(beams)));
-            let end = ask.end_id.unwrap_or(spec.end_id);
+            let end = request.end_id.unwrap_or(spec.end_id);
             sheet.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
-            sheet.input_if_available("pad_id", ScalarValue::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
+            sheet.input_if_available("pad_id", ScalarValue::Int(i64::from(request.pad_id.unwrap_or(spec.end_id))));
         } else {
             sheet.input_if_set(
                 "beam_width",
                 &["beam_width"],
-                ask.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
+                request.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
             );
-            sheet.input_if_set("end_id", &["end_id"], ask.end_id.map(|id| ScalarValue::Int(i64::from(id))));
-            sheet.input_if_set("pad_id", &["pad_id"], ask.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.input_if_set("end_id", &["end_id"], request.end_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.input_if_set("pad_id", &["pad_id"], request.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
         }
-        let sequences = ask.sequences();
+        let sequences = request.sequences();
         if sequences > 1 && call == CallKind::Unary {
             sheet.faults.push(
                 "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
@@ -135,9 +135,9 @@ impl InferRequestTemplate {
         sheet.input_if_set(
             "num_return_sequences",
             &["num_return_sequences"],
-            ask.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
+            request.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
         );
-        match ask.exclude_input_in_output {
+        match request.exclude_input_in_output {
             Some(value) => {
                 sheet.input_if_set(
                     "exclude_input_in_output",
@@ -151,50 +151,50 @@ impl InferRequestTemplate {
             None => {}
         }
         let float = |value: Option<f64>| value.map(ScalarValue::Float);
-        sheet.input_if_set("temperature", &["temperature"], float(ask.temperature));
-        sheet.input_if_set("top_k", &[names.top_k], ask.top_k.map(|k| ScalarValue::Int(i64::from(k))));
-        sheet.input_if_set("top_p", &[names.top_p], float(ask.top_p));
-        sheet.input_if_set("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
-        sheet.input_if_set("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
-        sheet.input_if_set("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
-        sheet.input_if_set("length_penalty", &[names.length_penalty], float(ask.length_penalty));
-        sheet.input_if_set("early_stopping", &["early_stopping"], ask.early_stopping.map(ScalarValue::Bool));
+        sheet.input_if_set("temperature", &["temperature"], float(request.temperature));
+        sheet.input_if_set("top_k", &[names.top_k], request.top_k.map(|k| ScalarValue::Int(i64::from(k))));
+        sheet.input_if_set("top_p", &[names.top_p], float(request.top_p));
+        sheet.input_if_set("repetition_penalty", &["repetition_penalty"], float(request.repetition_penalty));
+        sheet.input_if_set("presence_penalty", &["presence_penalty"], float(request.presence_penalty));
+        sheet.input_if_set("frequency_penalty", &["frequency_penalty"], float(request.frequency_penalty));
+        sheet.input_if_set("length_penalty", &[names.length_penalty], float(request.length_penalty));
+        sheet.input_if_set("early_stopping", &["early_stopping"], request.early_stopping.map(ScalarValue::Bool));
         // Renamed in TensorRT-LLM after 0.20.
         sheet.input_if_set(
             "min_length",
             &["min_length", "min_tokens"],
-            ask.min_length.map(|n| ScalarValue::Int(i64::from(n))),
+            request.min_length.map(|n| ScalarValue::Int(i64::from(n))),
         );
         let mut drawn_seed = None;
-        match ask.random_seed {
+        match request.random_seed {
             Some(RandomSeed::Fixed(seed)) => sheet.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
             Some(RandomSeed::PerRequest(true)) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
             Some(RandomSeed::PerRequest(false)) | None => {}
         }
-        if !ask.lora_task_id.is_empty() {
+        if !request.lora_task_id.is_empty() {
             sheet.require_input("lora_task_id", "lora_task_id");
         }
-        sheet.word_list_input("stop_words", names.stop_words, ask.stop_words.as_ref(), interface);
-        sheet.word_list_input("bad_words", names.bad_words, ask.bad_words.as_ref(), interface);
-        if matches!(ask.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
+        sheet.word_list_input("stop_words", names.stop_words, request.stop_words.as_ref(), interface);
+        sheet.word_list_input("bad_words", names.bad_words, request.bad_words.as_ref(), interface);
+        if matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
             sheet.require_input("cancel.by", "stop");
         }
         let mut outputs = names.answer.to_vec();
         let mut wants_more = false;
         let returns: [(&'static str, bool, &[&'static str]); 4] = [
-            ("return_log_probs", ask.return_log_probs, &["cum_log_probs", "output_log_probs"]),
-            ("return_context_logits", ask.return_context_logits, &["context_logits"]),
-            ("return_generation_logits", ask.return_generation_logits, &["generation_logits"]),
-            ("return_perf_metrics", ask.return_perf_metrics, &PERF),
+            ("return_log_probs", request.return_log_probs, &["cum_log_probs", "output_log_probs"]),
+            ("return_context_logits", request.return_context_logits, &["context_logits"]),
+            ("return_generation_logits", request.return_generation_logits, &["generation_logits"]),
+            ("return_perf_metrics", request.return_perf_metrics, &PERF),
         ];
-        for (key, is_asked, tensors) in returns {
-            if is_asked {
+        for (key, is_requested, tensors) in returns {
+            if is_requested {
                 wants_more = true;
                 sheet.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
                 outputs.extend(tensors);
             }
         }
-        let is_batched = ask.batch() > 1;
+        let is_batched = request.batch() > 1;
         if is_batched {
             outputs.push("batch_index");
         }
@@ -218,9 +218,9 @@ impl InferRequestTemplate {
             is_batched,
             sequences,
             has_extra_outputs: wants_more,
-            end_id: ask.end_id.unwrap_or(spec.end_id),
-            cancel: ask.cancel,
-            may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, LoadPattern::Outside(_)),
+            end_id: request.end_id.unwrap_or(spec.end_id),
+            cancel: request.cancel,
+            may_end_early: request.stop_words.is_some() || matches!(spec.scenario, LoadPattern::Outside(_)),
             interface,
             names,
             model: spec.model.clone(),
@@ -228,10 +228,10 @@ impl InferRequestTemplate {
             has_lengths: contract.input_type("input_lengths", "INT32").is_some() || is_batched,
             constants,
             outputs,
-            pad_id: ask.pad_id.unwrap_or(spec.end_id),
+            pad_id: request.pad_id.unwrap_or(spec.end_id),
             seed: spec.seed,
             drawn_seed,
-            lora: ask.lora_task_id.clone(),
+            lora: request.lora_task_id.clone(),
             sampling,
         })
     }

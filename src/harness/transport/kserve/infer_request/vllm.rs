@@ -11,8 +11,8 @@ pub fn is_vllm(contract: &ModelMetadata) -> bool {
 }
 
 /// The settings of a request that go into the text, by vLLM's names, and the request without them.
-pub fn sampling(ask: &Request) -> (Map<String, Value>, Request) {
-    let mut rest = ask.clone();
+pub fn sampling(request: &Request) -> (Map<String, Value>, Request) {
+    let mut rest = request.clone();
     let mut all = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

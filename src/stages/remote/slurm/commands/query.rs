@@ -28,8 +28,8 @@ impl QueryResult {
             Self::Answered { code, stdout, stderr } => {
                 let text = if stderr.trim().is_empty() { stdout } else { stderr };
                 let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-                let said = lines.join("; ").replace(&format!("{program}: error: "), "");
-                if said.is_empty() { format!("{program} ended with exit code {code}") } else { said }
+                let message = lines.join("; ").replace(&format!("{program}: error: "), "");
+                if message.is_empty() { format!("{program} ended with exit code {code}") } else { message }
             }
             Self::TimedOut => format!("{program} did not answer"),
             Self::Absent(why) => why.clone(),

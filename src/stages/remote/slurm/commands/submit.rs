@@ -89,12 +89,12 @@ fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
         // Ended by a signal in the middle of it.
         QueryResult::Answered { code, .. } if *code > 128 => SubmitOutcome::Unknown(complaint),
         QueryResult::Answered { .. } => {
-            let says = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
-            if says(&UNKNOWN) {
+            let mentions = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+            if mentions(&UNKNOWN) {
                 SubmitOutcome::Unknown(complaint)
-            } else if says(&TOO_MANY) {
+            } else if mentions(&TOO_MANY) {
                 SubmitOutcome::TooMany(complaint)
-            } else if says(&LATER) {
+            } else if mentions(&LATER) {
                 SubmitOutcome::RetryLater(complaint)
             } else {
                 SubmitOutcome::Refused(complaint)
