@@ -15,17 +15,20 @@ use crate::runner::store::{PathError, replace};
 /// A copy cannot be written.
 pub(super) fn provide(plan: &mut Plan, project: &Path, state: &Path) -> Result<Vec<PathBuf>, PathError> {
     let mut absent = Vec::new();
-    for path in plan.tasks.iter_mut().flat_map(|task| task.inputs.values_mut()).flatten() {
-        let hiding = project.join(path.as_str());
-        if !is_shipped(path) || hiding.exists() {
-            continue;
+    for task in &mut plan.tasks {
+        for path in task.inputs.values_mut().flatten() {
+            let hiding = project.join(path.as_str());
+            if !is_shipped(path) || hiding.exists() {
+                continue;
+            }
+            let copy = state.join("shipped").join(path.as_str());
+            if !absent.contains(&hiding) {
+                write(path, &copy)?;
+                absent.push(hiding);
+            }
+            let written = std::mem::replace(path, copy.to_string_lossy().into_owned());
+            task.shipped.insert(written, copy);
         }
-        let copy = state.join("shipped").join(path.as_str());
-        if !absent.contains(&hiding) {
-            write(path, &copy)?;
-            absent.push(hiding);
-        }
-        *path = copy.to_string_lossy().into_owned();
     }
     Ok(absent)
 }

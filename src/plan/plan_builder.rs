@@ -338,6 +338,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         container: container.as_ref().map(canonical).transpose()?,
         needs: Vec::new(),
         inputs,
+        shipped: BTreeMap::new(),
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,

@@ -1,6 +1,7 @@
 //! The frozen graph: tasks in an order in which they could run one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub struct Task {
     pub needs: Vec<Need>,
     /// Name → paths or globs, as written: relative ones are relative to the project folder. May hold `⟦out:…⟧` tokens.
     pub inputs: BTreeMap<String, Vec<String>>,
+    /// Inputs that the project does not have, as written, and the copies of this program's own files that are read instead.
+    #[serde(default)]
+    pub shipped: BTreeMap<String, PathBuf>,
     /// Files that must be in the output folder at the end.
     pub outputs: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -84,6 +88,7 @@ impl Task {
             container: None,
             needs: Vec::new(),
             inputs: BTreeMap::new(),
+            shipped: BTreeMap::new(),
             outputs: Vec::new(),
             env: BTreeMap::new(),
             secrets: Vec::new(),

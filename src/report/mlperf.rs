@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::mlperf::{FindingWeight, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
+use crate::mlperf::{FindingWeight, GateCheck, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
 
 /// One result of a submission, as far as it is.
@@ -147,7 +147,7 @@ fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, 
             FindingWeight::Refused => (TextRole::Bad, "refused"),
             FindingWeight::Review => (TextRole::Warning, "review"),
         };
-        let _ = writeln!(out, "  {} {}: {}", styler.tone(tone, word), clean(check), clean(what));
+        let _ = writeln!(out, "  {} {}: {}", styler.tone(tone, word), check, clean(what));
         let _ = writeln!(out, "    why: {}", clean(why));
         let _ = writeln!(out, "    do:  {}", clean(fix));
     }
@@ -155,9 +155,9 @@ fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, 
 
 /// What a reviewer may object to: how often each check found something, and the first of it.
 fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
-    let mut groups: IndexMap<&str, (usize, &GateFinding)> = IndexMap::new();
+    let mut groups: IndexMap<GateCheck, (usize, &GateFinding)> = IndexMap::new();
     for finding in examined.of(FindingWeight::Review) {
-        groups.entry(&finding.check).or_insert((0, finding)).0 += 1;
+        groups.entry(finding.check).or_insert((0, finding)).0 += 1;
     }
     if groups.is_empty() {
         return;
@@ -168,7 +168,7 @@ fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
         .map(|(check, (times, first))| {
             vec![
                 (TextRole::Plain, times.to_string()),
-                (TextRole::Name, clean(check)),
+                (TextRole::Name, check.to_string()),
                 (TextRole::Plain, cut(&clean(&first.what), 70)),
             ]
         })

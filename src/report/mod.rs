@@ -15,6 +15,7 @@ mod junit;
 mod markdown_summary;
 mod markup;
 pub mod mlperf;
+mod page_template;
 mod plan;
 mod run_list;
 mod run_state;

@@ -305,9 +305,9 @@ mod tests {
         assert_eq!(
             all,
             [
-                "Run regatta 1 → 2 Told",
+                "Run regatta 1 → 2 Reported",
                 "Parameter system a → b Stops",
-                "Tool git - → 2.39 Told",
+                "Tool git - → 2.39 Reported",
                 "Tool nvcc 12.8 → - Stops",
                 "engine engine.build_flags.max_batch_size 2048 → 1024 Stops",
                 "engine facts.image sha256:1 → sha256:2 Stops",
@@ -327,7 +327,7 @@ mod tests {
         };
         let run = LockExtent { is_part: false, has_run: true };
         let all = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
-        assert_eq!(difference_lines(&all), ["clone commit a → b Stops", "clone output 1 → 2 Told"]);
+        assert_eq!(difference_lines(&all), ["clone commit a → b Stops", "clone output 1 → 2 Reported"]);
         let [commit, output] = &all[..] else { panic!("two") };
         assert!(Strictness::Inputs.stops(commit) && !Strictness::Inputs.stops(output));
         assert!(Strictness::Exact.stops(output) && !Strictness::Warn.stops(commit));
@@ -347,8 +347,8 @@ mod tests {
         let of = |action: &Value| difference_lines(&compare(&image(action, "1"), &image(action, "2"), run));
         assert_eq!(
             of(&json!({"build": {"context": "."}})),
-            ["image digests [r@1] → [r@2] Told", "image id 1 → 2 Told"]
+            ["image digests [r@1] → [r@2] Reported", "image id 1 → 2 Reported"]
         );
-        assert_eq!(of(&json!({"pull": "r:1"})), ["image digests [r@1] → [r@2] Told", "image id 1 → 2 Stops"]);
+        assert_eq!(of(&json!({"pull": "r:1"})), ["image digests [r@1] → [r@2] Reported", "image id 1 → 2 Stops"]);
     }
 }

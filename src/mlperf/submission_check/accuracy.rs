@@ -6,6 +6,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::loadgen;
 use super::tree::ResultEntry;
 use crate::mlperf::log::Detail;
@@ -45,7 +46,7 @@ pub(super) fn check(
         loadgen::scenario(to, &folder, detail, entry, scenario);
         if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
             to.refuse(
-                "torn log",
+                GateCheck::TornLog,
                 &at,
                 "it ends before all samples were issued",
                 "the run was broken off",
@@ -62,7 +63,7 @@ pub(super) fn check(
             let is_open = !entry.is_closed();
             let weight = if is_open { FindingWeight::of_newer_checker(entry.layout) } else { FindingWeight::Refused };
             let why = "accuracy is that of the whole data set";
-            to.find(weight, "accuracy samples", &at, what, why, "run with the whole data set");
+            to.find(weight, GateCheck::AccuracySamples, &at, what, why, "run with the whole data set");
         }
     }
     let metrics = scores(to, &folder.join("accuracy.txt"), benchmark, entry.is_closed());
@@ -77,11 +78,11 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
     let text = match std::fs::read_to_string(at) {
         Ok(text) if !text.trim().is_empty() => text,
         Ok(_) => {
-            to.refuse("empty file", at, "it is empty", "it has the scores of the accuracy run", fix);
+            to.refuse(GateCheck::EmptyFile, at, "it is empty", "it has the scores of the accuracy run", fix);
             return metrics;
         }
         Err(_) => {
-            to.refuse("missing file", at, "it is missing", "it has the scores of the accuracy run", fix);
+            to.refuse(GateCheck::MissingFile, at, "it is missing", "it has the scores of the accuracy run", fix);
             return metrics;
         }
     };
@@ -95,7 +96,7 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
                     WRITTEN.iter().find(|(known, ..)| known == name).map_or(name.as_str(), |(_, written, _)| written);
                 let what = format!("there is no {name} (`'{written}': …`) in it");
                 let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
-                to.find(weight, "accuracy", at, what, "the round asks for it", fix);
+                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", fix);
             }
             continue;
         };
@@ -107,10 +108,10 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
             if let Some(min) = bounds.min.filter(|min| value < min) {
-                to.refuse("accuracy", at, format!("{name} is {value}, the least is {min}"), why, better);
+                to.refuse(GateCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"), why, better);
             }
             if let Some(max) = bounds.max.filter(|max| value > max) {
-                to.refuse("accuracy", at, format!("{name} is {value}, the most is {max}"), why, better);
+                to.refuse(GateCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), why, better);
             }
         }
     }
@@ -155,19 +156,19 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
     let text_at = folder.join("accuracy.txt");
     let why = "the hash identifies its accuracy log";
     let Some(hash) = hashes.last() else {
-        to.refuse("hash", &text_at, "it has no line `hash=…`", why, score);
+        to.refuse(GateCheck::Hash, &text_at, "it has no line `hash=…`", why, score);
         return;
     };
     if hashes.len() > 1 {
-        to.review("hash", &text_at, "it has several lines `hash=…`", why, score);
+        to.review(GateCheck::Hash, &text_at, "it has several lines `hash=…`", why, score);
     }
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse("hash", &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
+        to.refuse(GateCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
         return;
     }
     let Ok(size) = std::fs::metadata(&at).map(|meta| meta.len()) else {
         to.refuse(
-            "missing file",
+            GateCheck::MissingFile,
             &at,
             "it is missing",
             "the accuracy log goes with the result, truncated",
@@ -177,7 +178,7 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
     };
     if size == 0 {
         to.refuse(
-            "empty file",
+            GateCheck::EmptyFile,
             &at,
             "it is empty",
             "the accuracy log goes with the result, truncated",
@@ -190,7 +191,7 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
     if size > LONGEST {
         let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
         to.refuse(
-            "not truncated",
+            GateCheck::NotTruncated,
             &at,
             what,
             "whole accuracy logs are not submitted",
@@ -205,7 +206,7 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
         let why = "accuracy.txt must be of this log; the official checker does not compute it";
         // A lock knows the whole log; without one, published results have another log's hash.
         let weight = if known.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, "hash", &at, what, why, "score the accuracy run again, then pack again");
+        to.find(weight, GateCheck::Hash, &at, what, why, "score the accuracy run again, then pack again");
     }
 }
 
@@ -218,7 +219,7 @@ pub(super) fn same_system(to: &mut GateFindings, entry: &ResultEntry, performanc
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         let what = format!("{name} is {b:?} here and {a:?} in the performance run");
         if a != b {
-            to.review("two systems", &at, what, why, fix);
+            to.review(GateCheck::TwoSystems, &at, what, why, fix);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, folders};
 use crate::mlperf::audit::test06_answers;
 use crate::mlperf::layout::{test_folder, verdict_file};
@@ -25,7 +26,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
                 "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
                 test_folder(*test).to_lowercase()
             );
-            to.refuse("missing test", &folder, what, why, fix);
+            to.refuse(GateCheck::MissingTest, &folder, what, why, fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
@@ -37,14 +38,14 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         if size <= 2 {
             let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
             let why = "the verification is of the samples that the test logged";
-            to.review("audit log", &log, what, why, "run the test with its audit.config and verify it again");
+            to.review(GateCheck::AuditLog, &log, what, why, "run the test with its audit.config and verify it again");
         }
     }
     let above = audit_folder(entry, TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
-            to.review("extra test", &above.join(name), what, "it is not examined", "take it out");
+            to.review(GateCheck::ExtraTest, &above.join(name), what, "it is not examined", "take it out");
         }
     }
 }
@@ -55,11 +56,11 @@ fn answers(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, scenario: Ml
     let fix = "run the test with its audit.config and verify it again";
     if found.answers > 0 && found.answers < FEWEST_ANSWERS {
         let what = format!("it holds {} answers, about 100 are sampled", found.answers);
-        to.refuse("audit log", at, what, "the verification is of the samples that the test logged", fix);
+        to.refuse(GateCheck::AuditLog, at, what, "the verification is of the samples that the test logged", fix);
     }
     for offence in found.offences {
         let why = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
-        to.refuse("audit log", at, offence, why, fix);
+        to.refuse(GateCheck::AuditLog, at, offence, why, fix);
     }
 }
 
@@ -71,7 +72,7 @@ fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: Mlper
     let at = folder.join(verdict_file(test));
     let fix = "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message names the sample";
     let Ok(text) = std::fs::read_to_string(&at) else {
-        to.refuse("missing file", &at, "it is missing", "it has the result of the test", fix);
+        to.refuse(GateCheck::MissingFile, &at, "it is missing", "it has the result of the test", fix);
         return;
     };
     let has = |line: &str| text.lines().any(|found| found.trim() == line);
@@ -88,6 +89,6 @@ fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: Mlper
     }
     if !failed.is_empty() {
         let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse("test failed", &at, what, "a result is valid only with its audit tests", fix);
+        to.refuse(GateCheck::TestFailed, &at, what, "a result is valid only with its audit tests", fix);
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario};
 
@@ -32,7 +33,7 @@ pub(super) fn check(
     let Some(rates) = Rates::of(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
-        return to.refuse("counts", &at, what, WHY, FIX);
+        return to.refuse(GateCheck::Counts, &at, what, WHY, FIX);
     }
     counts(to, &at, detail, &rates, scenario);
     lengths(to, &at, &rates, benchmark, scores);
@@ -79,7 +80,7 @@ fn parts_of_verdict(to: &mut GateFindings, at: &Path, detail: &Detail, scenario:
             _ => continue,
         };
         let what = format!("{key} is {found}, and the result VALID");
-        to.refuse("verdict", at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
+        to.refuse(GateCheck::Verdict, at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
     }
 }
 
@@ -93,7 +94,7 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
     let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
     let is_near = |a: f64, b: f64| (a - b).abs() <= RATE_TOLERANCE * b.abs();
     let longest = seconds("result_max_latency_ns");
-    let mut disagree = |what: String| to.refuse("counts", at, what, WHY, FIX);
+    let mut disagree = |what: String| to.refuse(GateCheck::Counts, at, what, WHY, FIX);
     if scenario == MlperfScenario::Offline {
         // One query: it takes as long as its last sample.
         let samples = detail.number("generated_samples_per_query");
@@ -148,14 +149,14 @@ fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmar
             "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are asked for",
             benchmark.max_output_tokens
         );
-        to.refuse("lengths", at, what, WHY, FIX);
+        to.refuse(GateCheck::Lengths, at, what, WHY, FIX);
     }
     // A benchmark whose accuracy run has another data set has other lengths there.
     let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
     if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
         let what = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
         let why = "performance and accuracy are measured with the same answers";
-        to.refuse("lengths", at, what, why, FIX);
+        to.refuse(GateCheck::Lengths, at, what, why, FIX);
     }
 }
 
@@ -177,7 +178,7 @@ fn summary(to: &mut GateFindings, folder: &Path, rates: &Rates) {
         // It prints two decimals of small numbers.
         if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
             let what = format!("it has {printed} {unit}, the detail log {logged}");
-            to.refuse("logs disagree", &at, what, WHY, FIX);
+            to.refuse(GateCheck::LogsDisagree, &at, what, WHY, FIX);
         }
     }
 }
@@ -197,7 +198,7 @@ fn percentiles(to: &mut GateFindings, at: &Path, detail: &Detail) {
         if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let [(low, a), (high, b)] = [pair[0], pair[1]];
             let what = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse("counts", at, what, "a higher percentile is no smaller", FIX);
+            to.refuse(GateCheck::Counts, at, what, "a higher percentile is no smaller", FIX);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::gate_check::GateCheck;
 use crate::mlperf::SubmissionLayout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,8 +38,7 @@ impl FindingWeight {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateFinding {
     pub weight: FindingWeight,
-    /// A short name of the check, for scripts: `seeds`.
-    pub check: String,
+    pub check: GateCheck,
     /// The file or folder, below the submission.
     pub place: String,
     pub what: String,
@@ -62,7 +62,7 @@ impl<'a> GateFindings<'a> {
 
     pub(super) fn refuse(
         &mut self,
-        check: &str,
+        check: GateCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -73,7 +73,7 @@ impl<'a> GateFindings<'a> {
 
     pub(super) fn review(
         &mut self,
-        check: &str,
+        check: GateCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -86,7 +86,7 @@ impl<'a> GateFindings<'a> {
     pub(super) fn find(
         &mut self,
         weight: FindingWeight,
-        check: &str,
+        check: GateCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -94,7 +94,7 @@ impl<'a> GateFindings<'a> {
     ) {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
-        let (check, what, why, fix) = (check.to_owned(), what.into(), why.into(), fix.into());
+        let (what, why, fix) = (what.into(), why.into(), fix.into());
         self.all.push(GateFinding { weight, check, place, what, why, fix });
     }
 }

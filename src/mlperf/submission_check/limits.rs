@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario};
 
@@ -18,7 +19,7 @@ pub(super) fn check(
         let what = "use_token_latencies was off";
         let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
         to.refuse(
-            "token latencies",
+            GateCheck::TokenLatencies,
             at,
             what,
             why,
@@ -28,7 +29,7 @@ pub(super) fn check(
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
         to.refuse(
-            "latency limits",
+            GateCheck::LatencyLimits,
             at,
             "the percentile in force is below 99",
             "limits are for the 99th percentile",
@@ -49,7 +50,7 @@ pub(super) fn check(
             );
             let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
             to.refuse(
-                "latency limits",
+                GateCheck::LatencyLimits,
                 at,
                 what,
                 why,
@@ -64,7 +65,7 @@ pub(super) fn check(
                     found.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
                 );
                 let why = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
-                to.refuse("latency", at, what, why, "lower target_qps and run again");
+                to.refuse(GateCheck::Latency, at, what, why, "lower target_qps and run again");
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{MlperfScenario, Round};
@@ -40,7 +41,13 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
         let path = folder.join(name);
         if !there.iter().any(|file| file == name) {
             let fix = "pack the output of the run again; LoadGen writes this file in every test";
-            to.refuse("missing file", &path, "it is missing", "a result has LoadGen's summary and its detail log", fix);
+            to.refuse(
+                GateCheck::MissingFile,
+                &path,
+                "it is missing",
+                "a result has LoadGen's summary and its detail log",
+                fix,
+            );
         }
     }
     let path = folder.join(DETAIL_FILE);
@@ -51,7 +58,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
         Ok(detail) => detail,
         Err(error) => {
             to.refuse(
-                "unreadable log",
+                GateCheck::UnreadableLog,
                 &path,
                 error.to_string(),
                 "the detail log is what a result is judged by",
@@ -63,7 +70,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
     if let Some(first) = detail.first_unread.first() {
         let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
-        to.refuse("unreadable log", &path, what, why, AGAIN);
+        to.refuse(GateCheck::UnreadableLog, &path, what, why, AGAIN);
     }
     check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
@@ -79,12 +86,19 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
         Some(found) if found == mode => {}
         found => {
             let what = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
-            to.find(kind.weight(), "test mode", path, what, "each folder holds the logs of its own mode", AGAIN);
+            to.find(
+                kind.weight(),
+                GateCheck::TestMode,
+                path,
+                what,
+                "each folder holds the logs of its own mode",
+                AGAIN,
+            );
         }
     }
     // LoadGen's last line in both modes.
     if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
-        to.refuse("torn log", path, "it ends before LoadGen gave a result", "the run was broken off", AGAIN);
+        to.refuse(GateCheck::TornLog, path, "it ends before LoadGen gave a result", "the run was broken off", AGAIN);
     }
 }
 
@@ -99,14 +113,20 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
             let what = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
             let why = "LoadGen must be an unaltered tagged revision";
-            to.review("LoadGen version", path, what, why, "look whether it was one, and not a commit in between");
+            to.review(
+                GateCheck::LoadGenVersion,
+                path,
+                what,
+                why,
+                "look whether it was one, and not a commit in between",
+            );
         }
         found => {
             let what =
                 format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
             let fix =
                 format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
-            to.refuse("LoadGen version", path, what, "a round pins LoadGen, with its seeds and its rules", fix);
+            to.refuse(GateCheck::LoadGenVersion, path, what, "a round pins LoadGen, with its seeds and its rules", fix);
         }
     }
     // Built outside of a git work tree, it writes NA.
@@ -114,7 +134,7 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     if !status.is_empty() && status != "NA" {
         let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
         to.refuse(
-            "altered LoadGen",
+            GateCheck::AlteredLoadGen,
             path,
             what,
             "LoadGen must be an unaltered tagged revision",
@@ -135,7 +155,7 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kin
             let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
             to.find(
                 kind.weight(),
-                "seeds",
+                GateCheck::Seeds,
                 path,
                 what,
                 why,
@@ -174,11 +194,11 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
         let what = format!("LoadGen logged {count} errors: {first}");
         let why = "a run with errors is not valid, even where LoadGen reports VALID";
         let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
-        to.refuse("LoadGen errors", path, what, why, fix);
+        to.refuse(GateCheck::LoadGenErrors, path, what, why, fix);
     }
     if detail.warnings > 0 {
         let what = format!("LoadGen logged {} warnings", detail.warnings);
-        to.review("LoadGen warnings", path, what, "reviewers read them", "read them at the end of the summary");
+        to.review(GateCheck::LoadGenWarnings, path, what, "reviewers read them", "read them at the end of the summary");
     }
 }
 
@@ -194,6 +214,6 @@ pub(super) fn scenario(
     if found != scenario.loadgen() {
         let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
         let why = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
-        to.refuse("scenario", &folder.join(FILES[1]), what, why, "put the logs of the right run there");
+        to.refuse(GateCheck::Scenario, &folder.join(FILES[1]), what, why, "put the logs of the right run there");
     }
 }

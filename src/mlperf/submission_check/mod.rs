@@ -11,6 +11,7 @@ mod accuracy;
 mod audit;
 mod consistency;
 mod finding;
+mod gate_check;
 mod limits;
 mod loadgen;
 mod names;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use finding::GateFindings;
 pub use finding::{FindingWeight, GateFinding};
+pub use gate_check::GateCheck;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
 use tree::ResultEntry;
@@ -40,7 +42,7 @@ use crate::mlperf::layout::scenario_titled;
 use crate::spec::TestMode;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
-const NOT_IN_V4_1: [&str; 3] = ["equal issue", "system name", "calibration"];
+const NOT_IN_V4_1: [GateCheck; 3] = [GateCheck::EqualIssue, GateCheck::SystemName, GateCheck::Calibration];
 
 /// What the gate saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,13 +163,13 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     if results.is_empty() {
         let what = "there is no result in it that could be examined";
         let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
-        to.refuse("empty", root, what, why, "name the folder that holds closed/ or open/");
+        to.refuse(GateCheck::Empty, root, what, why, "name the folder that holds closed/ or open/");
     }
     let mut findings = to.all;
     if round.name == "v4.1" {
         let is_of_later = |finding: &&mut GateFinding| {
-            NOT_IN_V4_1.contains(&finding.check.as_str())
-                || (finding.check == "scenario" && finding.place.contains("/accuracy/"))
+            NOT_IN_V4_1.contains(&finding.check)
+                || (finding.check == GateCheck::Scenario && finding.place.contains("/accuracy/"))
         };
         findings.iter_mut().filter(is_of_later).for_each(|finding| finding.weight = FindingWeight::Review);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use walkdir::{DirEntry, WalkDir};
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::DIVISIONS;
 use crate::mlperf::SubmissionLayout;
 
@@ -20,7 +21,13 @@ pub(super) fn check(to: &mut GateFindings, root: &Path, layout: SubmissionLayout
             let below = path.strip_prefix(root).unwrap_or(path).display().to_string();
             if let Some(other) = folded.insert(below.to_lowercase(), below.clone()) {
                 let what = format!("its name differs from {other} in case only");
-                to.review("file name", path, what, "on some systems one overwrites the other", "rename one of them");
+                to.review(
+                    GateCheck::FileName,
+                    path,
+                    what,
+                    "on some systems one overwrites the other",
+                    "rename one of them",
+                );
             }
             kind(to, &item, layout);
         }
@@ -35,10 +42,10 @@ fn name(to: &mut GateFindings, path: &Path, name: &str, layout: SubmissionLayout
             _ => format!("its name begins with a dot or has a space in it: {name:?}"),
         };
         let why = "the official checker refuses such names until v5.1";
-        to.find(FindingWeight::of_older_checker(layout), "file name", path, what, why, fix);
+        to.find(FindingWeight::of_older_checker(layout), GateCheck::FileName, path, what, why, fix);
     } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c)) {
         let what = format!("its name has characters that not every file system and script takes: {name:?}");
-        to.review("file name", path, what, "submissions are cloned and read on many systems", fix);
+        to.review(GateCheck::FileName, path, what, "submissions are cloned and read on many systems", fix);
     }
 }
 
@@ -49,22 +56,29 @@ fn kind(to: &mut GateFindings, item: &DirEntry, layout: SubmissionLayout) {
     if kind.is_symlink() {
         let why = "links do not survive packing";
         if path.exists() {
-            to.review("link", path, "it is a link", why, "put the file there");
+            to.review(GateCheck::Link, path, "it is a link", why, "put the file there");
         } else {
             let weight = FindingWeight::of_older_checker(layout);
-            to.find(weight, "link", path, "it is a link to nothing", why, "put the file there");
+            to.find(weight, GateCheck::Link, path, "it is a link to nothing", why, "put the file there");
         }
     }
     if kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         let why = "git keeps no empty folders; the official checker refuses them until v5.1";
-        to.find(FindingWeight::of_older_checker(layout), "empty folder", path, "it is empty", why, "take it out");
+        to.find(
+            FindingWeight::of_older_checker(layout),
+            GateCheck::EmptyFolder,
+            path,
+            "it is empty",
+            why,
+            "take it out",
+        );
     }
     if kind.is_file() {
         let size = item.metadata().map_or(0, |meta| meta.len());
         if size > LARGEST {
             let what = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
             let why = "the repository of results refuses larger files";
-            to.refuse("file size", path, what, why, "leave it out; truncate logs");
+            to.refuse(GateCheck::FileSize, path, what, why, "leave it out; truncate logs");
         }
         let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
         if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
@@ -72,7 +86,7 @@ fn kind(to: &mut GateFindings, item: &DirEntry, layout: SubmissionLayout) {
             let fix = "take it out, and look whether the run was one of an audit";
             to.find(
                 FindingWeight::of_older_checker(layout),
-                "audit.config",
+                GateCheck::AuditConfig,
                 path,
                 "an audit.config is beside a result's logs",
                 why,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
 use crate::mlperf::log::Detail;
@@ -51,7 +52,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         let what = format!("LoadGen reports {text} for this run{unmet}");
         let why = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
         to.refuse(
-            "not valid",
+            GateCheck::NotValid,
             &at,
             what,
             why,
@@ -64,7 +65,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         Some(told) if told != text => {
             let what = format!("it has {told}, the detail log has {text}");
             to.refuse(
-                "logs disagree",
+                GateCheck::LogsDisagree,
                 &folder.join("mlperf_log_summary.txt"),
                 what,
                 "both are of one run",
@@ -74,7 +75,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         None if folder.join("mlperf_log_summary.txt").is_file() => {
             let what = "it has no line `Result is :`";
             to.refuse(
-                "torn log",
+                GateCheck::TornLog,
                 &folder.join("mlperf_log_summary.txt"),
                 what,
                 "the run was broken off",
@@ -94,7 +95,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
         );
         let why = "every test of a language model lasts at least 600 s";
         to.refuse(
-            "duration",
+            GateCheck::Duration,
             at,
             what,
             why,
@@ -104,7 +105,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
     if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
         let what = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
         to.refuse(
-            "duration",
+            GateCheck::Duration,
             at,
             what,
             "every test lasts at least 600 s",
@@ -125,7 +126,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
         let what = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
         let why = "every test of a language model lasts at least 600 s";
         to.refuse(
-            "duration",
+            GateCheck::Duration,
             at,
             what,
             why,
@@ -142,7 +143,7 @@ fn samples(
     scenario: MlperfScenario,
     entry: &ResultEntry,
 ) {
-    let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
+    let mut less = |check: GateCheck, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
             let found = found.map_or("not logged".to_owned(), |found| found.to_string());
@@ -151,10 +152,10 @@ fn samples(
         }
     };
     let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
-    less("sample count", "effective_performance_sample_count", benchmark.performance_samples, whole);
+    less(GateCheck::SampleCount, "effective_performance_sample_count", benchmark.performance_samples, whole);
     if scenario == MlperfScenario::Offline && entry.is_closed() {
         let why = "Offline asks for every sample at least once";
-        less("Offline samples", "effective_samples_per_query", benchmark.offline_min_samples, why);
+        less(GateCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, why);
     }
 }
 
@@ -166,7 +167,7 @@ fn dataset(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchm
         let what = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
         let why = "a result is measured on the whole data set";
         let weight = if entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, "sample count", at, what, why, "run with the benchmark's whole data set");
+        to.find(weight, GateCheck::SampleCount, at, what, why, "run with the benchmark's whole data set");
     }
 }
 
@@ -176,7 +177,7 @@ fn equal_issue(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &Result
         let what = "equal issue (sample_concatenate_permutation) was off";
         let why = "in performance runs of language models each sample is issued equally often";
         let fix = "take it out of user.conf; audit tests turn it off themselves, results may not";
-        to.find(FindingWeight::of_older_checker(entry.layout), "equal issue", at, what, why, fix);
+        to.find(FindingWeight::of_older_checker(entry.layout), GateCheck::EqualIssue, at, what, why, fix);
     }
 }
 
@@ -189,7 +190,7 @@ fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry)
         let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, "division", at, what, why, "pack it for the other division, or run it on the host");
+        to.find(weight, GateCheck::Division, at, what, why, "pack it for the other division, or run it on the host");
     }
 }
 
@@ -198,14 +199,20 @@ fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
         if detail.flag(&format!("effective_{key}")) == Some(true) {
             let why = "it makes LoadGen ask other samples than the rules say";
-            to.refuse("audit settings", at, format!("{key} was on"), why, "run again without audit.config");
+            to.refuse(GateCheck::AuditSettings, at, format!("{key} was on"), why, "run again without audit.config");
         }
     }
     for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
         if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
             let what = format!("{key} was on: this is a run of an audit test");
             let why = "LoadGen took an audit.config; its log is no result";
-            to.refuse("audit settings", at, what, why, "remove audit.config from where the run starts, and run again");
+            to.refuse(
+                GateCheck::AuditSettings,
+                at,
+                what,
+                why,
+                "remove audit.config from where the run starts, and run again",
+            );
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 
@@ -30,12 +31,18 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, performance: Opt
     let time = |key: &str| detail.text(key).and_then(sortable);
     let (Some(begin), Some(end)) = (time("power_begin"), time("power_end")) else {
         let what = "the run's log has no power_begin and power_end";
-        to.refuse("power", &at, what, "power is measured while LoadGen runs", "pack the logs of the run again");
+        to.refuse(
+            GateCheck::Power,
+            &at,
+            what,
+            "power is measured while LoadGen runs",
+            "pack the logs of the run again",
+        );
         return;
     };
     if !text.lines().filter_map(sample).any(|(when, watts)| watts > 0.0 && begin < when && when < end) {
         let what = "it has no sample between the run's power_begin and power_end";
-        to.refuse("power", &at, what, "power is measured while LoadGen runs", "pack the spl.txt of the run");
+        to.refuse(GateCheck::Power, &at, what, "power is measured while LoadGen runs", "pack the spl.txt of the run");
     }
 }
 
@@ -45,11 +52,11 @@ fn exactly(to: &mut GateFindings, folder: &Path, needed: &[&str], allowed: &[&st
     let why = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
         let fix = "pack the output of the power measurement again";
-        to.refuse("power", &folder.join(name), "it is missing", why, fix);
+        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, fix);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
-        to.refuse("power", &folder.join(name), "it is no file of a power measurement", why, "take it out");
+        to.refuse(GateCheck::Power, &folder.join(name), "it is no file of a power measurement", why, "take it out");
     }
 }
 

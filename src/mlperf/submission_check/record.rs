@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
 use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
@@ -17,7 +18,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
         Ok(locks) => locks,
         Err(error) => {
             to.refuse(
-                "lock",
+                GateCheck::Lock,
                 &documentation.join(LOCK_FILE),
                 format!("it cannot be read: {error}"),
                 "it records where the files are from",
@@ -34,7 +35,13 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
     for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
         let what = format!("regatta.lock knows nothing of the system {}", system.name);
         let why = "a system that was copied in has no provenance";
-        to.refuse("lock", &submitter.folder.join("results").join(&system.name), what, why, "`regatta mlperf assemble`");
+        to.refuse(
+            GateCheck::Lock,
+            &submitter.folder.join("results").join(&system.name),
+            what,
+            why,
+            "`regatta mlperf assemble`",
+        );
     }
     locks
 }
@@ -43,7 +50,7 @@ fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitte
     if lock.rehearsal {
         let what = "this package is a rehearsal";
         to.refuse(
-            "rehearsal",
+            GateCheck::Rehearsal,
             at,
             what,
             "durations were shortened, or its data is synthetic",
@@ -55,7 +62,7 @@ fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitte
         if locked != found {
             let what = format!("it was packed for {name} {locked}, and is checked for {found}");
             to.refuse(
-                "lock",
+                GateCheck::Lock,
                 at,
                 what,
                 "what was packed is what is submitted",
@@ -76,7 +83,7 @@ pub(super) fn check(
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
         to.refuse(
-            "lock",
+            GateCheck::Lock,
             &entry.folder(),
             what,
             "a result that was copied in has no provenance",
@@ -95,7 +102,7 @@ pub(super) fn check(
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
                 let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
-                to.refuse("changed file", &path, "it was changed after it was packed", why, "pack again");
+                to.refuse(GateCheck::ChangedFile, &path, "it was changed after it was packed", why, "pack again");
             }
         }
     }
@@ -115,7 +122,7 @@ fn check_test_record(
     if test.rehearsal {
         let what = format!("the {name} run was a rehearsal: its durations were shortened");
         to.refuse(
-            "rehearsal",
+            GateCheck::Rehearsal,
             &at,
             what,
             "every test lasts at least 600 s",
@@ -125,7 +132,7 @@ fn check_test_record(
     if test.dataset.synthetic {
         let what = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
         let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
-        to.refuse("synthetic data", &at, what, "a result is measured on the benchmark's data set", fix);
+        to.refuse(GateCheck::SyntheticData, &at, what, "a result is measured on the benchmark's data set", fix);
     }
     // A result for 99.9 % is one for 99 %, too.
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
@@ -140,7 +147,7 @@ fn check_test_record(
             test.round
         );
         let why = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
-        to.refuse("wrong run", &at, what, why, "name the right stage under `results`");
+        to.refuse(GateCheck::WrongRun, &at, what, why, "name the right stage under `results`");
     }
 }
 
@@ -165,7 +172,7 @@ fn one_system(to: &mut GateFindings, entry: &ResultEntry, result: &LockedResult)
                 );
                 let why = "all runs of a result are of one system: the same engine, configuration and server";
                 to.refuse(
-                    "two systems",
+                    GateCheck::TwoSystems,
                     &entry.folder(),
                     what,
                     why,

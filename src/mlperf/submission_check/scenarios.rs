@@ -1,6 +1,7 @@
 //! Which benchmarks and scenarios the round has, and which of them must be there together.
 
 use super::finding::GateFindings;
+use super::gate_check::GateCheck;
 use super::tree::{BenchmarkEntry, Submitter};
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
@@ -69,11 +70,11 @@ pub(super) fn folder<'a>(
         let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
         let what = format!("{} is no benchmark of {}", found.name, round.name);
         let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
-        to.refuse("benchmark", &found.folder, what, why, fix);
+        to.refuse(GateCheck::Benchmark, &found.folder, what, why, fix);
     } else {
         let what = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
         let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
-        to.refuse("benchmark", &found.folder, what, "a round has its own benchmarks", fix);
+        to.refuse(GateCheck::Benchmark, &found.folder, what, "a round has its own benchmarks", fix);
     }
     BenchmarkFolder::Unknown
 }
@@ -86,18 +87,24 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
             let why = "scenarios are Offline, Server, Interactive";
-            to.refuse("scenario", &at, format!("{name:?} is no scenario"), why, "take it out");
+            to.refuse(GateCheck::Scenario, &at, format!("{name:?} is no scenario"), why, "take it out");
             continue;
         };
         if scenario.title() != name {
             let fix = format!("call it {}", scenario.title());
-            to.review("scenario", &at, format!("it is called {name:?}"), "other scripts tell letters' case apart", fix);
+            to.review(
+                GateCheck::Scenario,
+                &at,
+                format!("it is called {name:?}"),
+                "other scripts tell letters' case apart",
+                fix,
+            );
         }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
             let what = format!("{name} is no scenario of {}", found.name);
             let why = "a closed result is in one of the benchmark's scenarios";
-            to.refuse("scenario", &at, what, why, "take it out, or submit it to Open");
+            to.refuse(GateCheck::Scenario, &at, what, why, "take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
@@ -106,7 +113,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
         let what = format!("{} is missing", scenario.title());
         to.refuse(
-            "missing scenario",
+            GateCheck::MissingScenario,
             &found.folder,
             what,
             "a closed benchmark has all its required scenarios",
@@ -117,7 +124,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
         let what = format!("none of {} is there", names.join(", "));
         to.refuse(
-            "missing scenario",
+            GateCheck::MissingScenario,
             &found.folder,
             what,
             "a closed benchmark has one of them in addition to Offline",

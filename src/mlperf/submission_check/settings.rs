@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{MlperfScenario, Round, SubmissionLayout, TestRequest, conf};
@@ -55,9 +56,9 @@ pub(super) fn check(
             "it has the commands to repeat the result"
         };
         let (check, what) = match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => ("empty file", "it is empty"),
+            Ok(0) => (GateCheck::EmptyFile, "it is empty"),
             Ok(_) => continue,
-            Err(_) => ("missing file", "it is missing"),
+            Err(_) => (GateCheck::MissingFile, "it is missing"),
         };
         to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
     }
@@ -87,7 +88,7 @@ fn source_of_benchmark(to: &mut GateFindings, entry: &ResultEntry) {
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
         let why = "until v5.1 each benchmark has a folder of its own under code/";
-        to.refuse("source", &at, "it is missing", why, "put the code, or a README.md that names it, there");
+        to.refuse(GateCheck::Source, &at, "it is missing", why, "put the code, or a README.md that names it, there");
     }
 }
 
@@ -104,7 +105,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
             SubmissionLayout::Single => "since v6.0 it is in the result's folder",
             SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
         };
-        to.refuse("missing file", &at, "there is no measurements' JSON", why, "pack again for this round");
+        to.refuse(GateCheck::MissingFile, &at, "there is no measurements' JSON", why, "pack again for this round");
         return;
     };
     let at = folder.join(name);
@@ -114,7 +115,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse("unreadable JSON", &at, error, "it describes how the model was made", "make it a JSON object");
+            to.refuse(
+                GateCheck::UnreadableJSON,
+                &at,
+                error,
+                "it describes how the model was made",
+                "make it a JSON object",
+            );
             return;
         }
     };
@@ -125,7 +132,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
             let weight = super::system::weight_of_empty(value);
             let why = format!("the rules require {meaning}");
-            to.find(weight, "measurements", &at, format!("`{field}` {what}"), why, fix);
+            to.find(weight, GateCheck::Measurements, &at, format!("`{field}` {what}"), why, fix);
         }
     }
 }
@@ -141,10 +148,10 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
         let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
         // What a rehearsal shortens goes by the names that its log's findings have.
         let check = match wrong.at.last().map(String::as_str) {
-            Some("min_duration") => "duration",
-            Some("min_query_count" | "performance_sample_count_override") => "sample count",
-            Some("accuracy_sample_count_override") => "accuracy samples",
-            _ => "user.conf",
+            Some("min_duration") => GateCheck::Duration,
+            Some("min_query_count" | "performance_sample_count_override") => GateCheck::SampleCount,
+            Some("accuracy_sample_count_override") => GateCheck::AccuracySamples,
+            _ => GateCheck::UserConf,
         };
         let weight = if is_forbidden { FindingWeight::Refused } else { FindingWeight::Review };
         to.find(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
@@ -174,7 +181,7 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
                 in_force / factor
             );
             let why = "user.conf is what the run was made with";
-            to.review("user.conf", at, what, why, "pack the user.conf next to the run's logs");
+            to.review(GateCheck::UserConf, at, what, why, "pack the user.conf next to the run's logs");
         }
     }
 }

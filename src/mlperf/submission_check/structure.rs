@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::{DIVISIONS, Submitter, files, folders};
 use crate::mlperf::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, Round, SubmissionLayout};
 
@@ -15,16 +16,16 @@ pub(super) fn root(to: &mut GateFindings, root: &Path, layout: SubmissionLayout)
     let why = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
     for name in files(root).iter().filter(|name| !is_text(name)) {
-        to.find(weight, "stray file", &root.join(name), "it is outside of every division", why, "take it out");
+        to.find(weight, GateCheck::StrayFile, &root.join(name), "it is outside of every division", why, "take it out");
     }
     let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
     for name in folders(root).iter().filter(is_stray) {
-        to.review("stray file", &root.join(name), "it is no division", why, "take it out");
+        to.review(GateCheck::StrayFile, &root.join(name), "it is no division", why, "take it out");
     }
     for division in DIVISIONS {
         for name in files(&root.join(division)) {
             let at = root.join(division).join(name);
-            to.find(weight, "stray file", &at, "it is outside of every submitter's folder", why, "take it out");
+            to.find(weight, GateCheck::StrayFile, &at, "it is outside of every submitter's folder", why, "take it out");
         }
     }
 }
@@ -36,14 +37,20 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
         let why = "the code that made the results goes with them";
-        to.refuse("source", &source, what, why, "`mlperf.package.source: FOLDER`");
+        to.refuse(GateCheck::Source, &source, what, why, "`mlperf.package.source: FOLDER`");
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     if files_of(&documentation).all(|name| is_own(&name)) {
         let why = "calibration and bandwidth are explained there";
-        to.review("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
+        to.review(
+            GateCheck::Documentation,
+            &documentation,
+            "there is none",
+            why,
+            "`mlperf.package.documentation: FOLDER`",
+        );
     }
     calibration(to, submitter, layout);
     other_layout(to, submitter, round, layout);
@@ -57,7 +64,7 @@ fn calibration(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionL
         let why = "a closed result explains how its model was quantized";
         let at = submitter.folder.join("documentation");
         let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, "calibration", &at, what, why, "write documentation/calibration.md");
+        to.find(weight, GateCheck::Calibration, &at, what, why, "write documentation/calibration.md");
     }
 }
 
@@ -74,7 +81,7 @@ fn other_layout(to: &mut GateFindings, submitter: &Submitter, round: &Round, lay
             round.name,
             layout.source()
         );
-        to.review("layout", &stray, what, why, "pack again for this round");
+        to.review(GateCheck::Layout, &stray, what, why, "pack again for this round");
     }
 }
 

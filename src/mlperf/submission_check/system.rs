@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::finding::{FindingWeight, GateFindings};
+use super::gate_check::GateCheck;
 use super::tree::{Submitter, files};
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
@@ -28,7 +29,13 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
                 None => "the system is described by no file".to_owned(),
             };
             let why = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
-            to.refuse("system name", &at, what, why, "rename one of them, and `system_json` in the manifest with it");
+            to.refuse(
+                GateCheck::SystemName,
+                &at,
+                what,
+                why,
+                "rename one of them, and `system_json` in the manifest with it",
+            );
             continue;
         }
         let system_type = check_submitter(to, &at, submitter).unwrap_or_default();
@@ -39,7 +46,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             if round.benchmarks.get(&found.name).is_some_and(of_datacenter) {
                 let what = format!("`system_type` is edge, and {} is for datacenter systems", found.name);
                 let why = "each benchmark is for datacenter systems, for the edge, or for both";
-                to.refuse("system fields", &at, what, why, "`system_type: datacenter`");
+                to.refuse(GateCheck::SystemFields, &at, what, why, "`system_type: datacenter`");
             }
         }
     }
@@ -47,7 +54,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
         let why = "a described system has results";
-        to.find(weight, "system name", &at, "no result is of this system", why, "take it out");
+        to.find(weight, GateCheck::SystemName, &at, "no result is of this system", why, "take it out");
     }
 }
 
@@ -67,7 +74,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse("unreadable JSON", at, error, "it describes the system", "make it a JSON object");
+            to.refuse(GateCheck::UnreadableJSON, at, error, "it describes the system", "make it a JSON object");
             return None;
         }
     };
@@ -81,7 +88,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
         to.find(
             weight_of_empty(value),
-            "system fields",
+            GateCheck::SystemFields,
             at,
             format!("`{}` {what}", field.name),
             format!("the rules require {}", field.meaning),
@@ -93,7 +100,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
         let is_known = known.iter().any(|one| one.eq_ignore_ascii_case(text));
         if !text.is_empty() && !is_known {
             let what = format!("`{name}` is {text:?}, not one of {}", known.join(" | "));
-            to.refuse("system fields", at, what, "the table of results is sorted by it", "take one of them");
+            to.refuse(GateCheck::SystemFields, at, what, "the table of results is sorted by it", "take one of them");
         }
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
@@ -102,7 +109,14 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             let what = format!("`{name}` is {text:?}, its folder is {expected:?}");
             let same = text.eq_ignore_ascii_case(expected);
             let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
-            to.find(weight, "system fields", at, what, "both are one name, letter by letter", "take the folder's name");
+            to.find(
+                weight,
+                GateCheck::SystemFields,
+                at,
+                what,
+                "both are one name, letter by letter",
+                "take the folder's name",
+            );
         }
     }
     for name in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {
@@ -112,7 +126,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
         };
         if is_meaningful(fields.get(name)) && number.is_none() {
             let what = format!("`{name}` is no whole number: {}", fields[name]);
-            to.refuse("system fields", at, what, "results are divided by it", "write a whole number");
+            to.refuse(GateCheck::SystemFields, at, what, "results are divided by it", "write a whole number");
         }
     }
     let network =
@@ -120,7 +134,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
     if network != (submitter.division == "network") && submitter.division != "open" {
         let what = format!("`is_network` is {network} in the division {}", submitter.division);
         to.refuse(
-            "system fields",
+            GateCheck::SystemFields,
             at,
             what,
             "only the Network division has LoadGen on another machine",

@@ -11,10 +11,10 @@ use serde_json::{Value, json as value};
 use super::server_table::{HEADS, ServerRow};
 use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
 use crate::harness::{IdentityDifference, RunIdentity};
+use crate::report::page_template::render_page;
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
-const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// One number of one row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -215,8 +215,6 @@ impl Ratios {
     }
 
     pub fn html(&self, title: &str) -> Result<String, minijinja::Error> {
-        let mut environment = minijinja::Environment::new();
-        environment.add_template("ratios.html", PAGE)?;
         let rows: Vec<_> = self
             .rows
             .iter()
@@ -229,16 +227,18 @@ impl Ratios {
                 }
             })
             .collect();
-        let style = minijinja::Value::from_safe_string(STYLE.to_owned());
-        environment.get_template("ratios.html")?.render(context! {
-            style, title, base => &self.base, rows,
-            simulated => self.any_simulated(),
-            measured => self.identity_lines(),
-            server_heads => HEADS,
-            server => self.server.iter().map(|one| context! {
-                row => &one.row, column => &one.column, numbers => one.numbers(), remark => one.remark(),
-            }).collect::<Vec<_>>(),
-        })
+        render_page(
+            PAGE,
+            context! {
+                title, base => &self.base, rows,
+                simulated => self.any_simulated(),
+                measured => self.identity_lines(),
+                server_heads => HEADS,
+                server => self.server.iter().map(|one| context! {
+                    row => &one.row, column => &one.column, numbers => one.numbers(), remark => one.remark(),
+                }).collect::<Vec<_>>(),
+            },
+        )
     }
 }
 

@@ -6,7 +6,6 @@ use minijinja::{Value as Safe, context};
 use serde::Serialize;
 
 use super::overlay::{self, OverlayCurve, colour};
-use super::page::environment;
 use super::svg::{SvgCanvas, number};
 use crate::event::Verdict;
 use crate::harness::TimeSlice;
@@ -15,11 +14,11 @@ use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::compare::{
     ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judgement_text, letter, method,
 };
+use crate::report::page_template::render_page;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::to_the_second;
 
 const PAGE: &str = include_str!("../../../templates/report/compare.html");
-const STYLE: &str = include_str!("../../../templates/report/style.css");
 /// The rows that a reader looks for first.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 /// Metrics with overlaid distributions, where individual requests are known.
@@ -65,8 +64,6 @@ pub fn compare(
     sets: &[RunSet],
     comparisons: &[Comparison],
 ) -> Result<String, minijinja::Error> {
-    let mut environment = environment()?;
-    environment.add_template("compare.html", PAGE)?;
     let sheets: Vec<ComparedResult> = sets.iter().map(|set| set.first().clone()).collect();
     let results: Vec<_> = sets
         .iter()
@@ -87,20 +84,22 @@ pub fn compare(
         })
         .collect();
     let sections: Vec<_> = comparisons.iter().enumerate().map(|(n, one)| section(one, n + 1)).collect();
-    let page = environment.get_template("compare.html")?.render(context! {
-        style => Safe::from_safe_string(STYLE.to_owned()),
-        title => sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>().join(" · "),
-        results,
-        doubts => doubts(sets),
-        has_several => sets.iter().any(|set| set.runs().len() > 1),
-        sections,
-        spreads => spreads(&sheets).into_iter().map(|(svg, unlike)| context! {
-            svg => Safe::from_safe_string(svg), unlike,
-        }).collect::<Vec<_>>(),
-        courses => courses(measured_runs).into_iter().map(Safe::from_safe_string).collect::<Vec<_>>(),
-        measured => Serde(measured(&sheets)),
-        meanings => Serde(meanings(&sheets)),
-    })?;
+    let page = render_page(
+        PAGE,
+        context! {
+            title => sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>().join(" · "),
+            results,
+            doubts => doubts(sets),
+            has_several => sets.iter().any(|set| set.runs().len() > 1),
+            sections,
+            spreads => spreads(&sheets).into_iter().map(|(svg, unlike)| context! {
+                svg => Safe::from_safe_string(svg), unlike,
+            }).collect::<Vec<_>>(),
+            courses => courses(measured_runs).into_iter().map(Safe::from_safe_string).collect::<Vec<_>>(),
+            measured => Serde(measured(&sheets)),
+            meanings => Serde(meanings(&sheets)),
+        },
+    )?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
 }

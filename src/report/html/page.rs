@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Safe, context};
+use minijinja::{Value as Safe, context};
 use serde::Serialize;
 
 use super::metric_row::COLUMNS;
@@ -16,6 +15,7 @@ use crate::event::{Digest, FailureKind, TaskId};
 use crate::harness::{SearchReport, SweepReport};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
+use crate::report::page_template::render_page;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
 use crate::report::terminal::summary::{failure_text, reasons_of};
@@ -25,7 +25,6 @@ const PAGE: &str = include_str!("../../../templates/report/page.html");
 const ROWS: usize = 1000;
 /// The most benchmarks that have all their numbers on the page; the table of results has them all.
 const DETAILED: usize = 16;
-const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// Where a run came from: enough to do it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,9 +84,6 @@ pub fn render(
     sweeps: &[(String, SweepReport)],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
-    let mut environment = environment()?;
-    environment.add_template("page.html", PAGE)?;
-
     let mut results: Vec<&PageResult> = results.iter().collect();
     results.sort_by(|a, b| natural_order(a.task.as_str(), b.task.as_str()));
     let mut sweeps = sweeps.to_vec();
@@ -107,64 +103,66 @@ pub fn render(
     // The picture of a single sweep is at the top already.
     let shown_above = usize::from(sections.len() == 1);
     let overlaid = overlaid(&sweeps);
-    let page = environment.get_template("page.html")?.render(context! {
-        style => Safe::from_safe_string(STYLE.to_owned()),
-        name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
-        run => story.run.as_ref().map(ToString::to_string),
-        started_at => to_the_second(&story.started_at),
-        tone, word,
-        simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
-        measured => measured(&benches, &sections),
-        top => top.map(|top| context! {
-            sentence => top.sentence,
-            numbers => top.numbers,
-            picture => top.picture.map(Safe::from_safe_string),
-            of => top_of,
-        }),
-        verdicts => verdicts(&benches, &sections),
-        overlaid => overlaid.iter().skip(1).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
-        sweeps => sections.iter().map(|sweep| context! {
-            plots => sweep.plots.iter().skip(shown_above).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
-            ..Safe::from(Serde(sweep))
-        }).collect::<Vec<_>>(),
-        results => benches.iter().map(|bench| context! {
-            task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
-        }).collect::<Vec<_>>(),
-        result_columns => bench::ROW,
-        results_total => benches.len(),
-        took => story.finished.map(|end| duration(end.seconds)),
-        tally => Serde(story.tally),
-        total => counted(total, "task"),
-        not_needed,
-        benches => benches.iter().take(DETAILED).map(|bench| context! {
-            plots => safe(&bench.plots),
-            blocks => bench.blocks.iter().map(|block| context! {
-                plots => safe(&block.plots),
-                ..Safe::from(Serde(block))
+    let page = render_page(
+        PAGE,
+        context! {
+            name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
+            run => story.run.as_ref().map(ToString::to_string),
+            started_at => to_the_second(&story.started_at),
+            tone, word,
+            simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
+            measured => measured(&benches, &sections),
+            top => top.map(|top| context! {
+                sentence => top.sentence,
+                numbers => top.numbers,
+                picture => top.picture.map(Safe::from_safe_string),
+                of => top_of,
+            }),
+            verdicts => verdicts(&benches, &sections),
+            overlaid => overlaid.iter().skip(1).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+            sweeps => sections.iter().map(|sweep| context! {
+                plots => sweep.plots.iter().skip(shown_above).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+                ..Safe::from(Serde(sweep))
             }).collect::<Vec<_>>(),
-            server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
-            ..Safe::from(Serde(bench))
-        }).collect::<Vec<_>>(),
-        columns => COLUMNS,
-        troubles => Serde(failures(story)),
-        gantt => gantt.map(Safe::from_safe_string),
-        left_out => left_out.unwrap_or(0),
-        network => network::draw(plan, story).map(Safe::from_safe_string),
-        rows => Serde(rows(story, about, |state| state != TaskPhase::Cached)),
-        rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != TaskPhase::Cached).count(),
-        cached => Serde(rows(story, about, |state| state == TaskPhase::Cached)),
-        cached_total => story.of(TaskPhase::Cached).count(),
-        cached_at_once => story.cached_at_once,
-        with_keys => !about.keys.is_empty(),
-        notices => story.notices.iter().map(|notice| {
-            let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-            format!("{about}{}", clean(&notice.text))
-        }).collect::<Vec<_>>(),
-        params => typed(if story.params.is_empty() { &plan.params } else { &story.params }),
-        versions => &about.versions,
-        manifest_path => &about.manifest_path,
-        manifest => &about.manifest,
-    })?;
+            results => benches.iter().map(|bench| context! {
+                task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
+            }).collect::<Vec<_>>(),
+            result_columns => bench::ROW,
+            results_total => benches.len(),
+            took => story.finished.map(|end| duration(end.seconds)),
+            tally => Serde(story.tally),
+            total => counted(total, "task"),
+            not_needed,
+            benches => benches.iter().take(DETAILED).map(|bench| context! {
+                plots => safe(&bench.plots),
+                blocks => bench.blocks.iter().map(|block| context! {
+                    plots => safe(&block.plots),
+                    ..Safe::from(Serde(block))
+                }).collect::<Vec<_>>(),
+                server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
+                ..Safe::from(Serde(bench))
+            }).collect::<Vec<_>>(),
+            columns => COLUMNS,
+            troubles => Serde(failures(story)),
+            gantt => gantt.map(Safe::from_safe_string),
+            left_out => left_out.unwrap_or(0),
+            network => network::draw(plan, story).map(Safe::from_safe_string),
+            rows => Serde(rows(story, about, |state| state != TaskPhase::Cached)),
+            rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != TaskPhase::Cached).count(),
+            cached => Serde(rows(story, about, |state| state == TaskPhase::Cached)),
+            cached_total => story.of(TaskPhase::Cached).count(),
+            cached_at_once => story.cached_at_once,
+            with_keys => !about.keys.is_empty(),
+            notices => story.notices.iter().map(|notice| {
+                let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+                format!("{about}{}", clean(&notice.text))
+            }).collect::<Vec<_>>(),
+            params => typed(if story.params.is_empty() { &plan.params } else { &story.params }),
+            versions => &about.versions,
+            manifest_path => &about.manifest_path,
+            manifest => &about.manifest,
+        },
+    )?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
 }
@@ -201,15 +199,6 @@ fn measured(benches: &[bench::BenchSection], sweeps: &[sweep::SweepSection]) -> 
         }
     }
     lines
-}
-
-/// The environment escapes what a page's template writes, and an unknown name is an error.
-pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    Ok(environment)
 }
 
 /// A manifest that was given as a file is named by its file name; its folder is shown below.

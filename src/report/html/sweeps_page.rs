@@ -3,18 +3,15 @@
 use minijinja::{Value as Safe, context};
 
 use super::overlay::colour;
-use super::page::environment;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::harness::RunIdentity;
 use crate::report::compare::{ComparedSweep, NOT_JUDGED, identity_of_sweeps, letter, sweep_rows};
+use crate::report::page_template::render_page;
 
 const PAGE: &str = include_str!("../../../templates/report/sweeps.html");
-const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// The page; the first sweep is what the others are compared with.
 pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Error> {
-    let mut environment = environment()?;
-    environment.add_template("sweeps.html", PAGE)?;
     let named: Vec<NamedSweep<'_>> = sweeps
         .iter()
         .enumerate()
@@ -31,26 +28,28 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Err
     };
     let (head, rows) = sweep_rows(sweeps);
     let mut plots = draw(&named).into_iter().map(Safe::from_safe_string);
-    let page = environment.get_template("sweeps.html")?.render(context! {
-        style => Safe::from_safe_string(STYLE.to_owned()),
-        title => sweeps.iter().map(|sweep| sweep.name.as_str()).collect::<Vec<_>>().join(" · "),
-        simulated => sweeps.iter().any(|sweep| sweep.report.is_simulated()),
-        sweeps => sweeps.iter().enumerate().map(|(n, sweep)| context! {
-            letter => letter(n),
-            colour => colour(n),
-            name => &sweep.name,
-            verdict => format!("{} of {} points VALID", sweep.report.valid(), sweep.report.points.len()),
-            tone => if sweep.report.valid() == sweep.report.points.len() { "good" } else { "odd" },
-            identity => sweep.report.identity.as_ref().map(RunIdentity::line),
-        }).collect::<Vec<_>>(),
-        numbers => sweeps.iter().enumerate().filter_map(|(n, sweep)| best(n, sweep)).take(4).collect::<Vec<_>>(),
-        differences => identity_of_sweeps(sweeps),
-        picture => plots.next(),
-        plots => plots.collect::<Vec<_>>(),
-        head,
-        rows,
-        not_judged => NOT_JUDGED,
-    })?;
+    let page = render_page(
+        PAGE,
+        context! {
+            title => sweeps.iter().map(|sweep| sweep.name.as_str()).collect::<Vec<_>>().join(" · "),
+            simulated => sweeps.iter().any(|sweep| sweep.report.is_simulated()),
+            sweeps => sweeps.iter().enumerate().map(|(n, sweep)| context! {
+                letter => letter(n),
+                colour => colour(n),
+                name => &sweep.name,
+                verdict => format!("{} of {} points VALID", sweep.report.valid(), sweep.report.points.len()),
+                tone => if sweep.report.valid() == sweep.report.points.len() { "good" } else { "odd" },
+                identity => sweep.report.identity.as_ref().map(RunIdentity::line),
+            }).collect::<Vec<_>>(),
+            numbers => sweeps.iter().enumerate().filter_map(|(n, sweep)| best(n, sweep)).take(4).collect::<Vec<_>>(),
+            differences => identity_of_sweeps(sweeps),
+            picture => plots.next(),
+            plots => plots.collect::<Vec<_>>(),
+            head,
+            rows,
+            not_judged => NOT_JUDGED,
+        },
+    )?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
 }

@@ -154,16 +154,10 @@ impl TaskContext {
         self.secrets.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
     }
 
-    /// A path from the manifest: relative ones are relative to the project folder. What only this program has is where the task's
-    /// inputs have it.
+    /// A path from the manifest: relative ones are relative to the project folder, or lead to this program's own copy.
     pub fn path(&self, written: &str) -> std::path::PathBuf {
-        let own = self.lease.project.join(written);
-        if own.exists() {
-            return own;
-        }
-        let shipped = Path::new("shipped").join(written);
-        let mut inputs = self.lease.assignment.inputs.values().flatten();
-        inputs.find(|path| path.ends_with(&shipped)).cloned().unwrap_or(own)
+        let shipped = self.lease.task.shipped.get(written);
+        shipped.cloned().unwrap_or_else(|| self.lease.project.join(written))
     }
 
     /// The failure for a command that did not start.

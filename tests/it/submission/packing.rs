@@ -129,7 +129,7 @@ fn older_rounds_have_their_own_layout() {
     let checks: Vec<String> = mlperf::examine(&out, &Round::named("v6.1").unwrap())
         .findings
         .into_iter()
-        .map(|finding| finding.check)
+        .map(|finding| finding.check.to_string())
         .collect();
     for check in ["layout", "seeds", "lock", "missing file"] {
         assert!(checks.iter().any(|found| found == check), "{check} is not among {checks:?}");
@@ -222,7 +222,7 @@ fn all_that_is_wrong_with_its_runs_is_told_at_once() {
     let out = folder.path().join("out");
     mlperf::pack(&order, &out).unwrap();
     let checks: Vec<String> =
-        mlperf::examine(&out, &order.round).findings.into_iter().map(|finding| finding.check).collect();
+        mlperf::examine(&out, &order.round).findings.into_iter().map(|finding| finding.check.to_string()).collect();
     assert!(checks.len() == 10 && checks.iter().all(|check| check == "rehearsal"), "{checks:?}");
     assert!(out.join("closed/Example/documentation/REHEARSAL.md").is_file());
 }
