@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use campaign::{Outcome, fifty, instants, kill_and_rerun, quickstart};
 
-struct Asked {
+struct KillOptions {
     manifest: String,
     kills: usize,
     seed: u64,
@@ -33,57 +33,63 @@ struct Asked {
     settings: Vec<String>,
 }
 
-fn asked() -> Asked {
-    let mut asked =
-        Asked { manifest: "fifty".to_owned(), kills: 200, seed: 1, parallel: 2, over: None, settings: Vec::new() };
+fn parse_options() -> KillOptions {
+    let mut options = KillOptions {
+        manifest: "fifty".to_owned(),
+        kills: 200,
+        seed: 1,
+        parallel: 2,
+        over: None,
+        settings: Vec::new(),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
         match word.as_str() {
-            "--manifest" => asked.manifest = value(),
-            "--kills" => asked.kills = value().parse().expect("a number"),
-            "--seed" => asked.seed = value().parse().expect("a number"),
-            "--parallel" => asked.parallel = value().parse().expect("a number"),
-            "--over" => asked.over = Some(value().parse().expect("a number")),
+            "--manifest" => options.manifest = value(),
+            "--kills" => options.kills = value().parse().expect("a number"),
+            "--seed" => options.seed = value().parse().expect("a number"),
+            "--parallel" => options.parallel = value().parse().expect("a number"),
+            "--over" => options.over = Some(value().parse().expect("a number")),
             // From cargo.
             "--bench" => {}
-            setting if setting.contains('=') && !setting.starts_with('-') => asked.settings.push(word),
+            setting if setting.contains('=') && !setting.starts_with('-') => options.settings.push(word),
             other => panic!("{other} is unknown"),
         }
     }
-    asked
+    options
 }
 
 fn main() -> ExitCode {
-    let asked = asked();
-    let subject = match asked.manifest.as_str() {
+    let options = parse_options();
+    let subject = match options.manifest.as_str() {
         "fifty" => fifty(),
-        "quickstart" => quickstart(&asked.settings),
+        "quickstart" => quickstart(&options.settings),
         other => panic!("there is no subject {other}"),
     };
     let begun = Instant::now();
-    let at_once = on_threads(asked.parallel, asked.parallel, |_| subject.undisturbed());
+    let at_once = on_threads(options.parallel, options.parallel, |_| subject.undisturbed());
     let seconds = at_once.iter().map(|run| run.seconds).fold(0.0, f64::max);
     let undisturbed = &at_once[0];
-    let over = asked.over.unwrap_or(seconds);
+    let over = options.over.unwrap_or(seconds);
     println!(
         "{}{}: an undisturbed run takes {seconds:.2} s; {} kills over {over:.2} s, seed {}, {} at once",
-        asked.manifest,
-        asked.settings.iter().flat_map(|setting| [" ", setting.as_str()]).collect::<String>(),
-        asked.kills,
-        asked.seed,
-        asked.parallel
+        options.manifest,
+        options.settings.iter().flat_map(|setting| [" ", setting.as_str()]).collect::<String>(),
+        options.kills,
+        options.seed,
+        options.parallel
     );
-    let plan = instants(asked.seed, over, asked.kills);
+    let plan = instants(options.seed, over, options.kills);
     let done = AtomicUsize::new(0);
-    let outcomes = on_threads(asked.parallel, asked.kills, |nth| {
+    let outcomes = on_threads(options.parallel, options.kills, |nth| {
         let outcome = kill_and_rerun(&subject, undisturbed, &plan[nth]);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         for violation in &outcome.violations {
             println!("kill {nth} at {:?} s, {}: {violation}", plan[nth], outcome.phase);
         }
         if done.is_multiple_of(20) {
-            println!("{done} of {}, {:.0} s", asked.kills, begun.elapsed().as_secs_f64());
+            println!("{done} of {}, {:.0} s", options.kills, begun.elapsed().as_secs_f64());
         }
         outcome
     });

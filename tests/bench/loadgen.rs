@@ -39,8 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for rate in rates {
         let folder = tempfile::tempdir()?;
         let result = measure(&server, Path::new(library), rate, folder.path())?;
-        let said = result.loadgen.unwrap_or_default();
-        let metric = |name: &str| said.metrics.iter().find(|m| m.metric == name).map_or(f64::NAN, |m| m.loadgen);
+        let loadgen = result.loadgen.unwrap_or_default();
+        let metric = |name: &str| loadgen.metrics.iter().find(|m| m.metric == name).map_or(f64::NAN, |m| m.loadgen);
         let us = |value: Option<f64>| value.unwrap_or(f64::NAN);
         writeln!(
             out,
@@ -51,11 +51,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             metric("result_first_token_99.00_percentile_latency_ns"),
             us(result.latency.queue_client.p50) * 1e3,
             us(result.latency.queue_client.p99) * 1e3,
-            us(said.reporting.first_token_p50_us),
-            us(said.reporting.first_token_p99_us),
-            us(said.reporting.first_token_call_us),
-            us(said.reporting.completion_call_us),
-            said.errors,
+            us(loadgen.reporting.first_token_p50_us),
+            us(loadgen.reporting.first_token_p99_us),
+            us(loadgen.reporting.first_token_call_us),
+            us(loadgen.reporting.completion_call_us),
+            loadgen.errors,
         )?;
     }
     Ok(())
@@ -73,7 +73,7 @@ fn measure(
     std::fs::write(out.join("dataset.jsonl"), line.repeat(SAMPLES as usize))?;
     let more: indexmap::IndexMap<String, serde_json::Value> =
         [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
-    let asked = TestRequest {
+    let request = TestRequest {
         round: "v5.1",
         benchmark: "llama2-70b-99.9",
         scenario: mlperf::MlperfScenario::Server,
@@ -84,7 +84,7 @@ fn measure(
         user_conf: &more,
         dataset_samples: Some(SAMPLES),
     };
-    let conf = conf::conf(&asked).map_err(|wrong| format!("{wrong:?}"))?;
+    let conf = conf::conf(&request).map_err(|wrong| format!("{wrong:?}"))?;
     std::fs::write(out.join("user.conf"), conf.text)?;
     let test = LoadgenTest {
         library: std::path::absolute(library)?,
@@ -111,9 +111,9 @@ fn measure(
     };
     let job = out.join("job.json");
     std::fs::write(&job, serde_json::to_vec(&ChildJob::Test(Box::new(test)))?)?;
-    let told = Command::new(env!("CARGO_BIN_EXE_regatta")).arg("__loadgen-test").arg(&job).output()?;
-    if !told.status.success() {
-        return Err(String::from_utf8_lossy(&told.stdout).into_owned().into());
+    let output = Command::new(env!("CARGO_BIN_EXE_regatta")).arg("__loadgen-test").arg(&job).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stdout).into_owned().into());
     }
     Ok(read_result(&out.join("result.json"))?)
 }

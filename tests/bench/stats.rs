@@ -185,8 +185,8 @@ fn run(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, seed: u64, o
 /// Runs with the seeds from `seed` on.
 fn side(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, runs: u64, seed: u64, own: u64) -> RunSet {
     let sheets = (0..runs).map(|number| {
-        let told = run(name, queue, noise, seed + number, own + number);
-        ComparedResult::as_tool(&told, Tool::Regatta).expect("its requests are known")
+        let measured = run(name, queue, noise, seed + number, own + number);
+        ComparedResult::as_tool(&measured, Tool::Regatta).expect("its requests are known")
     });
     RunSet::new(name, sheets.collect()).expect("runs of one load")
 }

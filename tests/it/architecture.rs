@@ -201,35 +201,35 @@ fn violations(page: &Page, files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
         let room = file.room();
-        let mut say = |line: usize, what: String| found.push(format!("{}:{line}: {what}", file.path));
+        let mut report = |line: usize, what: String| found.push(format!("{}:{line}: {what}", file.path));
         if !file.text.starts_with("//!") {
-            say(1, "does not open with `//!`".to_owned());
+            report(1, "does not open with `//!`".to_owned());
         }
         let lines = file.text.lines().count();
         if lines > LONGEST {
-            say(lines, format!("more than {LONGEST} lines: two concepts?"));
+            report(lines, format!("more than {LONGEST} lines: two concepts?"));
         }
         for (number, line) in file.text.lines().enumerate() {
             if ["TODO", "FIXME", "todo!", "unimplemented!"].iter().any(|word| line.contains(word)) {
-                say(number + 1, "unfinished".to_owned());
+                report(number + 1, "unfinished".to_owned());
             }
         }
         if room.is_empty() {
             continue;
         }
         let Some(allowed) = page.rooms.get(room) else {
-            say(1, format!("`{room}` has no row in the table"));
+            report(1, format!("`{room}` has no row in the table"));
             continue;
         };
         let tokens = tokens(&file.text);
         for print in ["println", "eprintln", "print", "eprint"] {
             if !MAY_PRINT.contains(&room) {
                 for at in sequence(&tokens, &[print, "!"]) {
-                    say(tokens[at].line, format!("`{room}` prints"));
+                    report(tokens[at].line, format!("`{room}` prints"));
                 }
             }
         }
-        let mut said = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (line, path) in placed_uses(&tokens) {
             let Some(other) = path.first().filter(|other| *other != room && page.rooms.contains_key(*other)) else {
                 continue;
@@ -239,13 +239,13 @@ fn violations(page: &Page, files: &[File]) -> Vec<String> {
             // A third word after a name in lower case: that name is a module (or an associated function's type is not).
             let entered = part.filter(|part| path.len() > 2 && !page.inner_doors.contains(part));
             if !allowed.contains(other) {
-                if said.insert(other.clone()) {
-                    say(line, format!("`{room}` may not use `{other}`"));
+                if reported.insert(other.clone()) {
+                    report(line, format!("`{room}` may not use `{other}`"));
                 }
             } else if let Some(part) = entered
-                && said.insert(part.clone())
+                && reported.insert(part.clone())
             {
-                say(line, format!("`{part}` is not a door"));
+                report(line, format!("`{part}` is not a door"));
             }
         }
         for at in sequence(&tokens, &["super", ":", ":"]) {
@@ -253,14 +253,14 @@ fn violations(page: &Page, files: &[File]) -> Vec<String> {
             let next = tokens.get(at + 3 * ups).map_or("", |token| &token.text);
             let depth = file.path.split('/').filter(|part| *part != "mod.rs").count();
             if ups >= depth && next != room && page.rooms.contains_key(next) {
-                say(tokens[at].line, "leaves its room through `super`".to_owned());
+                report(tokens[at].line, "leaves its room through `super`".to_owned());
             }
         }
         if file.path == format!("{room}/mod.rs") {
             for at in sequence(&tokens, &["pub", "mod"]) {
                 let door = format!("{room}::{}", tokens[at + 2].text);
                 if !page.inner_doors.contains(&door) {
-                    say(tokens[at].line, format!("`{door}` is a door that the page does not name"));
+                    report(tokens[at].line, format!("`{door}` is a door that the page does not name"));
                 }
             }
         }

@@ -220,8 +220,8 @@ fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
         assert!(two.starts_with(one) && two[one.len()..].starts_with(&answer));
         assert!(three.starts_with(two) && three[two.len()..].starts_with(&answer));
     }
-    let told = measured.result.load.sessions.as_ref().unwrap();
-    assert_eq!((told.count, told.turns_max, told.ttft_first.n, told.ttft_later.n), (4, 3, 4, 8));
+    let sessions = measured.result.load.sessions.as_ref().unwrap();
+    assert_eq!((sessions.count, sessions.turns_max, sessions.ttft_first.n, sessions.ttft_later.n), (4, 3, 4, 8));
     assert_eq!(measured.result.rates.offered.map(f64::round), Some(50.0));
 }
 

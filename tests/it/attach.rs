@@ -26,10 +26,10 @@ fn servers_that_are_as_they_should_be_are_used_and_named() {
     let files = Files::new(true, &json!({}));
     let (one, two) = (Running::start(files.options()), Running::start(files.options()));
     let ended = bench(&target(&[&one, &two]), "server", "");
-    ended.says(&format!("{} is triton regatta-simulator-", one.address));
-    ended.says("`tensorrt_llm` is tensorrtllm, decoupled, max_batch_size 512");
+    ended.shows(&format!("{} is triton regatta-simulator-", one.address));
+    ended.shows("`tensorrt_llm` is tensorrtllm, decoupled, max_batch_size 512");
     // Eight requests are too few for a verdict on the load; that the servers were used is what counts.
-    ended.says("tok/s");
+    ended.shows("tok/s");
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn a_model_that_cannot_stream_is_found_before_anything_is_sent() {
     let server = Running::start(files.options());
     let ended = bench(&target(&[&server]), "server", "");
     assert_eq!(ended.code, 1);
-    ended.says(&format!("{} cannot be used", server.address));
-    ended.says("`tensorrt_llm` is not decoupled: it cannot stream");
-    ended.says("set `decoupled: true` in its config.pbtxt");
+    ended.shows(&format!("{} cannot be used", server.address));
+    ended.shows("`tensorrt_llm` is not decoupled: it cannot stream");
+    ended.shows("set `decoupled: true` in its config.pbtxt");
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn a_model_that_is_not_there_is_answered_with_those_that_are() {
     let server = Running::start(files.options());
     let ended = bench(&target(&[&server]), "server", ", model: tensorrt_lm");
     assert_eq!(ended.code, 1);
-    ended.says("it has no model `tensorrt_lm`");
-    ended.says("it has `ensemble`, `postprocessing`, `preprocessing`, `tensorrt_llm`, `tensorrt_llm_bls`");
+    ended.shows("it has no model `tensorrt_lm`");
+    ended.shows("it has `ensemble`, `postprocessing`, `preprocessing`, `tensorrt_llm`, `tensorrt_llm_bls`");
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn a_model_with_other_tensors_says_which() {
     let server = Running::start(files.options());
     let ended = bench(&target(&[&server]), "offline", ", model: ensemble, request: { interface: token_ids }");
     assert_eq!(ended.code, 1);
-    ended.says("`ensemble` has no input `input_ids`, `input_lengths`");
-    ended.says("`ensemble` has no output `output_ids`");
+    ended.shows("`ensemble` has no input `input_ids`, `input_lengths`");
+    ended.shows("`ensemble` has no output `output_ids`");
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
     let target = format!("{},{nothing}", target(&[&fine, &smaller, &loading]));
     let ended = bench(&target, "server", "");
     assert_eq!(ended.code, 1);
-    ended.says("3 of 4 servers cannot be used");
-    ended.says(&format!("{}: its `tensorrt_llm` is not that of {}", smaller.address, fine.address));
-    ended.says("max_batch_size is 16, there 512").says("batch_scheduler_policy is `max_utilization`");
-    ended.says(&format!("{}: it is live and not ready", loading.address));
-    ended.says(&format!("127.0.0.1:{nothing}: no connection"));
+    ended.shows("3 of 4 servers cannot be used");
+    ended.shows(&format!("{}: its `tensorrt_llm` is not that of {}", smaller.address, fine.address));
+    ended.shows("max_batch_size is 16, there 512").shows("batch_scheduler_policy is `max_utilization`");
+    ended.shows(&format!("{}: it is live and not ready", loading.address));
+    ended.shows(&format!("127.0.0.1:{nothing}: no connection"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_server_that_speaks_something_else_is_told_as_what_it_is() {
     });
     let ended = bench(&format!("127.0.0.1:{port}"), "offline", "");
     assert_eq!(ended.code, 1);
-    ended.says("that is its HTTP port, and gRPC is spoken here").says("8001 by default");
+    ended.shows("that is its HTTP port, and gRPC is spoken here").shows("8001 by default");
 }
 
 #[test]
@@ -114,6 +114,6 @@ fn a_log_without_a_terminal_shows_which_servers_are_waited_for() {
     ));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says(&format!("… server  waiting for 127.0.0.1:{nothing}, 5 s: nothing listens there (connection refused)"));
-    ended.says(&format!("127.0.0.1:{nothing} was not ready within 6s: nothing listens there (connection refused)"));
+    ended.shows(&format!("… server  waiting for 127.0.0.1:{nothing}, 5 s: nothing listens there (connection refused)"));
+    ended.shows(&format!("127.0.0.1:{nothing} was not ready within 6s: nothing listens there (connection refused)"));
 }

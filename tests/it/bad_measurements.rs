@@ -519,7 +519,7 @@ fn limits_of_the_one_liner_decide_its_exit_code() {
     };
     let strict = with(&["failures=1%", "e2e_p95=1ms"]);
     assert_eq!(strict.code, 4, "{strict:?}");
-    strict.says("the limit e2e_p95 is 1.0 ms").says("1 of 150 requests failed (0.67 %, within the budget of 1.00 %)");
+    strict.shows("the limit e2e_p95 is 1.0 ms").shows("1 of 150 requests failed (0.67 %, within the budget of 1.00 %)");
     let wrong = with(&["e2e_p42=1ms"]);
     assert_eq!(wrong.code, 2, "{wrong:?}");
 }

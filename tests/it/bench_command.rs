@@ -57,16 +57,16 @@ fn a_newcomer_tries_it_with_nothing() {
     let words = ["bench", "sim:", "--rate", "20", "-n", "20", "--input-tokens", "64", "--output-tokens", "8"];
     let ended = world.regatta(&words);
     measured(&ended);
-    ended.says("llama2-70b on one H200 is the built-in simulator: its times come from a model, not from a GPU");
+    ended.shows("llama2-70b on one H200 is the built-in simulator: its times come from a model, not from a GPU");
     for column in ["avg", "min", "max", "p99", "p90", "p75"] {
-        ended.says(column);
+        ended.shows(column);
     }
-    ended.says("Time to first token (ms)").says("clock from schedule").says("tokens from output_ids");
-    ended.says("20  ok of 20 scheduled; 0 failed").says("Percentiles: nearest rank");
+    ended.shows("Time to first token (ms)").shows("clock from schedule").shows("tokens from output_ids");
+    ended.shows("20  ok of 20 scheduled; 0 failed").shows("Percentiles: nearest rank");
     assert!(world.path("latest/report.html").exists());
     let again = world.regatta(&words);
     measured(&again);
-    again.says("→ bench  forced");
+    again.shows("→ bench  forced");
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn every_interface_of_a_server_is_one_line() {
         assert_eq!(result["counts"]["ok"], 10, "{target}: {result:#}");
         assert_eq!(result["tokens"]["output"], 40, "{target}");
         assert!(result["tokens"]["source"].as_str().unwrap().starts_with(source), "{target}: {}", result["tokens"]);
-        let asked = &result["requested"]["protocol"];
-        let found = asked.as_str().or_else(|| asked["http"]["api"].as_str()).unwrap();
+        let requested = &result["requested"]["protocol"];
+        let found = requested.as_str().or_else(|| requested["http"]["api"].as_str()).unwrap();
         assert_eq!(found, protocol, "{target}");
     }
 }
@@ -110,7 +110,7 @@ fn one_stream_for_all_requests_of_a_connection_is_one_word() {
     assert_eq!((&connections["stream"], &connections["shared_streams"]), (&"shared".into(), &1.into()));
     let http = world.regatta(&["bench", &format!("http://127.0.0.1:{}/v1", server.http), "--stream", "shared"]);
     assert_eq!(http.code, 2, "{http:?}");
-    http.says("cannot be `shared` over HTTP");
+    http.shows("cannot be `shared` over HTTP");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn genai_perfs_words_mean_what_they_mean_there() {
     let result = json(&ended);
     assert_eq!((&result["counts"]["ok"], &result["requested"]["seed"]), (&12.into(), &123.into()));
     assert_eq!(result["requested"]["protocol"]["http"]["extra"]["ignore_eos"], true);
-    ended.says("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
+    ended.shows("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
     assert_eq!(world.read("my_export.json").lines().count(), 12);
     for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {
         assert!(world.path("kept").join(name).exists(), "{name}");
@@ -156,7 +156,7 @@ fn a_dry_run_prints_a_manifest_that_runs() {
     let ended = world.good(&["bench", "sim:h100", "--rate", "5", "-n", "9", "--ttft-p99", "2s", "--dry-run"]);
     assert!(!world.path(".regatta").exists(), "nothing was written");
     world.file("mine.yaml", &ended.stdout);
-    world.good(&["check", "mine.yaml"]).says("good, 4 tasks");
+    world.good(&["check", "mine.yaml"]).shows("good, 4 tasks");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_key_is_sent_and_shown_nowhere() {
     assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("very-secret"));
     let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "1", "--api-key-env", "NO_SUCH_KEY"]);
     assert_ne!(ended.code, 0);
-    ended.says("the environment variable NO_SUCH_KEY, which is not set");
+    ended.shows("the environment variable NO_SUCH_KEY, which is not set");
 }
 
 #[test]
@@ -192,13 +192,13 @@ fn a_server_that_answers_with_errors_makes_the_run_invalid_and_is_quoted() {
     let target = format!("openai://{}", server.address);
     let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "3", "--warmup", "0", "--osl", "4"]);
     assert_eq!(ended.code, 5, "{}\n{}", ended.stdout, ended.stderr);
-    ended.says("INVALID(server)").says("3 of 3 requests failed: 3 server; first: out of memory");
+    ended.shows("INVALID(server)").shows("3 of 3 requests failed: 3 server; first: out of memory");
 }
 
 #[test]
 fn what_cannot_be_meant_is_refused_before_anything_starts() {
     let world = World::new();
-    for (words, told) in [
+    for (words, message) in [
         (vec!["bench"], "`regatta bench sim:` tries it without a server"),
         (vec!["bench", "grpcs://host:1"], "TLS is supported over HTTP only"),
         (vec!["bench", "https://host/v1", "--cert", "mine.pem"], "--key <FILE>"),
@@ -209,7 +209,7 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
     ] {
         let ended = world.regatta(&words);
         assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
-        ended.says(told);
+        ended.shows(message);
     }
     assert!(!world.path(".regatta").exists());
 }

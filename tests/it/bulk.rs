@@ -37,15 +37,15 @@ fn it_goes_on_after_a_failure_and_a_second_time_does_only_what_is_left() {
     );
     let ended = world.regatta(&["bulk", "list.yaml"]);
     assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
-    ended.says("bulk: 2 of 5: regatta run bad").says("failed  exit 1").says("a: exit code 1");
-    ended.says("N=2 regatta run good").says("regatta run measured --repeat-number 2").says("4 of 5 runs done");
-    ended.says("output tok/s: mean 104.0, 100.0 to 108.0 (n=2, one of each run)");
+    ended.shows("bulk: 2 of 5: regatta run bad").shows("failed  exit 1").shows("a: exit code 1");
+    ended.shows("N=2 regatta run good").shows("regatta run measured --repeat-number 2").shows("4 of 5 runs done");
+    ended.shows("output tok/s: mean 104.0, 100.0 to 108.0 (n=2, one of each run)");
     assert_eq!((world.count("good"), world.count("bad"), world.count("measured")), (2, 1, 2));
     assert_eq!(world.read("good"), "1\n2\n");
 
     world.file("mended", "");
     let ended = world.good(&["bulk", "list.yaml"]);
-    ended.says("5 of 5 runs done").says("mean 104.0");
+    ended.shows("5 of 5 runs done").shows("mean 104.0");
     assert_eq!((world.count("good"), world.count("bad"), world.count("measured")), (2, 2, 2));
     assert_eq!(ended.stdout.matches("cached  exit 0").count(), 4, "{}", ended.stdout);
 }
@@ -56,12 +56,12 @@ fn what_cannot_be_run_is_said_before_the_first_begins() {
     world.file("list.yaml", "runs:\n- { run: good }\n- { run: goood }\n- { run: good, params: { m: 1 } }\n- { run: good, env: { NCCL_DEBUG: INFO } }\n");
     let ended = world.regatta(&["bulk", "list.yaml"]);
     assert_eq!(ended.code, 2);
-    ended.says("3 of the runs have errors; nothing was started").says("there is no manifest `goood`");
-    ended.says("there is no parameter `m`").says("no parameter of `good` reads NCCL_DEBUG");
+    ended.shows("3 of the runs have errors; nothing was started").shows("there is no manifest `goood`");
+    ended.shows("there is no parameter `m`").shows("no parameter of `good` reads NCCL_DEBUG");
     assert!(!world.path("good").exists());
     world.file("list.yaml", "runs:\n- { rum: good }\n");
-    world.regatta(&["bulk", "list.yaml"]).says("is no list of runs").says("rum");
-    world.regatta(&["bulk", "gone.yaml"]).says("gone.yaml cannot be read");
+    world.regatta(&["bulk", "list.yaml"]).shows("is no list of runs").shows("rum");
+    world.regatta(&["bulk", "gone.yaml"]).shows("gone.yaml cannot be read");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     world.file("cluster_config.yaml", "schema_version: 2\ngpu_type: GB200\n");
     assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
     let twin = world.good(&["bulk", "llmb.yaml", "--dry-run", "system=sim-gb200-x1"]);
-    twin.says("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").says("scales have no effect");
+    twin.shows("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").shows("scales have no effect");
     world.file("old.txt", "inference_llama3.3_70b:\n# twice\n('nvfp4', [1], 2)\n");
     assert_eq!(
         world.good(&["bulk", "old.txt", "--dry-run"]).stdout,
@@ -87,7 +87,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     world.file("wrong.yaml", "inference_llama3.3_70b:\n  tasks: [{ dtypes: fp8, scales: 1 }]\n");
     let ended = world.regatta(&["bulk", "wrong.yaml", "--dry-run"]);
     assert_eq!(ended.code, 2);
-    ended.says("`fp8` is not one of the choices");
+    ended.shows("`fp8` is not one of the choices");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn who_interrupts_a_run_ends_the_list() {
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 130, "{}{}", ended.stdout, ended.stderr);
-    ended.says("interrupted").says("not run").says("0 of 2 runs done");
+    ended.shows("interrupted").shows("not run").shows("0 of 2 runs done");
     assert!(!world.path("good").exists());
 }
 
@@ -110,13 +110,13 @@ fn a_locked_list_does_only_what_was_locked() {
     let world = world();
     world.file("list.yaml", "runs:\n- { run: good }\n- { run: good, env: { N: 2 } }\n");
     world.good(&["bulk", "list.yaml"]);
-    world.good(&["bulk", "list.yaml", "--locked"]).says("2 of 2 runs done");
+    world.good(&["bulk", "list.yaml", "--locked"]).shows("2 of 2 runs done");
     // Two runs of one manifest have separate sections in regatta.lock.
     let manifest = world.read("manifests/good.yaml");
     world.file("manifests/good.yaml", &manifest.replace("'echo", "'test {{ n }} = 1 || echo two; echo"));
     let ended = world.regatta(&["bulk", "list.yaml", "--locked"]);
     assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
-    ended.says("0 of 2 runs done");
+    ended.shows("0 of 2 runs done");
     assert_eq!(world.count("good"), 2, "nothing was started");
 }
 

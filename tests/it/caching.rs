@@ -33,7 +33,7 @@ fn servers_that_the_run_does_not_start_are_measured_again() {
     assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), ["measure"]);
-    again.says(&format!("{} is not started by this run, so it is measured again", server.address));
+    again.shows(&format!("{} is not started by this run, so it is measured again", server.address));
     assert_eq!(world.will_run(&[]), ["measure"]);
 }
 
@@ -60,14 +60,14 @@ fn a_kept_measurement_says_its_age_and_its_servers_and_ends_with_them() {
 
     let kept = world.good(&["run", "m"]);
     assert!(kept.ran().is_empty(), "{}", kept.stdout);
-    kept.says("measure: measured ").says(" ago in run ").says(&format!(" on {address} (")).says("tensorrt_llm)");
-    world.good(&["plan", "m"]).says(&format!(" on {address} ("));
+    kept.shows("measure: measured ").shows(" ago in run ").shows(&format!(" on {address} (")).shows("tensorrt_llm)");
+    world.good(&["plan", "m"]).shows(&format!(" on {address} ("));
 
     drop(server);
     let smaller = Files::new(true, &json!({ "triton_max_batch_size": 16 }));
     let _server = serve_at(&smaller, address);
     let planned = world.good(&["plan", "m"]);
-    planned.says(&format!("{address} max batch size: 512 → 16"));
+    planned.shows(&format!("{address} max batch size: 512 → 16"));
     assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
 }
 
@@ -79,10 +79,10 @@ fn a_reason_is_about_the_last_run_of_the_same_manifest() {
     world.file("manifests/one.yaml", ONE);
     world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo two; echo 2"));
     world.good(&["run", "one"]);
-    world.good(&["plan", "two"]).says("not in cache");
+    world.good(&["plan", "two"]).shows("not in cache");
     world.good(&["run", "two"]);
     world.file("manifests/one.yaml", &ONE.replace("echo one", "echo eins"));
-    world.good(&["plan", "one"]).says("shell: echo one > out → echo eins > out");
+    world.good(&["plan", "one"]).shows("shell: echo one > out → echo eins > out");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_reason_is_there_also_where_another_manifest_made_the_output() {
     assert_eq!(world.good(&["run", "one"]).ran(), ["engine", "use"]);
     assert!(world.good(&["run", "two"]).ran().is_empty(), "it has the same keys");
     world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo deux"));
-    world.good(&["plan", "two"]).says("shell: echo one > out → echo deux > out");
+    world.good(&["plan", "two"]).shows("shell: echo one > out → echo deux > out");
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn a_shell_text_is_strict_and_can_be_told_not_to_be() {
     let world = World::with("stages:\n  a: { shell: \"false\\ntouch out\" }\n");
     assert_eq!(world.regatta(&["run", "m"]).code, 1);
     world.manifest("m", "stages:\n  a: { shell: \"echo $NO_SUCH_VARIABLE > out\" }\n");
-    world.regatta(&["run", "m"]).says("NO_SUCH_VARIABLE");
+    world.regatta(&["run", "m"]).shows("NO_SUCH_VARIABLE");
     world.manifest("m", "stages:\n  a: { strict: false, shell: \"false\\necho \\\"$NO_SUCH_VARIABLE\\\" > out\" }\n");
     assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
     world.manifest("m", "stages:\n  a: { shell: \"false\\necho \\\"$NO_SUCH_VARIABLE\\\" > out\" }\n");
-    world.good(&["plan", "m"]).says("strict: was false");
+    world.good(&["plan", "m"]).shows("strict: was false");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn runs_are_listed_newest_first_and_filtered() {
     assert_eq!(list(&["--failed"]), [row("two", "failed")]);
     assert_eq!(list(&["one"]), [row("one", "done")]);
     assert_eq!(list(&["-n", "1"]).len(), 1);
-    world.good(&["runs"]).says("1 failed").says("one");
+    world.good(&["runs"]).shows("1 failed").shows("one");
 }
 
 #[test]

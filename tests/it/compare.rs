@@ -52,15 +52,15 @@ fn a_slower_server_is_worse_and_fails_the_gate() {
     let found = delta(&compared(&world, &["before", "after"]), "ttft", "mean");
     // One run on each side: the numbers, and no judgement.
     assert_eq!((&found["judgement"], &found["interval"]), (&json!("not_judged"), &Value::Null));
-    world.regatta(&["compare", "before", "after"]).says("one run on each side").says("--repeat 5");
+    world.regatta(&["compare", "before", "after"]).shows("one run on each side").shows("--repeat 5");
     let gate = |condition: &str, a: &str, b: &str| world.regatta(&["compare", a, b, "--fail-if", condition]);
     let failed = gate("ttft_p99>5%", "before", "after");
     assert_eq!(failed.code, 7);
-    failed.says("ttft_p99>5% holds for after").says("one run on a side: this may be chance");
+    failed.shows("ttft_p99>5% holds for after").shows("one run on a side: this may be chance");
     assert_eq!(gate("ttft_p99>5%", "after", "before").code, 0);
     let wrong = world.regatta(&["compare", "before", "after", "--fail-if", "ttft", "--fail-if", "tpot>a%"]);
     assert_eq!(wrong.code, 2);
-    wrong.says("`ttft` is no condition").says("`tpot>a%` is no condition");
+    wrong.shows("`ttft` is no condition").shows("`tpot>a%` is no condition");
     assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
 }
 
@@ -91,7 +91,7 @@ fn several_runs_of_a_side_are_judged() {
     result(&world, "after/4", 0, |result| result["asked"]["scenario"]["server"]["rate"] = json!(50.0));
     let refused = world.regatta(&["compare", "set", "after"]);
     assert_eq!(refused.code, 2);
-    refused.says("not runs of one measurement").says("request_rate 40 / 50");
+    refused.shows("not runs of one measurement").shows("request_rate 40 / 50");
 }
 
 /// The numbers of a result with repeats are those of its first run: without the others it is one run.
@@ -110,10 +110,10 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     let missing = "alone is the result of 3 runs, but their folder `repeats` is not next to it";
     let ended = world.regatta(&["compare", "whole", "alone"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says(missing).says("it is compared as one run").says("copy `repeats` with result.json");
+    ended.shows(missing).shows("it is compared as one run").shows("copy `repeats` with result.json");
     let gate = world.regatta(&["compare", "whole", "alone", "--fail-if", "ttft_p99>5%"]);
     assert_eq!(gate.code, 2, "{gate:?}");
-    gate.says(missing).says("`--fail-if` needs all runs");
+    gate.shows(missing).shows("`--fail-if` needs all runs");
     // The file in place of its folder is the same result.
     for name in ["whole", "whole/result.json"] {
         let ended = world.regatta(&["compare", name, "whole"]);
@@ -129,7 +129,7 @@ fn another_load_is_not_compared_unless_forced() {
     result(&world, "b", 0, |result| result["asked"]["scenario"]["server"]["rate"] = json!(50.0));
     let refused = world.regatta(&["compare", "a", "b"]);
     assert_eq!(refused.code, 2);
-    refused.says("load: request_rate 40 / 50").says("--force");
+    refused.shows("load: request_rate 40 / 50").shows("--force");
     assert!(delta(&compared(&world, &["a", "b"]), "ttft", "mean")["percent"].is_null());
     let forced = compared(&world, &["a", "b", "--force"]);
     let ttft = delta(&forced, "ttft", "mean");
@@ -182,11 +182,11 @@ fn a_result_that_is_not_there_is_told_with_what_there_is() {
     result(&world, "a", 0, |_| {});
     let missing = world.regatta(&["compare", "a", "no_such_task"]);
     assert_eq!(missing.code, 2);
-    missing.says("there is no result `no_such_task`").says("hint");
+    missing.shows("there is no result `no_such_task`").shows("hint");
     world.file("broken/result.json", "{");
     let broken = world.regatta(&["compare", "a", "broken"]);
     assert_ne!(broken.code, 0);
-    broken.says("result.json");
+    broken.shows("result.json");
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn a_page_is_written_beside_the_table() {
     result(&world, "after", 5, |_| {});
     let ended = world.regatta(&["compare", "before", "after", "--html", "compared.html"]);
     assert_eq!(ended.code, 0);
-    ended.says("ttft").says("compared.html");
+    ended.shows("ttft").shows("compared.html");
     let page = world.read("compared.html");
     assert!(page.contains("B against A") && page.contains("TTFT: % of requests"));
     let nowhere = world.regatta(&["compare", "before", "after", "--html", "no/such/folder.html"]);
     assert_eq!(nowhere.code, 1);
-    nowhere.says("cannot write no/such/folder.html");
+    nowhere.shows("cannot write no/such/folder.html");
 }
 
 #[test]
@@ -212,8 +212,8 @@ fn another_way_to_ask_and_retries_make_results_unlike() {
     result(&world, "again", 0, |result| {
         result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 10.0 });
     });
-    world.regatta(&["compare", "plain", "shared"]).says("load: stream per_request / shared");
-    world.regatta(&["compare", "again", "plain"]).says("load: retries times 2, connect, pause_ms 10 / none");
+    world.regatta(&["compare", "plain", "shared"]).shows("load: stream per_request / shared");
+    world.regatta(&["compare", "again", "plain"]).shows("load: retries times 2, connect, pause_ms 10 / none");
     let alike = compared(&world, &["again", "again"]);
     assert!(alike["comparisons"][0]["unlike_load"].as_array().unwrap().is_empty(), "{alike}");
 }
@@ -230,20 +230,23 @@ fn simulated_and_real_are_not_judged_against_each_other() {
         server.insert("kind".to_owned(), json!("triton"));
         server.insert("version".to_owned(), json!("2.54.0"));
     });
-    let told = compared(&world, &["sim", "real"]);
-    let found = delta(&told, "ttft", "mean");
+    let comparison = compared(&world, &["sim", "real"]);
+    let found = delta(&comparison, "ttft", "mean");
     assert!(found["percent"].is_null() && found["judgement"].is_null(), "{found}");
     assert!(found["unlike"].to_string().contains("SIMULATED / a real server"), "{found}");
-    assert_eq!((&told["results"][0]["simulated"], &told["results"][1]["simulated"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&comparison["results"][0]["simulated"], &comparison["results"][1]["simulated"]),
+        (&json!(true), &json!(false))
+    );
     // Who insists gets a percentage, and no judgement.
     let forced = delta(&compared(&world, &["sim", "real", "--force"]), "ttft", "mean");
     assert!(forced["percent"].as_f64().is_some_and(|percent| percent > 0.0), "{forced}");
     assert!(forced["judgement"].is_null(), "{forced}");
 
     let ended = world.regatta(&["compare", "sim", "real", "--html", "page.html"]);
-    ended.says("VALID WITH WARNINGS SIMULATED").says("A: SIMULATED, no GPU: regatta-simulator 0.1.0");
-    ended.says("B: triton 2.54.0 (tensorrt_llm, backend tensorrtllm)");
-    ended.says("differs: server: regatta-simulator / triton").says("differs: server version: 0.1.0 / 2.54.0");
+    ended.shows("VALID WITH WARNINGS SIMULATED").shows("A: SIMULATED, no GPU: regatta-simulator 0.1.0");
+    ended.shows("B: triton 2.54.0 (tensorrt_llm, backend tensorrtllm)");
+    ended.shows("differs: server: regatta-simulator / triton").shows("differs: server version: 0.1.0 / 2.54.0");
     let page = world.read("page.html").replace("&#x2f;", "/");
     assert!(page.contains("SIMULATED / a real server") && page.contains("server version: 0.1.0 / 2.54.0"));
 }
@@ -259,8 +262,8 @@ fn what_differs_beside_what_was_varied_is_listed() {
         identity["engines"][0]["digest"] = json!("f".repeat(64));
         identity["gpus"] = json!([{"name": "NVIDIA H200", "count": 2, "population": "all", "source": "nvidia-smi"}]);
     });
-    let told = compared(&world, &["before", "after"]);
-    let names: Vec<&str> = told["comparisons"][0]["identity"]
+    let comparison = compared(&world, &["before", "after"]);
+    let names: Vec<&str> = comparison["comparisons"][0]["identity"]
         .as_array()
         .unwrap()
         .iter()
@@ -268,11 +271,11 @@ fn what_differs_beside_what_was_varied_is_listed() {
         .collect();
     assert_eq!(names, ["engine", "parameter requests", "uncommitted changes", "GPUs", "GPU population"]);
     // Both are simulated: the difference is a difference.
-    assert!(delta(&told, "ttft", "mean")["percent"].as_f64().is_some_and(|percent| percent > 0.0));
+    assert!(delta(&comparison, "ttft", "mean")["percent"].as_f64().is_some_and(|percent| percent > 0.0));
     let ended = world.regatta(&["compare", "before", "after"]);
-    ended.says("differs: engine: bbbbbbbbbbbb / ffffffffffff").says("differs: parameter requests: 24 / 48");
-    ended.says("differs: GPUs: not known / 2 × NVIDIA H200");
+    ended.shows("differs: engine: bbbbbbbbbbbb / ffffffffffff").shows("differs: parameter requests: 24 / 48");
+    ended.shows("differs: GPUs: not known / 2 × NVIDIA H200");
     // A result that does not say what it measured is not taken for one that does.
     result(&world, "old", 0, |result| drop(result.as_object_mut().unwrap().remove("identity")));
-    world.regatta(&["compare", "before", "old"]).says("what was measured is not known of B");
+    world.regatta(&["compare", "before", "old"]).shows("what was measured is not known of B");
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::campaign::nobody_left;
 use crate::services::{LONG_USER, USER, and_then_it_works, long_bench, world};
-use crate::supervision::{kept_as_invalid, measuring, send, told};
+use crate::supervision::{await_end, kept_as_invalid, measuring, send};
 use crate::world::{World, until};
 
 /// What podman needs to work in a bare machine: no network of its own, no systemd, a storage that is only ours.
@@ -112,7 +112,7 @@ fn contained(words: &str, user: &str) -> World {
 fn a_server_in_a_container_comes_up_and_is_stopped_in_order() {
     let world = contained("", USER);
     let ended = world.good(&["run", "m"]);
-    ended.says("▲ server").says("▼ server");
+    ended.shows("▲ server").shows("▼ server");
     assert!(!ended.stdout.contains("was killed"), "{}", ended.stdout);
     Podman::here().nothing_left(&world);
 }
@@ -126,8 +126,8 @@ fn a_container_that_is_killed_mid_run_makes_the_measurement_invalid() {
     let names = podman.containers(&world);
     assert_eq!(names.len(), 1, "{names:?}");
     assert!(podman.command(&["kill", &names[0]]).output().unwrap().status.success());
-    let told = told(&world, run);
-    told.code(1).says("the server ended with exit code 137 while it was needed");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("the server ended with exit code 137 while it was needed");
     kept_as_invalid(&world, "the server ended with exit code 137");
     podman.nothing_left(&world);
 }
@@ -139,8 +139,8 @@ fn a_container_outlives_the_program_that_started_it_and_is_removed_all_the_same(
     let run = measuring(&world);
     let client = crate::supervision::the_one(&world, "podman run --rm");
     send(client, "KILL");
-    let told = told(&world, run);
-    told.code(1).says("the server ended by SIGKILL (9) while it was needed");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("the server ended by SIGKILL (9) while it was needed");
     kept_as_invalid(&world, "the server ended by SIGKILL (9)");
     Podman::here().nothing_left(&world);
 }
@@ -176,7 +176,7 @@ fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
     assert_eq!(names.len(), 1, "nobody was left to remove it: {names:?}");
     world.file("gate", "");
     let again = world.good(&["run", "m"]);
-    again.says(&format!("removed the container {}, which an earlier run left behind", names[0]));
+    again.shows(&format!("removed the container {}, which an earlier run left behind", names[0]));
     podman.nothing_left(&world);
 }
 

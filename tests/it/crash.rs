@@ -159,7 +159,7 @@ stages:
     assert!(!alive_with(&mark).is_empty(), "nobody was left to end the stage");
     world.file("gate", "");
     let again = world.good(&["run", "m"]);
-    again.says("which an earlier run left running");
+    again.shows("which an earlier run left running");
     assert_eq!(world.read("latest/a/out"), "whole\n");
     assert!(alive_with(&mark).is_empty());
 }

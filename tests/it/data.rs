@@ -107,8 +107,8 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
     let measured = measured(&spec);
     assert_eq!(prompts(&server, 0), [vec![5, 6, 7], vec![8, 9]]);
     assert_eq!(measured.requests.iter().map(|record| record.tokens).collect::<Vec<_>>(), [4, 2]);
-    let told = measured.result.load.data.as_ref().unwrap();
-    assert_eq!((told.records, told.digest.len()), (2, 64));
+    let data = measured.result.load.data.as_ref().unwrap();
+    assert_eq!((data.records, data.digest.len()), (2, 64));
 
     let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
     npy(&path("lens.npy"), "<i8", "(2,)", &[9i64, 0].map(i64::to_le_bytes).concat());
@@ -196,5 +196,5 @@ fn a_file_of_prompts_is_an_input_of_its_stage() {
     let mistaken =
         world.file("prompts.jsonl", "{\"input_ids\": 7}\n\n{\"input\": []}\n").regatta(&["run", "m", &target]);
     assert_eq!(mistaken.code, 1);
-    mistaken.says("line 1:").says("line 3:");
+    mistaken.shows("line 1:").shows("line 3:");
 }

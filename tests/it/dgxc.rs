@@ -133,7 +133,7 @@ fn results_are_where_the_recipe_has_them_and_say_whose_they_are() {
     let one = ["system=gb200-x1", "use_cases=reasoning:1000/1000"];
     let ended = run(&world, &one);
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
-    ended.says("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").says("n=4096, as trtllm-bench reports");
+    ended.shows("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").shows("n=4096, as trtllm-bench reports");
     let name = "Llama3.3-70B_TP1_EP1_PP1_CON256_reasoning";
     let folder = world.path("latest/experiments").join(name);
     assert!(folder.join(format!("{name}_streaming-on.out")).is_file());
@@ -185,8 +185,8 @@ fn the_variables_of_the_recipe_reach_the_command() {
     // What is typed wins over the variable, and `show` says where a value came from.
     world
         .good(&["show", "recipe", "system=gb200-x1", "max_batch_size=7"])
-        .says("command line")
-        .says("environment USE_CASES");
+        .shows("command line")
+        .shows("environment USE_CASES");
     let plan = world.good(&["plan", "recipe", "system=gb200-x1", "weights=model", "python=x", "--json"]).stdout;
     assert!(plan.contains("experiments/Llama3.3-70B_TP2_EP1_PP2_CON-1_chat"), "{plan}");
 }
@@ -268,7 +268,7 @@ fn what_the_recipe_cannot_do_is_said_before_anything_starts() {
     let refused = |more: &[&str], text: &str| {
         let ended = run(&world, more);
         assert_eq!(ended.code, 2, "{more:?}\n{}", ended.stdout);
-        ended.says(text);
+        ended.shows(text);
     };
     refused(&["system=h100-x2", "dtype=nvfp4"], "`nvfp4` is not one of the choices");
     refused(&["system=gb200-x1", "mode=min_latency"], "`min_latency` is not one of the choices");
@@ -284,18 +284,18 @@ fn a_benchmark_without_its_numbers_has_failed_and_other_counts_are_told() {
     let mut world = world();
     world.env("SAY_N", "17");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128"]);
-    ended.says("4096 requests were requested; trtllm-bench reports 17");
+    ended.shows("4096 requests were requested; trtllm-bench reports 17");
     world.file("bin/trtllm-llmapi-launch", "#!/bin/sh\necho nothing to say\n");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128", "max_batch_size=1"]);
     assert_eq!(ended.code, 1);
-    ended.says("no PERFORMANCE OVERVIEW").says("nothing to say");
+    ended.shows("no PERFORMANCE OVERVIEW").shows("nothing to say");
     world.file(
         "bin/trtllm-llmapi-launch",
         "#!/bin/sh\necho 'torch.OutOfMemoryError: CUDA out of memory. Tried'; exit 1\n",
     );
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128", "max_batch_size=2"]);
     assert_eq!(ended.code, 1);
-    ended.says("exit code 1").says("out of");
+    ended.shows("exit code 1").shows("out of");
 }
 
 #[test]
@@ -319,8 +319,8 @@ echo '{"engine": {"model": "m", "version": "1.1.0"}, "request_info": {"num_reque
     world.env("PATH", path);
     world
         .good(&["run", "m", "--gpus", "1"])
-        .says("14.0 tok/s  2.0 req/s  TTFT mean 1.5 ms  TPOT mean 0.500 ms")
-        .says("n=3, as trtllm-bench reports");
+        .shows("14.0 tok/s  2.0 req/s  TTFT mean 1.5 ms  TPOT mean 0.500 ms")
+        .shows("n=3, as trtllm-bench reports");
     let result: serde_json::Value = serde_json::from_str(&world.read("latest/b/result.json")).expect("JSON");
     assert_eq!(result["latency"]["ttft"]["p95"], 2.5);
     assert_eq!(result["latency"]["ttft"]["percentile_rule"], "nearest rank, sorted element floor(N·p)");
@@ -347,7 +347,7 @@ fn an_option_that_would_mean_nothing_is_refused() {
         "has a key of its own",
         "needs an `engine_dir`",
     ] {
-        ended.says(text);
+        ended.shows(text);
     }
 }
 
@@ -358,7 +358,7 @@ fn the_twin_runs_everywhere() {
     let words =
         ["run", "llama3.3-70b", "system=sim-h100-x2", "use_cases=mine:64/16", "num_requests=8", "concurrency=4"];
     let ended = world.good(&words);
-    ended.says("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").says("n=8, from when the user became idle");
+    ended.shows("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").shows("n=8, from when the user became idle");
     let at_once = ["run", "llama3.3-70b", "version=v25.07", "use_cases=mine:64/16", "num_requests=8"];
-    world.good(&at_once).says("twin/Llama3.3-70B_TP1_EP1_PP1_CON-1_mine").says("req/s");
+    world.good(&at_once).shows("twin/Llama3.3-70B_TP1_EP1_PP1_CON-1_mine").shows("req/s");
 }

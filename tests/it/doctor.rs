@@ -76,8 +76,8 @@ fn world(programs: &[(&str, &str)]) -> World {
 
 /// Without what differs from machine to machine whatever is on PATH.
 fn findings(json: &str) -> Vec<Value> {
-    let told: Value = serde_json::from_str(json).expect("JSON");
-    let all = told["findings"].as_array().expect("findings").clone();
+    let report: Value = serde_json::from_str(json).expect("JSON");
+    let all = report["findings"].as_array().expect("findings").clone();
     let varies = |about: &str| ["system", "memory", "disk", "/dev/shm"].contains(&about) || about.starts_with("ulimit");
     all.into_iter().filter(|one| !varies(one["about"].as_str().expect("a text"))).collect()
 }
@@ -128,9 +128,12 @@ fn a_machine_with_most_of_it_is_told_what_is_missing() {
     golden("two-h200.txt", &lines(&findings(&ended.stdout)));
     let text = world.regatta(&["doctor", "m", "--color", "never"]);
     assert_eq!(text.code, 1);
-    text.says("✓  GPUs").says("2 × NVIDIA H200, 151 GB, compute 9.0").says("✗  NGC_KEY").says("  try export NGC_KEY=…");
-    text.says("  try docker pull gone:1").says("items missing");
-    text.says("needs 138 GB for engines, at most").says("build: 2 × 69.0 G weights × 1 B");
+    text.shows("✓  GPUs")
+        .shows("2 × NVIDIA H200, 151 GB, compute 9.0")
+        .shows("✗  NGC_KEY")
+        .shows("  try export NGC_KEY=…");
+    text.shows("  try docker pull gone:1").shows("items missing");
+    text.shows("needs 138 GB for engines, at most").shows("build: 2 × 69.0 G weights × 1 B");
 }
 
 #[test]
@@ -158,15 +161,15 @@ fn a_daemon_that_does_not_answer_and_a_driver_that_is_broken_are_told_as_such() 
         ),
     ]);
     let ended = world.regatta(&["doctor", "m", "--color", "never"]);
-    ended.says("the daemon of docker does not answer").says("sudo systemctl start docker");
-    ended.says("couldn't communicate with the NVIDIA driver");
+    ended.shows("the daemon of docker does not answer").shows("sudo systemctl start docker");
+    ended.shows("couldn't communicate with the NVIDIA driver");
 }
 
 #[test]
 fn without_a_manifest_there_are_facts_and_no_judgement() {
     let world = world(&[("nvidia-smi", NVIDIA_SMI)]);
     let ended = world.good(&["doctor", "--color", "never"]);
-    ended.says("·  GPUs").says("·  HF_TOKEN").says("set").says("facts only");
+    ended.shows("·  GPUs").shows("·  HF_TOKEN").shows("set").shows("facts only");
     assert!(!ended.stdout.contains('✗') && !ended.stdout.contains("verysecret"), "{}", ended.stdout);
 }
 
@@ -190,6 +193,6 @@ fn trtllm_bench_needs_itself_and_its_launcher_and_locked_clocks_need_nvidia_smi(
     let ended = world.regatta(&["doctor", "recipe", "--color", "never"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     for program in ["trtllm-bench", "trtllm-llmapi-launch", "nvidia-smi"] {
-        ended.says(&format!("✗  {program}"));
+        ended.shows(&format!("✗  {program}"));
     }
 }

@@ -163,7 +163,7 @@ fn tamper_a_changed_output_is_made_again_and_never_built_upon() {
     let world = chain();
     world.file("latest/a/out", "poison\n");
     assert_eq!(world.will_run(&[]), ["a", "b"], "b is looked at again once a is");
-    world.good(&["plan", "m"]).says("out in its output was changed after it was made");
+    world.good(&["plan", "m"]).shows("out in its output was changed after it was made");
     assert_eq!(world.good(&["run", "m"]).ran(), ["a"], "the new a has the old bytes, so b stays");
     assert_eq!(world.read("latest/a/out"), "x1\n");
     assert_eq!(world.read("latest/b/out"), "y1\n");
@@ -222,7 +222,7 @@ stages:
     world.env("W", folder);
     let failed = world.regatta(&["run", "m"]);
     assert_eq!(failed.code, 1);
-    failed.says("cannot go on").says("exit code 3");
+    failed.shows("cannot go on").shows("exit code 3");
     assert!(!world.path("latest/a").exists());
     assert_eq!(world.read(".regatta/failed/a/out"), "bad\n");
     world.file("fixed", "");
@@ -247,7 +247,7 @@ stages:
 ",
     );
     let ended = world.good(&["run", "m"]);
-    ended.says("left a background process running").says("sleep 1000");
+    ended.shows("left a background process running").shows("sleep 1000");
     nobody_left(&world);
 }
 
@@ -257,7 +257,7 @@ fn undeclared_a_stage_that_reads_what_it_did_not_declare_fails_and_is_told_why()
     world.file("undeclared.txt", "secret ingredient\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("inputs");
+    ended.shows("inputs");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn undeclared2_a_project_file_that_a_command_names_in_full_is_noticed() {
     world.file("undeclared.txt", "secret ingredient\n");
     let path = world.path("undeclared.txt");
     world.manifest("m", &format!("stages:\n  a:\n    shell: cat {} > out\n", path.display()));
-    world.good(&["run", "m"]).says("undeclared.txt is not under its `inputs:`");
+    world.good(&["run", "m"]).shows("undeclared.txt is not under its `inputs:`");
 }
 
 #[test]
@@ -291,7 +291,7 @@ stages:
     open(&world);
     let ended = Ended::of(run);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("changed while it was read");
+    ended.shows("changed while it was read");
     assert_eq!(world.read("latest/a/out"), "new\n");
     assert!(world.good(&["run", "m"]).ran().is_empty());
 }
@@ -308,7 +308,7 @@ stages:
     world.env("MESS", "mess");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("it wrote into the output of a");
+    ended.shows("it wrote into the output of a");
 }
 
 /// Runs a script in which `$D` is a full little filesystem's mount point, without touching the machine's own mounts.
@@ -336,7 +336,7 @@ fn fullout_a_full_disk_fails_the_stage_and_the_next_run_goes_on() {
         printf 'regatta: 1\nname: m\nstages:\n  a: { shell: head -c 3000 /dev/zero > out }\n' > manifests/m.yaml
         $R run m; echo "second: $?"; wc -c < latest/a/out"#,
     );
-    ended.says("first: 1").says("the disk is full").says("second: 0").says("3000\n");
+    ended.shows("first: 1").shows("the disk is full").shows("second: 0").shows("3000\n");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn fulldb_a_full_disk_under_the_state_stops_the_run_and_the_next_one_goes_on() {
         rm ballast; $R run m; echo "again: $?"; cat latest/b/out"#,
     );
     assert!(!ended.stdout.contains("full: 0"), "{ended:?}");
-    ended.says("No space left on device").says("again: 0").says("one\n");
+    ended.shows("No space left on device").shows("again: 0").shows("one\n");
 }
 
 #[test]

@@ -157,11 +157,11 @@ fn requests_become_columns_that_any_reader_of_parquet_understands() {
         }
     }
     // The file says what its columns are, and so does the program.
-    let said = reader.metadata().file_metadata().key_value_metadata().expect("said");
-    let about = said.iter().filter(|entry| entry.key.starts_with("regatta.")).count();
+    let metadata = reader.metadata().file_metadata().key_value_metadata().expect("said");
+    let about = metadata.iter().filter(|entry| entry.key.starts_with("regatta.")).count();
     assert_eq!(about, interop::REQUEST_COLUMNS.len());
     // And what was measured.
-    let of_run = |key: &str| said.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
+    let of_run = |key: &str| metadata.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
     assert_eq!(of_run("regatta:verdict"), Some("VALID WITH WARNINGS SIMULATED"));
     assert_eq!((of_run("regatta:simulated"), of_run("regatta:system")), (Some("yes"), Some("sim-h200-x1")));
     let schema: Value = serde_json::from_str(&world.good(&["schema", "requests"]).stdout).expect("JSON");
@@ -253,13 +253,16 @@ fn an_imported_result_is_not_called_ours() {
     world.copy("tests/golden/peers/aiperf-server-counts");
     let folder = "tests/golden/peers/aiperf-server-counts";
     world.good(&["import", folder, "--out", "in"]);
-    let told = world.good(&["report", "in", "--compat", "vllm"]);
-    told.says("measured by aiperf, not by Regatta").says("by Regatta's rule: mean").says("by the tool's rule: mean");
-    assert!(!told.stdout.contains("ours") && !told.stdout.contains("theirs"), "{}", told.stdout);
-    let told: Value =
+    let shown = world.good(&["report", "in", "--compat", "vllm"]);
+    shown
+        .shows("measured by aiperf, not by Regatta")
+        .shows("by Regatta's rule: mean")
+        .shows("by the tool's rule: mean");
+    assert!(!shown.stdout.contains("ours") && !shown.stdout.contains("theirs"), "{}", shown.stdout);
+    let report: Value =
         serde_json::from_str(&world.good(&["report", "in", "--compat", "vllm", "--json"]).stdout).unwrap();
-    let rows = told["in"].as_array().expect("rows");
-    assert!(rows.iter().all(|row| row["measured_by"] == "aiperf"), "{told:#}");
+    let rows = report["in"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["measured_by"] == "aiperf"), "{report:#}");
     // AIPerf's rate is not Regatta's, which needs the schedule.
     let rate = rows.iter().find(|row| row["word"] == "requests/s").unwrap();
     assert_eq!((&rate["ours"], rate["theirs"]["mean"].is_f64()), (&Value::Null, true));
@@ -304,12 +307,12 @@ fn a_file_of_nobody_is_refused_with_what_is_known() {
     world.file("x.json", "{\"a\": 1}");
     let refused = world.regatta(&["import", "x.json", "no.json"]);
     assert_eq!(refused.code, 2);
-    refused.says("not there: no.json");
+    refused.shows("not there: no.json");
     let refused = world.regatta(&["import", "x.json"]);
     assert_eq!(refused.code, 2);
-    refused.says("no result that is known here").says("GuideLLM benchmarks.json");
+    refused.shows("no result that is known here").shows("GuideLLM benchmarks.json");
     world.good(&["export", &race_word(), "--out", "both", "--as", "vllm", "--as", "aiperf"]);
-    world.regatta(&["import", "both"]).says("several tools").says("hint: name the file");
+    world.regatta(&["import", "both"]).shows("several tools").shows("hint: name the file");
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     let listed = world.good(&["explain"]).stdout;
     assert_eq!(listed.lines().count(), explain::ENTRIES.len());
     for entry in &explain::ENTRIES {
-        world.good(&["explain", entry.name]).says(entry.formula);
+        world.good(&["explain", entry.name]).shows(entry.formula);
     }
     let ttft: Value = serde_json::from_str(&world.good(&["explain", "ttft", "--json"]).stdout).expect("JSON");
     let elsewhere = ttft["elsewhere"].as_array().expect("tools");
@@ -327,7 +330,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
     // Names in help come from one list, meanings from another.
     for tool in regatta::interop::Tool::ALL {
-        world.good(&["report", &race_word(), "--compat", tool.name()]).says("requests/s");
+        world.good(&["report", &race_word(), "--compat", tool.name()]).shows("requests/s");
     }
 }
 

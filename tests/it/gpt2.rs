@@ -21,15 +21,15 @@ fn measured(ended: &Ended) {
 
 /// A stage's result; where it is not valid, it is kept aside, and the run says where.
 fn result(world: &World, ended: &Ended, stage: &str) -> Value {
-    let said = format!("{}{}", ended.stdout, ended.stderr);
+    let text = format!("{}{}", ended.stdout, ended.stderr);
     // `✗ STAGE failed after …`, `✗ STAGE INVALID(client) after …`.
     let (bad, after) = (format!("✗ {stage} "), " after ");
-    let kept = said
+    let kept = text
         .lines()
         .skip_while(|line| !(line.starts_with(&bad) && line.contains(after)))
         .find_map(|line| line.trim().strip_prefix("kept"));
     let folder = kept.map_or_else(|| world.path(format!("latest/{stage}")), |kept| kept.trim().into());
-    let text = fs::read_to_string(folder.join("result.json")).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    let text = fs::read_to_string(folder.join("result.json")).unwrap_or_else(|error| panic!("{error}\n{text}"));
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -56,10 +56,10 @@ fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
             "{service}: {}",
             result["tokens"]
         );
-        let asked = &result["requested"];
-        assert_eq!((&asked["warmup"], &asked["seed"]), (&json!(10), &json!(0)), "{service}");
+        let requested = &result["requested"];
+        assert_eq!((&requested["warmup"], &requested["seed"]), (&json!(10), &json!(0)), "{service}");
         // The tutorial's completions come in one piece.
-        assert_eq!(asked["request"]["streaming"], json!(service != "openai-completions"), "{service}");
+        assert_eq!(requested["request"]["streaming"], json!(service != "openai-completions"), "{service}");
         nobody_left(&world);
     }
 }
@@ -189,13 +189,13 @@ fn calls(world: &World) -> String {
 }
 
 #[track_caller]
-fn hold(name: &str, said: &str) {
+fn hold(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gpt2").join(name);
     if std::env::var_os("UPDATE").is_some() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs::write(&path, said).expect("written");
+        fs::write(&path, text).expect("written");
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), said, "not as in {}", path.display());
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "not as in {}", path.display());
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn record(world: &World) -> Vec<String> {
 fn clocks_are_locked_before_the_first_process_and_unlocked_at_the_end() {
     let world = world("{ graphics: [1410, 1410] }", "echo stage >>$RECORD");
     let ended = world.good(&RUN);
-    ended.says("clocks of GPU 0,3 are locked to 1410 MHz");
+    ended.shows("clocks of GPU 0,3 are locked to 1410 MHz");
     assert_eq!(record(&world), [LOCK, "stage", UNLOCK]);
     // Another clock is another measurement.
     world.good(&RUN);
@@ -44,7 +44,7 @@ fn clocks_are_locked_before_the_first_process_and_unlocked_at_the_end() {
         "m",
         "stages:\n  a:\n    gpus: 2\n    gpu_clocks: { graphics: [900, 1200] }\n    shell: 'echo stage >>$RECORD'\n",
     );
-    world.good(&RUN).says("are locked to 900 to 1200 MHz");
+    world.good(&RUN).shows("are locked to 900 to 1200 MHz");
     assert_eq!(record(&world)[3..], ["nvidia-smi -lgc 900,1200 -i 0,3", "stage", UNLOCK]);
 }
 
@@ -80,7 +80,7 @@ fn a_refusal_is_an_error_before_the_stage_starts() {
     world.env("LOCK_EXIT", "4");
     let ended = world.regatta(&RUN);
     assert_eq!(ended.code, 1);
-    ended.says("cannot be locked").says("only root may lock clocks: `gpu_clocks.sudo: true`");
+    ended.shows("cannot be locked").shows("only root may lock clocks: `gpu_clocks.sudo: true`");
     assert!(!record(&world).contains(&"stage".to_owned()));
     for (clocks, gpus, text) in [
         ("{ graphics: [1500, 1410] }", 2, "must be the least and the greatest clock"),
@@ -89,7 +89,7 @@ fn a_refusal_is_an_error_before_the_stage_starts() {
         world.manifest("m", &format!("stages:\n  a: {{ gpus: {gpus}, gpu_clocks: {clocks}, shell: 'true' }}\n"));
         let ended = world.regatta(&["plan", "m"]);
         assert_eq!(ended.code, 2);
-        ended.says(text);
+        ended.shows(text);
     }
 }
 
@@ -106,8 +106,8 @@ fn instances_of_a_divided_gpu_are_leased_by_their_uuids_and_keep_their_clocks() 
     world.manifest("m", "stages:\n  a: { gpus: 2, gpu_clocks: { graphics: [900, 900] }, shell: 'true' }\n");
     let ended = world.regatta(&["run", "m", "--gpus", MIG]);
     assert_eq!(ended.code, 1);
-    ended.says("the clocks of a MIG instance are those of its whole GPU");
+    ended.shows("the clocks of a MIG instance are those of its whole GPU");
     let wrong = world.regatta(&["run", "m", "--gpus", "MIG-1"]);
     assert_eq!(wrong.code, 2);
-    wrong.says("`MIG-1` is neither a number nor MIG-<uuid>");
+    wrong.shows("`MIG-1` is neither a number nor MIG-<uuid>");
 }

@@ -1,7 +1,7 @@
 //! Lines of NVIDIA's MLPerf pages, pasted as they stand there: each becomes a command that plans, or one sentence that says why
 //! it has no meaning here.
 //!
-//! `tests/golden/translate/harness.lines` has the lines, `harness.told` what is printed for each and whether it plans. After a
+//! `tests/golden/translate/harness.lines` has the lines, `harness.printed` what is printed for each and whether it plans. After a
 //! change `UPDATE=1 cargo test --test it harness_lines` writes what is printed now; read the difference.
 
 use std::fmt::Write as _;
@@ -41,25 +41,25 @@ fn plan_of(printed: &str) -> Option<Vec<String>> {
 fn every_line_of_the_pages_plans_or_says_why_not() {
     let world = machine("");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/translate");
-    let mut told = String::new();
+    let mut printed = String::new();
     for line in fs::read_to_string(folder.join("harness.lines")).expect("the lines").lines() {
         let ended = world.regatta(&["import", "--", line]);
-        let _ = write!(told, "$ {line}\n{}{}", ended.stdout, ended.stderr);
+        let _ = write!(printed, "$ {line}\n{}{}", ended.stdout, ended.stderr);
         if ended.code == 0 {
             let words = plan_of(&ended.stdout).unwrap_or_else(|| panic!("{line}: {ended:?}"));
             let plan = world.good(&words.iter().map(String::as_str).collect::<Vec<_>>());
             let count = plan.stdout.lines().find(|line| line.contains(" to run, ")).unwrap_or_default();
-            let _ = writeln!(told, "→ {count}");
+            let _ = writeln!(printed, "→ {count}");
         } else {
             assert_eq!(ended.code, 2, "{line}: {ended:?}");
         }
-        told.push('\n');
+        printed.push('\n');
     }
-    let golden = folder.join("harness.told");
+    let golden = folder.join("harness.printed");
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(&golden, &told).expect("written");
+        fs::write(&golden, &printed).expect("written");
     }
-    assert_eq!(fs::read_to_string(golden).unwrap_or_default(), told);
+    assert_eq!(fs::read_to_string(golden).unwrap_or_default(), printed);
 }
 
 #[test]
@@ -67,6 +67,6 @@ fn the_machines_own_system_is_chosen() {
     let world = machine("0, NVIDIA H200, 143771, 570.86.10, 9.0\\n1, NVIDIA H200, 143771, 570.86.10, 9.0\\n");
     let line = "make run_harness RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"";
     let ended = world.good(&["import", "--", line]);
-    ended.says("system=h200-x2: this machine has 2 × NVIDIA H200");
-    ended.says("regatta run llama2-70b system=h200-x2 scenarios=offline loadgen=true --until run_harness");
+    ended.shows("system=h200-x2: this machine has 2 × NVIDIA H200");
+    ended.shows("regatta run llama2-70b system=h200-x2 scenarios=offline loadgen=true --until run_harness");
 }

@@ -17,8 +17,9 @@ fn world() -> World {
     let lines: Vec<String> =
         (0..24).map(|at| json!({"id": at, "input_ids": [5 + at, 6, 7, 8], "output_tokens": 4}).to_string()).collect();
     world.file("data/dataset.jsonl", &(lines.join("\n") + "\n"));
-    let told = json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": 24, "sha256": "0".repeat(64)});
-    world.file("data/dataset.json", &told.to_string());
+    let description =
+        json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": 24, "sha256": "0".repeat(64)});
+    world.file("data/dataset.json", &description.to_string());
     let library = library().display();
     world.manifest(
         "m",
@@ -57,7 +58,7 @@ stages:
     world
 }
 
-fn told(world: &World) -> Value {
+fn read_search(world: &World) -> Value {
     json_of(&world.path("latest/find/search.json"))
 }
 
@@ -66,24 +67,24 @@ fn told(world: &World) -> Value {
 fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     let world = world();
     let cost = world.good(&["mlperf", "search", "m", "--cost"]);
-    cost.says("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").says("then a full one of ");
+    cost.shows("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").shows("then a full one of ");
     assert!(!world.path("latest").exists(), "nothing was run");
-    world.good(&["plan", "m", "search=true"]).says("find: searching from 100 to 1600 qps");
+    world.good(&["plan", "m", "search=true"]).shows("find: searching from 100 to 1600 qps");
 
     let ended = world.good(&["mlperf", "search", "m"]);
-    ended.says("searching from 100 to 1600 qps to 25 %").says("short test at 100 qps held");
-    let told = told(&world);
-    let probes = told["probes"].as_array().unwrap();
-    let at_least = told["found"]["at_least"].as_f64().unwrap();
-    let below = told["found"]["below"].as_f64().expect("it cannot do 1600 a second");
-    assert!(at_least >= 100.0 && at_least < below, "{told:#}");
-    ended.says(&format!("target_qps {at_least}–{below} by LoadGen's rules"));
+    ended.shows("searching from 100 to 1600 qps to 25 %").shows("short test at 100 qps held");
+    let search = read_search(&world);
+    let probes = search["probes"].as_array().unwrap();
+    let at_least = search["found"]["at_least"].as_f64().unwrap();
+    let below = search["found"]["below"].as_f64().expect("it cannot do 1600 a second");
+    assert!(at_least >= 100.0 && at_least < below, "{search:#}");
+    ended.shows(&format!("target_qps {at_least}–{below} by LoadGen's rules"));
     let is_at = |probe: &&Value, rate: f64| probe["rate"].as_f64().is_some_and(|at| at.total_cmp(&rate).is_eq());
     let held = probes.iter().rfind(|probe| is_at(probe, at_least) && probe["is_whole"] == true).expect("a whole test");
-    assert_eq!(held["met"], true, "{told:#}");
+    assert_eq!(held["met"], true, "{search:#}");
     let missed = probes.iter().rfind(|probe| is_at(probe, below)).expect("a test at the upper end");
-    assert!(missed["met"] == false && missed["why"].is_string(), "{told:#}");
-    assert_eq!(told["ttft_p99_limit_ms"], 450.0);
+    assert!(missed["met"] == false && missed["why"].is_string(), "{search:#}");
+    assert_eq!(search["ttft_p99_limit_ms"], 450.0);
 
     // The output is that of the whole test at the lower end, by LoadGen's own logs.
     let out = world.path("latest/find");
@@ -119,7 +120,7 @@ fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
     let ended = world.regatta(&["mlperf", "search", "m"]);
     // What it finds is as good as this machine is free; on a busy one the rules may not hold at any rate.
     assert!([0, 4].contains(&ended.code), "{ended:?}");
-    ended.says("LoadGen's rules");
+    ended.shows("LoadGen's rules");
     let now: Vec<_> = probes(&world).iter().map(|path| made(path)).collect();
     for (before, path) in finished {
         assert!(now.contains(&before), "{} was run again", path.display());
@@ -132,5 +133,5 @@ fn a_manifest_without_a_search_is_told_what_to_add() {
     let world = World::with("stages:\n  a: { shell: 'true' }\n");
     let ended = world.regatta(&["mlperf", "search", "m"]);
     assert_eq!(ended.code, 2);
-    ended.says("m has no search by LoadGen's rules in it").says("add `search: { low: 10, high: 80 }`");
+    ended.shows("m has no search by LoadGen's rules in it").shows("add `search: { low: 10, high: 80 }`");
 }

@@ -12,7 +12,7 @@ use regatta::harness::read_result;
 
 use crate::campaign::nobody_left;
 use crate::services::{ENGINE, LONG_USER, long_bench};
-use crate::supervision::{Told, kept_as_invalid, measuring, send, told};
+use crate::supervision::{EndedRun, await_end, kept_as_invalid, measuring, send};
 use crate::world::{Ended, World, signal};
 use lab::Lab;
 
@@ -47,15 +47,15 @@ fn under_way() -> (Lab, World, Child) {
 }
 
 /// The end of a run under which something was broken just now, and the seconds until then, for who reads the output.
-fn ended(world: &World, run: Child, what: &str) -> Told {
+fn ended(world: &World, run: Child, what: &str) -> EndedRun {
     let since = Instant::now();
-    let told = told(world, run);
-    say(&format!("{what}: the run had ended after {:.1} s", since.elapsed().as_secs_f64()));
-    told
+    let ended = await_end(world, run);
+    print_line(&format!("{what}: the run had ended after {:.1} s", since.elapsed().as_secs_f64()));
+    ended
 }
 
 #[expect(clippy::print_stdout, reason = "seconds, for who reads what a test says; nothing is held against them")]
-fn say(text: &str) {
+fn print_line(text: &str) {
     println!("{text}");
 }
 
@@ -64,7 +64,7 @@ fn nobody_on(lab: &Lab, hosts: &[u32]) {
     for host in hosts {
         patiently("the servers to end", || lab.running(*host).is_empty());
     }
-    say(&format!("nothing was left on host {hosts:?} after {:.1} s more", since.elapsed().as_secs_f64()));
+    print_line(&format!("nothing was left on host {hosts:?} after {:.1} s more", since.elapsed().as_secs_f64()));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
         assert!(share.servers.iter().all(|one| one.starts_with(&format!("{}:", lab.address(number)))), "{share:?}");
         assert_eq!((share.issued, share.failed), (share.ok, 0));
         assert_eq!((share.ttft.n, share.tpot.n), (share.ok, share.ok));
-        let told = share.server_metrics.as_ref().expect("its own metrics");
-        let answered: f64 = told
+        let metrics = share.server_metrics.as_ref().expect("its own metrics");
+        let answered: f64 = metrics
             .metrics
             .iter()
             .filter(|one| one.name == "nv_inference_request_success")
@@ -128,7 +128,7 @@ fn a_system_of_two_machines_is_served_by_both() {
     let few = format!("hosts={}", lab.host(1));
     let ended = world.regatta(&[&["run"][..], &line, &[&few]].concat());
     assert_eq!(ended.code, 2);
-    ended.says("nodes of the system: 2, and `hosts` names 1");
+    ended.shows("nodes of the system: 2, and `hosts` names 1");
     nobody_left(&world);
 }
 
@@ -137,10 +137,10 @@ fn a_system_of_two_machines_is_served_by_both() {
 fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     let (lab, world, run) = under_way();
     lab.does("cut", 2);
-    let told = ended(&world, run, "a link was cut");
+    let ended = ended(&world, run, "a link was cut");
     let lost = format!("host {} was lost while it was needed: last message at ", lab.host(2));
-    told.code(1).says(&lost).says("INVALID(server)");
-    told.says(&format!("{}: unreachable, so the state of its servers is unknown", lab.host(2)));
+    ended.code(1).shows(&lost).shows("INVALID(server)");
+    ended.shows(&format!("{}: unreachable, so the state of its servers is unknown", lab.host(2)));
     kept_as_invalid(&world, &lab.host(2));
     assert_eq!(lab.running(1), [""; 0], "who can be reached is clean when the run has ended");
     // Nobody tells it: the link is still cut.
@@ -155,9 +155,9 @@ fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
 fn a_host_loses_its_power_and_is_named() {
     let (lab, world, run) = under_way();
     lab.does("crash", 1);
-    let told = ended(&world, run, "a host lost its power");
+    let ended = ended(&world, run, "a host lost its power");
     let lost = format!("host {} was lost while it was needed: last message at ", lab.host(1));
-    told.code(1).says(&lost).says("INVALID(server)").says("unreachable");
+    ended.code(1).shows(&lost).shows("INVALID(server)").shows("unreachable");
     kept_as_invalid(&world, &lab.host(1));
     assert_eq!(lab.running(2), [""; 0]);
     lab.does("boot", 1);
@@ -172,9 +172,9 @@ fn a_host_loses_its_power_and_is_named() {
 fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "sim serve"), "KILL");
-    let told = ended(&world, run, "a server was killed");
+    let ended = ended(&world, run, "a server was killed");
     let died = format!("host {}: server 0 ended by SIGKILL (9) while it was needed", lab.host(2));
-    told.code(1).says(&died).says("INVALID(server)");
+    ended.code(1).shows(&died).shows("INVALID(server)");
     kept_as_invalid(&world, &died);
     nobody_on(&lab, &[1, 2]);
     nobody_left(&world);
@@ -185,9 +185,9 @@ fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
 fn a_guard_that_is_killed_has_a_warden() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "__host"), "KILL");
-    let told = ended(&world, run, "a guard was killed");
-    told.code(1).says(&format!("host {} was lost while it was needed", lab.host(2)));
-    told.says(&format!("{}: reached once more; nothing of this stage is left running there", lab.host(2)));
+    let ended = ended(&world, run, "a guard was killed");
+    ended.code(1).shows(&format!("host {} was lost while it was needed", lab.host(2)));
+    ended.shows(&format!("{}: reached once more; nothing of this stage is left running there", lab.host(2)));
     nobody_on(&lab, &[1, 2]);
     nobody_left(&world);
 }
@@ -237,14 +237,14 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     lab.hide(4, world.path("").parent().expect("the folder of all projects"));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("7 of 7 hosts cannot be used");
-    ended.says(&format!("{}: there is no `no-such-server` in its PATH", lab.host(1)));
-    ended.says("refusing: nothing listens on its ssh port");
-    ended.says("strange: its host key is not known here").says("once by hand shows the key");
-    ended.says("closed: ssh is not let in").says("must do without a question");
-    ended.says("unknown: no such host name is known");
-    ended.says("bare: there is no program ").says("nowhere/regatta");
-    ended.says(&format!(
+    ended.shows("7 of 7 hosts cannot be used");
+    ended.shows(&format!("{}: there is no `no-such-server` in its PATH", lab.host(1)));
+    ended.shows("refusing: nothing listens on its ssh port");
+    ended.shows("strange: its host key is not known here").shows("once by hand shows the key");
+    ended.shows("closed: ssh is not let in").shows("must do without a question");
+    ended.shows("unknown: no such host name is known");
+    ended.shows("bare: there is no program ").shows("nowhere/regatta");
+    ended.shows(&format!(
         "{}: there is no folder {}",
         lab.host(4),
         world.path("").display().to_string().trim_end_matches('/')
@@ -253,8 +253,8 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
         assert_eq!(lab.running(host), [""; 0]);
     }
     let looked = world.regatta(&["doctor", "m"]);
-    looked.says(&format!("answers, with regatta {} and the project folder", env!("CARGO_PKG_VERSION")));
-    looked.says("host refusing").says("nothing listens on its ssh port").says("ssh is not let in");
+    looked.shows(&format!("answers, with regatta {} and the project folder", env!("CARGO_PKG_VERSION")));
+    looked.shows("host refusing").shows("nothing listens on its ssh port").shows("ssh is not let in");
     assert!(!looked.stdout.contains("no-such-server"), "what a host needs is not looked for here: {looked:?}");
 }
 
@@ -266,8 +266,8 @@ fn a_folder_that_is_not_the_same_there_is_found_before_anything_starts() {
     lab.hide(2, &world.path(""));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("1 of 2 hosts cannot be used").says(&format!("{}: ", lab.host(2)));
-    ended.says("is not the project folder of this run").says("on a filesystem that all hosts share");
+    ended.shows("1 of 2 hosts cannot be used").shows(&format!("{}: ", lab.host(2)));
+    ended.shows("is not the project folder of this run").shows("on a filesystem that all hosts share");
     assert_eq!(lab.running(1), [""; 0]);
 }
 
@@ -310,8 +310,8 @@ fn ssh_is_called_with_these_words_and_a_secret_is_none_of_them() {
 fn a_plan_shows_how_each_host_is_reached() {
     let world = World::with(&format!("{ENGINE}{}", SERVER.replace("{h1}", "node-a").replace("{h2}", "node-b")));
     let ended = world.good(&["plan", "m", "--launch"]);
-    ended.says("each of 2 hosts starts this, with free ports of its own");
-    ended.says("node-b: ssh -T -o BatchMode=yes").says("-- root@node-b");
+    ended.shows("each of 2 hosts starts this, with free ports of its own");
+    ended.shows("node-b: ssh -T -o BatchMode=yes").shows("-- root@node-b");
 }
 
 #[test]
@@ -326,9 +326,9 @@ stages:
     );
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("`stages.work.host.ssh` is for `serve`");
-    ended.says("another host is called `a`, too").says("is no name of a host");
-    ended.says("`stages.none.host.ssh` is empty");
+    ended.shows("`stages.work.host.ssh` is for `serve`");
+    ended.shows("another host is called `a`, too").shows("is no name of a host");
+    ended.shows("`stages.none.host.ssh` is empty");
 }
 
 /// What a `tritonserver` is started with, on record, and a simulated one in its place.
@@ -384,8 +384,8 @@ fn each_host_starts_the_tritonservers_that_one_would() {
         });
         words.collect::<Vec<_>>().join(" ")
     };
-    let told: Vec<String> = argv.iter().map(|line| plain(line)).collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
+    let lines: Vec<String> = argv.iter().map(|line| plain(line)).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
     HOST1 CUDA_VISIBLE_DEVICES=0 --model-repository=MODELS/triton_model_repo_0 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_MARK_
     HOST1 CUDA_VISIBLE_DEVICES=1 --model-repository=MODELS/triton_model_repo_1 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_MARK_
     HOST2 CUDA_VISIBLE_DEVICES=0 --model-repository=MODELS/triton_model_repo_0 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_MARK_

@@ -34,7 +34,7 @@ pub enum Body {
 pub struct Described {
     pub address: SocketAddr,
     /// Heads of all `GET`s.
-    pub asked: Arc<Mutex<Vec<String>>>,
+    pub gets: Arc<Mutex<Vec<String>>>,
     /// Bytes of endless bodies that were taken from it.
     pub sent: Arc<AtomicU64>,
     /// How many `POST`s came.
@@ -52,21 +52,21 @@ impl Described {
         let answers = answers.iter().map(|(path, body)| ((*path).to_owned(), body.clone())).collect();
         let server = Self {
             address,
-            asked: Arc::default(),
+            gets: Arc::default(),
             sent: Arc::default(),
             posts: Arc::default(),
             work_ms: Arc::default(),
             answers: Arc::new(Mutex::new(answers)),
         };
-        let (asked, sent, answers) = (Arc::clone(&server.asked), Arc::clone(&server.sent), Arc::clone(&server.answers));
+        let (gets, sent, answers) = (Arc::clone(&server.gets), Arc::clone(&server.sent), Arc::clone(&server.answers));
         let (posts, work_ms) = (Arc::clone(&server.posts), Arc::clone(&server.work_ms));
         // The threads end with their connections, and those with the test.
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 socket.set_nodelay(true).unwrap();
-                let (asked, sent, answers) = (Arc::clone(&asked), Arc::clone(&sent), Arc::clone(&answers));
+                let (gets, sent, answers) = (Arc::clone(&gets), Arc::clone(&sent), Arc::clone(&answers));
                 let (posts, work_ms) = (Arc::clone(&posts), Arc::clone(&work_ms));
-                thread::spawn(move || converse(socket, &asked, &sent, &posts, &work_ms, &answers));
+                thread::spawn(move || converse(socket, &gets, &sent, &posts, &work_ms, &answers));
             }
         });
         server
@@ -89,7 +89,7 @@ impl Described {
 
 fn converse(
     mut socket: std::net::TcpStream,
-    asked: &Mutex<Vec<String>>,
+    gets: &Mutex<Vec<String>>,
     sent: &AtomicU64,
     posts: &AtomicU64,
     work_ms: &AtomicU64,
@@ -105,7 +105,7 @@ fn converse(
             continue;
         };
         let path = rest.split(' ').next().unwrap_or_default().to_owned();
-        asked.lock().unwrap().push(request.clone());
+        gets.lock().unwrap().push(request.clone());
         let body = answers.lock().unwrap().iter_mut().find(|(known, _)| *known == path).map(|(_, body)| match body {
             Body::OneByOne(all) => Body::Text(if all.len() > 1 { all.remove(0) } else { all[0].clone() }),
             body => body.clone(),
@@ -324,7 +324,7 @@ fn an_attached_server_is_named_on_every_surface() {
     let ended = bench(&world, &server);
     // Beside other tests the client may be late, and says so.
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
-    ended.says("vllm 0.8.5 (meta-llama/Llama-3.1-8B-Instruct)");
+    ended.shows("vllm 0.8.5 (meta-llama/Llama-3.1-8B-Instruct)");
     assert!(!ended.stdout.contains("SIMULATED"), "{}", ended.stdout);
 
     let identity = &result_of(&world)["identity"];
@@ -354,7 +354,7 @@ fn an_attached_server_is_named_on_every_surface() {
     }
     // Beside itself nothing differs.
     let compared = world.regatta(&["compare", &folder_of(&world), &folder_of(&world)]);
-    compared.says("A: vllm 0.8.5").says("B: vllm 0.8.5");
+    compared.shows("A: vllm 0.8.5").shows("B: vllm 0.8.5");
     assert!(!compared.stdout.contains("differs:"), "{}", compared.stdout);
 }
 
@@ -396,10 +396,10 @@ fn a_search_of_an_attached_server_is_made_again() {
     );
     let posts = || server.posts.load(Ordering::SeqCst);
     let first = world.regatta(&["run", "m"]);
-    let asked = posts();
-    assert!(first.code == 0 && asked >= 5, "{asked} requests\n{}\n{}", first.stdout, first.stderr);
+    let before = posts();
+    assert!(first.code == 0 && before >= 5, "{before} requests\n{}\n{}", first.stdout, first.stderr);
     let second = world.regatta(&["run", "m"]);
-    let again = posts() - asked;
+    let again = posts() - before;
     assert!(second.code == 0 && again >= 5, "{again} requests\n{}\n{}", second.stdout, second.stderr);
 }
 
@@ -410,7 +410,7 @@ fn a_server_that_was_restarted_is_told_in_a_warning() {
     server.put("/metrics", Body::OneByOne(vec![STARTED.to_owned(), STARTED.replace("1.73e+09", "1.74e+09")]));
     let ended = bench(&world, &server);
     let text = "gave another start time before the measurement than after it: it was restarted, or several servers answer at this address";
-    ended.says(text);
+    ended.shows(text);
     let result = result_of(&world);
     let reason = result["reasons"].as_array().unwrap().iter().find(|reason| reason["check"] == "identity").unwrap();
     assert_eq!(reason["severity"], "warning", "{reason:#}");
@@ -442,7 +442,7 @@ fn a_simulated_result_is_loud_on_every_surface() {
     let page = world.read("latest/report.html");
     assert!(page.contains("<title>") && page.split("</title>").next().unwrap().contains("SIMULATED"));
     assert!(page.contains("SIMULATED, no GPU: regatta-simulator"));
-    world.regatta(&["status"]).says("SIMULATED");
+    world.regatta(&["status"]).shows("SIMULATED");
     for (name, text) in exported(&world) {
         let is_marked = text.contains("SIMULATED") || text.contains("\"simulated\":true");
         assert!(is_marked, "{name} does not say that it is simulated");
@@ -458,7 +458,7 @@ fn figures_of_a_simulator_that_does_not_run_with_the_clock_are_refused() {
     let words = ["bench", &target, "--offline", "-n", "10", "--isl", "16", "--osl", "4"];
     let ended = world.regatta(&words);
     assert_ne!(ended.code, 0);
-    ended.says("speed: the simulator runs at `speed: 20`").says("SIMULATED");
+    ended.shows("speed: the simulator runs at `speed: 20`").shows("SIMULATED");
     let result = result_of(&world);
     assert!(result["reasons"].as_array().unwrap().iter().any(|it| it["check"] == "speed"), "{result:#}");
     assert!(result["verdict"].as_str().unwrap().starts_with("invalid"), "{}", result["verdict"]);

@@ -55,7 +55,7 @@ fn complaint(text: &str) -> String {
     }
 }
 
-fn told(plan: &Plan) -> String {
+fn describe(plan: &Plan) -> String {
     let mut out = String::new();
     for task in &plan.tasks {
         let name = |need: &regatta::plan::Need| {
@@ -72,7 +72,7 @@ fn told(plan: &Plan) -> String {
 #[test]
 fn the_whole_language_becomes_a_plan() {
     let plan = expand(&whole(&GivenValues::default())).unwrap_or_else(|found| panic!("{found}"));
-    golden().bind(|| insta::assert_snapshot!("whole_plan", told(&plan)));
+    golden().bind(|| insta::assert_snapshot!("whole_plan", describe(&plan)));
     let pack = plan.tasks.iter().find(|task| task.stage == "pack").expect("pack is there");
     assert_eq!(pack.env["TOTAL"], "2", "numbers become texts in texts");
     assert_eq!(pack.inputs["all"][1], "⟦out:clone⟧/README.md");
@@ -115,7 +115,7 @@ stages:
   c: { foreach: { y: [u, v], x: [2] }, shell: '{{ stages.a.out }} {{ stages.b.outs[0] }}' }
 ",
     );
-    insta::assert_snapshot!(told(&plan), @r##"
+    insta::assert_snapshot!(describe(&plan), @r##"
     a/1/u <- [] {"shell":"a"}
     a/1/v <- [] {"shell":"a"}
     a/2/u <- [] {"shell":"a"}
@@ -159,7 +159,7 @@ stages:
   b: { shell: 'ask {{ stages.s }}' }
 ",
     );
-    insta::assert_snapshot!(told(&plan), @r##"
+    insta::assert_snapshot!(describe(&plan), @r##"
     s <- [] {"serve":{"command":{"ready":{"by":"kserve"},"words":["x"]}}}
     b <- [s] {"shell":"ask ⟦service:s⟧"}
     "##);

@@ -50,13 +50,13 @@ fn every_plan_is_printed_as_it_was_read_and_approved() {
     for name in &names {
         let ended = planned(name, &[]);
         assert_eq!(ended.code, if name == "impossible" { 2 } else { 0 }, "{name}: {ended:?}");
-        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let printed = format!("{}{}", ended.stdout, ended.stderr);
         let path = golden().join(format!("{name}.txt"));
         if std::env::var_os("UPDATE").is_some() {
-            fs::write(&path, &said).expect("written");
+            fs::write(&path, &printed).expect("written");
         }
-        if fs::read_to_string(&path).unwrap_or_default() != said {
-            different.push(format!("{name}:\n{said}"));
+        if fs::read_to_string(&path).unwrap_or_default() != printed {
+            different.push(format!("{name}:\n{printed}"));
         }
     }
     assert!(different.is_empty(), "not as in tests/golden/launch:\n{}", different.join("\n"));
@@ -84,10 +84,10 @@ fn shipped_manifests_are_planned_before_anything_is_there() {
     let world = World::new();
     world.copy("manifests");
     let ended = world.good(&["plan", "triton-cpu", "--launch", "scenarios=server", "servers=3"]);
-    ended.says("triton/server: 3 servers").says("server 2  plain, 1 rank, no launcher");
-    ended.says("<install_tritonserver>/bin/tritonserver --model-repository=<generate_triton_config/server>/triton_model_repo_2");
+    ended.shows("triton/server: 3 servers").shows("server 2  plain, 1 rank, no launcher");
+    ended.shows("<install_tritonserver>/bin/tritonserver --model-repository=<generate_triton_config/server>/triton_model_repo_2");
     let ended = world.good(&["plan", "quickstart", "--launch"]);
-    ended.says("regatta sim serve --repository <generate_triton_config/offline>/triton_model_repo_0 --grpc-port 0");
+    ended.shows("regatta sim serve --repository <generate_triton_config/offline>/triton_model_repo_0 --grpc-port 0");
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn under_slurm_every_task_finds_its_own_words() {
                 .env("SLURM_PROCID", rank.rank.to_string())
                 .output()
                 .expect("sh");
-            let said = String::from_utf8(output.stdout).expect("text");
-            let words: Vec<&str> = said.lines().collect();
-            let has = |word: String| assert!(words.contains(&word.as_str()), "{word} is not in:\n{said}");
+            let text = String::from_utf8(output.stdout).expect("text");
+            let words: Vec<&str> = text.lines().collect();
+            let has = |word: String| assert!(words.contains(&word.as_str()), "{word} is not in:\n{text}");
             has(format!("--model-repository=/r/it's {index}"));
             has(format!("--backend-config=python,shm-region-prefix-name={}", rank.shm_prefix));
             has("$HOME `x` \\".to_owned());
             let opens = words.iter().any(|word| word.starts_with("--grpc-port="));
-            assert_eq!((opens, rank.opens_ports), (rank.rank == 0, rank.rank == 0), "{said}");
+            assert_eq!((opens, rank.opens_ports), (rank.rank == 0, rank.rank == 0), "{text}");
         }
     }
 }
@@ -241,9 +241,9 @@ stages:
     assert_eq!(world.read("latest/ask/servers.txt").trim(), format!("127.0.0.1:{expected}"));
     for server in 0..3 {
         let log = world.read(format!("triton-{server}.txt"));
-        for said in [format!("prefix{server}_"), format!("Started GRPCInferenceService at 127.0.0.1:{}", base + server)]
+        for line in [format!("prefix{server}_"), format!("Started GRPCInferenceService at 127.0.0.1:{}", base + server)]
         {
-            assert!(log.contains(&said), "{said} is not in the log of server {server}:\n{log}");
+            assert!(log.contains(&line), "{line} is not in the log of server {server}:\n{log}");
         }
         assert!(log.contains("regatta") && log.contains("MODE_EXPLICIT") && log.contains("EXEC_COUNT"), "{log}");
     }
@@ -262,8 +262,8 @@ fn a_port_that_somebody_has_is_named_with_its_owner_before_anything_starts() {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says(&format!("port {port} cannot be used")).says(&format!("process {} listens there", std::process::id()));
-    ended.says("or leave `http_port` out to get a free one");
+    ended.shows(&format!("port {port} cannot be used")).shows(&format!("process {} listens there", std::process::id()));
+    ended.shows("or leave `http_port` out to get a free one");
 }
 
 #[test]
@@ -276,8 +276,8 @@ fn what_cannot_start_is_refused_before_anything_starts() {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("`spawn_processes` is for the mode orchestrator, and this is plain");
-    ended.says("`container.user`: apptainer runs as the user that starts it");
+    ended.shows("`spawn_processes` is for the mode orchestrator, and this is plain");
+    ended.shows("`container.user`: apptainer runs as the user that starts it");
 }
 
 #[test]
@@ -303,7 +303,7 @@ stages:
     for words in [&["run", "m"][..], &["plan", "m"], &["serve", "m", "--gpus", "8"]] {
         let ended = world.regatta(words);
         assert_eq!(ended.code, 2, "{words:?}: {ended:?}");
-        ended.says("`repository` has 8 GPUs for 3 servers, and the engine needs 4 (tp × pp) for each copy");
+        ended.shows("`repository` has 8 GPUs for 3 servers, and the engine needs 4 (tp × pp) for each copy");
     }
     assert!(!world.path("latest").exists(), "nothing ran");
 }
@@ -379,15 +379,15 @@ stages:
     for ended in plan("") {
         assert_eq!(ended.code, 0, "{ended:?}");
         ended
-            .says("leader, tensorrt_llm: TP2·PP1, 2 ranks, by mpirun")
-            .says("rank 1: worker, never opens its ports, GPU 1");
+            .shows("leader, tensorrt_llm: TP2·PP1, 2 ranks, by mpirun")
+            .shows("rank 1: worker, never opens its ports, GPU 1");
     }
     for ended in plan(", world_size: 4") {
         assert_eq!(ended.code, 2, "{ended:?}");
-        ended.says("world_size is 4, and the engine needs 2 (tp × pp): server 0");
+        ended.shows("world_size is 4, and the engine needs 2 (tp × pp): server 0");
     }
     for ended in plan(", mode: plain") {
-        ended.says("mode plain is one rank, and the engine of server 0 needs 2 (tp × pp)");
+        ended.shows("mode plain is one rank, and the engine of server 0 needs 2 (tp × pp)");
     }
 }
 
@@ -443,14 +443,14 @@ stages:
         ),
     );
     world.good(&["run", "m"]);
-    let said = world.good(&["logs", "triton"]).stdout;
-    assert!(said.contains("mpirun --allow-run-as-root --oversubscribe --output-filename "), "{said}");
-    assert!(said.contains("--bind-to none") && said.contains("ranks 3"), "{said}");
-    // Each of the three has loaded the model, and one of them has said where it listens.
-    assert_eq!(said.matches("Started GRPCInferenceService").count(), 1, "{said}");
-    assert_eq!(said.matches("successfully loaded 'tensorrt_llm'").count(), 3, "{said}");
+    let log = world.good(&["logs", "triton"]).stdout;
+    assert!(log.contains("mpirun --allow-run-as-root --oversubscribe --output-filename "), "{log}");
+    assert!(log.contains("--bind-to none") && log.contains("ranks 3"), "{log}");
+    // Each of the three has loaded the model, and one of them has printed where it listens.
+    assert_eq!(log.matches("Started GRPCInferenceService").count(), 1, "{log}");
+    assert_eq!(log.matches("successfully loaded 'tensorrt_llm'").count(), 3, "{log}");
     for rank in 0..3 {
-        assert!(said.contains(&format!("prefix{rank}_")), "rank {rank}:\n{said}");
+        assert!(log.contains(&format!("prefix{rank}_")), "rank {rank}:\n{log}");
     }
     nobody_left(&world);
 }
@@ -479,13 +479,13 @@ fn servers_that_are_there_are_attached_to_and_left_alone() {
     world.manifest("wrong", &body(&format!("{{ attach: {{ endpoints: \"127.0.0.1:{port}\", models: [gpt] }} }}")));
     let ended = world.regatta(&["run", "wrong"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("it has no model `gpt`").says("it has `");
+    ended.shows("it has no model `gpt`").shows("it has `");
     let [nobody] = free_ports::<1>();
     world.manifest(
         "nobody",
         &body(&format!("{{ attach: {{ endpoints: \"127.0.0.1:{nobody}\", ready: {{ timeout: 300ms }} }} }}")),
     );
-    world.regatta(&["run", "nobody"]).says(&format!("127.0.0.1:{nobody} was not ready within 300ms"));
+    world.regatta(&["run", "nobody"]).shows(&format!("127.0.0.1:{nobody} was not ready within 300ms"));
     // Nobody stopped it.
-    assert_eq!(server.stubs().len(), 4, "{}", server.said());
+    assert_eq!(server.stubs().len(), 4, "{}", server.log_text());
 }

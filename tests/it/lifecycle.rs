@@ -143,7 +143,7 @@ stages:
     );
     let ended = world.good(&["run", "m"]);
     assert_eq!(world.count("tries"), 2);
-    ended.says("exit code 7").says("attempt 1 failed, trying again").says("attempt 2");
+    ended.shows("exit code 7").shows("attempt 1 failed, trying again").shows("attempt 2");
     assert!(world.good(&["run", "m"]).ran().is_empty());
 }
 
@@ -153,7 +153,7 @@ fn a_stage_that_keeps_failing_is_tried_as_often_as_it_says_and_no_more() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
     assert_eq!(world.count("tries"), 3);
-    ended.says("(attempt 3)");
+    ended.shows("(attempt 3)");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_stage_past_its_timeout_is_ended_and_says_so() {
     let world = world("stages:\n  a: { timeout: 300ms, shell: 'echo begun; sleep 1000' }\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("it ran past its timeout of 0.3 s").says("begun");
+    ended.shows("it ran past its timeout of 0.3 s").shows("begun");
     nobody_left(&world);
 }
 
@@ -210,7 +210,7 @@ fn a_stage_that_leaves_out_what_it_promised_fails() {
     let world = world("stages:\n  a: { outputs: [engine/rank0.engine, config.json], shell: 'echo > config.json' }\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("it left no engine/rank0.engine\n").says("must be there at the end");
+    ended.shows("it left no engine/rank0.engine\n").shows("must be there at the end");
 }
 
 // ── Choices ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,7 +235,7 @@ fn only_runs_a_stage_alone_if_what_it_needs_is_there() {
     let world = world(CHAIN);
     let ended = world.regatta(&["run", "m", "--only", "b"]);
     assert_eq!(ended.code, 1);
-    ended.says("it is not done yet, and --only leaves it out").says("run without --only");
+    ended.shows("it is not done yet, and --only leaves it out").shows("run without --only");
     assert_eq!(world.count("count"), 0);
     world.good(&["run", "m", "--until", "a"]);
     assert_eq!(world.good(&["run", "m", "--only", "b"]).ran(), ["b"]);
@@ -267,7 +267,7 @@ fn keep_going_does_all_that_does_not_need_what_failed() {
     let ended = world.regatta(&["run", "m", "--keep-going", "-j1"]);
     assert_eq!(ended.code, 1);
     assert_eq!(ended.ran(), ["d"]);
-    ended.says("b  not started").says("c  not started");
+    ended.shows("b  not started").shows("c  not started");
     world.manifest("m", CHAIN);
     assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c"]);
 }
@@ -279,7 +279,7 @@ fn without_keep_going_nothing_starts_after_a_failure() {
     let ended = world.regatta(&["run", "m", "-j1"]);
     assert_eq!(ended.code, 1);
     assert!(ended.ran().is_empty());
-    ended.says("d  not started");
+    ended.shows("d  not started");
 }
 
 // ── Limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,7 +324,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     let world = world("stages:\n  a: { gpus: 4, shell: 'echo > out' }\n");
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(ended.code, 1);
-    ended.says("it needs 4 GPUs, and this run can lease 2").says("--gpus");
+    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("--gpus");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,14 +342,14 @@ stages:
     world.env("TOKEN", VALUE);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("refused: ***");
+    ended.shows("refused: ***");
     let plan = world.good(&["plan", "m"]);
     let json = world.good(&["plan", "m", "--json"]);
     let show = world.good(&["show", "m"]);
     let status = world.good(&["status"]);
     let logs = world.good(&["logs", "bad"]);
-    for said in [&ended, &plan, &json, &show, &status, &logs] {
-        assert!(!said.stdout.contains(VALUE) && !said.stderr.contains(VALUE), "{said:?}");
+    for output in [&ended, &plan, &json, &show, &status, &logs] {
+        assert!(!output.stdout.contains(VALUE) && !output.stderr.contains(VALUE), "{output:?}");
     }
     for item in walkdir::WalkDir::new(world.path("")).into_iter().flatten().filter(|item| item.file_type().is_file()) {
         let bytes = fs::read(item.path()).unwrap();
@@ -370,11 +370,11 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     );
     let ended = world.regatta(&["status"]);
     assert_eq!(ended.code, 2);
-    ended.says("nothing has run in this folder yet");
+    ended.shows("nothing has run in this folder yet");
     let run = world.start(&["run", "m"]);
     world.await_file("started");
-    world.good(&["status"]).says("running");
-    world.good(&["logs"]).says("a\n");
+    world.good(&["status"]).shows("running");
+    world.good(&["logs"]).shows("a\n");
     let followed = fs::File::create(world.path("followed")).unwrap();
     let follower = world.command(&["logs", "-f", "a"]).stdout(followed).stderr(Stdio::piped()).spawn().unwrap();
     until("the log to be followed", || world.read("followed").contains("first line"));
@@ -382,13 +382,13 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     assert_eq!(Ended::of(run).code, 0);
     assert_eq!(Ended::of(follower).code, 0, "the follower leaves when the run does");
     assert_eq!(world.read("followed"), "first line\nlast line\n");
-    world.good(&["logs", "a"]).says("first line\nlast line\n");
-    world.good(&["status"]).says("done");
+    world.good(&["logs", "a"]).shows("first line\nlast line\n");
+    world.good(&["status"]).shows("done");
     let status: serde_json::Value = serde_json::from_str(&world.good(&["status", "--json"]).stdout).unwrap();
     assert_eq!(status["run_state"]["finished"]["exit"], 0, "{status}");
     let wrong = world.regatta(&["logs", "b"]);
     assert_eq!(wrong.code, 2);
-    wrong.says("no run has a log of b");
+    wrong.shows("no run has a log of b");
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn a_run_that_was_killed_is_said_to_be_broken_off() {
     run.kill().unwrap();
     run.wait().unwrap();
     nobody_left(&world);
-    world.good(&["status"]).says("interrupted; `regatta run` continues from there");
+    world.good(&["status"]).shows("interrupted; `regatta run` continues from there");
 }
 
 #[test]
@@ -410,11 +410,11 @@ fn gc_shows_what_could_go_and_with_yes_it_goes() {
     world.good(&["run", "m"]);
     let outputs = || fs::read_dir(world.path(".regatta/out")).unwrap().count();
     assert_eq!(outputs(), 5);
-    world.good(&["gc"]).says("an older output").says("`--yes` removes them");
+    world.good(&["gc"]).shows("an older output").shows("`--yes` removes them");
     assert_eq!(outputs(), 5, "a dry run");
-    world.good(&["gc", "--yes"]).says("removed");
+    world.good(&["gc", "--yes"]).shows("removed");
     assert_eq!(outputs(), 4);
-    world.good(&["gc"]).says("nothing to remove");
+    world.good(&["gc"]).shows("nothing to remove");
     assert!(world.good(&["run", "m"]).ran().is_empty());
     world.manifest("m", CHAIN);
     assert_eq!(world.good(&["run", "m"]).ran(), ["d"], "its older output is gone, and known to be");
@@ -425,12 +425,12 @@ fn gc_shows_what_could_go_and_with_yes_it_goes() {
 fn clean_shows_what_would_go_and_with_yes_all_of_it_goes() {
     let world = world(CHAIN);
     world.good(&["run", "m"]);
-    world.good(&["clean"]).says(".regatta").says("latest").says("`--yes` removes them");
+    world.good(&["clean"]).shows(".regatta").shows("latest").shows("`--yes` removes them");
     assert_eq!(world.read("latest/d/out"), "d\n");
     world.good(&["clean", "--yes"]);
     assert!(!world.path(".regatta").exists());
     assert!(!world.path("latest").exists());
-    world.good(&["clean", "--yes"]).says("nothing to remove");
+    world.good(&["clean", "--yes"]).shows("nothing to remove");
     assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c", "d"]);
 }
 
@@ -442,7 +442,7 @@ fn nothing_is_cleaned_up_under_a_run() {
     for words in [["gc", "--yes"], ["clean", "--yes"]] {
         let ended = world.regatta(&words);
         assert_eq!(ended.code, 2);
-        ended.says("is working in this folder");
+        ended.shows("is working in this folder");
     }
     world.file("gate", "");
     assert_eq!(Ended::of(run).code, 0);
@@ -459,7 +459,7 @@ fn the_state_may_lie_elsewhere() {
     assert!(elsewhere.path("deep/state/records").exists());
     assert_eq!(elsewhere.read("deep/latest/c/out"), "a\n");
     assert!(world.good(&["run", "m"]).ran().is_empty());
-    world.good(&["status"]).says("done");
+    world.good(&["status"]).shows("done");
 }
 
 #[test]

@@ -56,8 +56,9 @@ fn world(scenarios: &str, round: &str, library: &Path, user_conf: &str) -> World
         .map(|at| json!({"id": at, "input_ids": prompt(at), "output_tokens": 3 + at % 4}).to_string())
         .collect();
     world.file("data/dataset.jsonl", &(lines.join("\n") + "\n"));
-    let told = json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": SAMPLES, "sha256": "0".repeat(64)});
-    world.file("data/dataset.json", &told.to_string());
+    let description =
+        json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": SAMPLES, "sha256": "0".repeat(64)});
+    world.file("data/dataset.json", &description.to_string());
     let library = library.display();
     world.manifest(
         "m",
@@ -104,11 +105,11 @@ pub fn json_of(path: &Path) -> Value {
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn the_library_says_what_it_was_built_from() {
-    let told = json_of(&library().join("loadgen.json"));
-    assert_eq!(told["version"], "5.1.2");
-    assert_eq!(told["seeds"]["qsl"].as_u64(), Some(1_780_908_523_862_526_354));
-    assert_eq!(told["sdist_sha256"].as_str().map(str::len), Some(64));
-    assert!(told["compiler"].as_str().unwrap().contains("g++"), "{told}");
+    let record = json_of(&library().join("loadgen.json"));
+    assert_eq!(record["version"], "5.1.2");
+    assert_eq!(record["seeds"]["qsl"].as_u64(), Some(1_780_908_523_862_526_354));
+    assert_eq!(record["sdist_sha256"].as_str().map(str::len), Some(64));
+    assert!(record["compiler"].as_str().unwrap().contains("g++"), "{record}");
 }
 
 #[test]
@@ -143,11 +144,11 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
         let test = json_of(&out.join("test.json"));
         assert_eq!((&test["result"], &test["errors"], &test["rehearsal"]), (&json!("VALID"), &json!(0), &json!(true)));
         let result = json_of(&out.join("result.json"));
-        let said = &result["loadgen"];
-        assert_eq!((&said["version"], &said["errors"]), (&json!("5.1.2"), &json!(0)));
+        let loadgen = &result["loadgen"];
+        assert_eq!((&loadgen["version"], &loadgen["errors"]), (&json!("5.1.2"), &json!(0)));
         let metric = |name: &str| {
-            let metrics = said["metrics"].as_array().unwrap();
-            metrics.iter().find(|metric| metric["metric"] == name).unwrap_or_else(|| panic!("{name} in {said}"))
+            let metrics = loadgen["metrics"].as_array().unwrap();
+            metrics.iter().find(|metric| metric["metric"] == name).unwrap_or_else(|| panic!("{name} in {loadgen}"))
         };
         assert!(metric(key)["difference_percent"].as_f64().unwrap().abs() < 5.0, "{}", metric(key));
         // What the servers' own metrics said meanwhile is beside it.
@@ -158,7 +159,7 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
         // Every sample that LoadGen counted is one of our requests, and every token one of ours.
         let requests = fs::read_to_string(out.join("requests.jsonl")).unwrap();
         let requests: Vec<Value> = requests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(said_count(&out), requests.len() as u64);
+        assert_eq!(query_count(&out), requests.len() as u64);
         for request in &requests {
             let sample = request["sample"].as_u64().unwrap();
             assert_eq!(request["tokens"].as_u64(), Some(3 + sample % 4), "{request}");
@@ -211,7 +212,7 @@ fn a_server_that_is_lost_under_loadgen_leaves_a_result_that_says_so() {
 }
 
 /// `result_query_count`; of Offline the one query has all samples, so what its logs count is their rate × time.
-fn said_count(out: &Path) -> u64 {
+fn query_count(out: &Path) -> u64 {
     let value = |key: &str| logged(out, key)?.as_u64();
     match value("result_query_count") {
         Some(count) if count > 1 => count,
@@ -244,7 +245,7 @@ fn a_test_that_is_killed_fails_its_stage() {
     signal_pid(await_loadgen(&world), "KILL");
     let ended = Ended::of(run);
     assert_eq!(ended.code, 1);
-    ended.says("test/server").says("ended by SIGKILL");
+    ended.shows("test/server").shows("ended by SIGKILL");
     assert_eq!(alive_with(world.path("")), []);
 }
 
@@ -266,8 +267,8 @@ fn a_library_of_another_round_is_refused() {
     let world = world("[offline]", "v6.0", library(), BRIEF);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("the library is LoadGen 5.1.2, and round v6.0 takes");
-    ended.says("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
+    ended.shows("the library is LoadGen 5.1.2, and round v6.0 takes");
+    ended.shows("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn a_library_that_is_none_is_told_with_its_path() {
     fs::write(inside.join("libloadgen.so"), "no library").unwrap();
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("nowhere/libloadgen.so cannot be loaded");
+    ended.shows("nowhere/libloadgen.so cannot be loaded");
 }
 
 /// The last value of a key in LoadGen's detail log.

@@ -133,7 +133,7 @@ fn a_run_has_one_name_however_its_parameters_were_given() {
     world.manifest("m", "params: { users: { list: any, default: [1], env: USERS } }\nstages:\n  a: { foreach: { user: '{{ users }}' }, shell: 'true' }\n");
     world.good(&["run", "m", "users=2,4"]);
     world.env("USERS", "2,4");
-    world.good(&["run", "m", "--locked"]).says("2 cached");
+    world.good(&["run", "m", "--locked"]).shows("2 cached");
     world.env("USERS", "2,8");
     assert_ne!(world.regatta(&["run", "m", "--locked"]).code, 0, "of that nothing is locked");
 }
@@ -178,7 +178,7 @@ fn a_run_that_does_not_end_well_leaves_the_lock_as_it_was() {
     assert!(!world.path(FILE).exists());
     world.good(&["run", "m", "--until", "a", "--no-lock"]);
     assert!(!world.path(FILE).exists());
-    world.good(&["run", "m", "--until", "a", "--lock", "locks/mine.lock"]).says("locks/mine.lock was not written");
+    world.good(&["run", "m", "--until", "a", "--lock", "locks/mine.lock"]).shows("locks/mine.lock was not written");
     world.file("locks/.keep", "");
     world.good(&["run", "m", "--until", "a", "--lock", "locks/mine.lock"]);
     assert!(world.path("locks/mine.lock").exists() && !world.path(FILE).exists());
@@ -216,19 +216,22 @@ fn everything_that_differs_is_told_before_anything_starts() {
     other.manifest("m", &changed);
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
-    ended.says("not match regatta.lock for `m`; nothing was started");
+    ended.shows("not match regatta.lock for `m`; nothing was started");
     let rows = ["parameters", "batch", "8", "9", "env.LEVEL", "high", "low", "inputs.model", "shell", "final", "last"];
     for word in rows {
-        ended.says(word);
+        ended.shows(word);
     }
-    ended.says("give the parameter as it was").says("restore the locked version of the file").says("undo the change");
+    ended
+        .shows("give the parameter as it was")
+        .shows("restore the locked version of the file")
+        .shows("undo the change");
     assert_eq!(other.count("ran"), 0);
     assert!(!other.path(".regatta/runs").exists(), "no run has begun");
     // An input that is gone is one more of them.
     fs::remove_file(other.path("model.txt")).unwrap();
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6);
-    ended.says("model.txt does not exist");
+    ended.shows("model.txt does not exist");
 }
 
 #[test]
@@ -236,17 +239,17 @@ fn without_a_lock_of_this_run_there_is_nothing_to_hold_to() {
     let world = plain();
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 2);
-    ended.says("regatta.lock cannot be read").says("a run without --locked that ends well writes it");
+    ended.shows("regatta.lock cannot be read").shows("a run without --locked that ends well writes it");
     world.good(&["run", "m"]);
     let ended = world.regatta(&["run", "m", "batch=3", "--locked"]);
     assert_eq!(ended.code, 6);
-    ended.says("regatta.lock has no run `m batch=3`").says("it has: m");
+    ended.shows("regatta.lock has no run `m batch=3`").shows("it has: m");
     world.file(FILE, "lock: 1\n<<<<<<< ours\n");
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 2);
-    ended.says("marks of a merge");
+    ended.shows("marks of a merge");
     // Who does not hold to it goes on, and is told that it was left alone.
-    world.good(&["run", "m", "--force"]).says("regatta.lock was not written").says("marks of a merge");
+    world.good(&["run", "m", "--force"]).shows("regatta.lock was not written").shows("marks of a merge");
     assert_eq!(world.read(FILE), "lock: 1\n<<<<<<< ours\n");
 }
 
@@ -261,7 +264,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
 
     let other = elsewhere(&world);
     let ended = other.good(&["run", "m", "--locked"]);
-    ended.says(&format!("`rev: main` was {first} when it was locked"));
+    ended.shows(&format!("`rev: main` was {first} when it was locked"));
     assert_eq!(other.read("latest/clone/.regatta-revision").trim(), first);
     assert_eq!(other.read("latest/use/list"), world.read("latest/use/list"));
     assert_eq!(other.read(FILE), world.read(FILE), "who holds to it does not write it");
@@ -273,7 +276,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
     today.file("old.lock", &world.read(FILE));
     let ended = today.regatta(&["lock", "diff", "old.lock", FILE]);
     assert_eq!(ended.code, 1);
-    ended.says("clone").says("commit").says(&first[..12]).says(&second[..12]);
+    ended.shows("clone").shows("commit").shows(&first[..12]).shows(&second[..12]);
     // What is on the shelf there is the wrong one: the locked one is fetched all the same.
     today.good(&["run", "m", "--locked", "--lock", "old.lock"]);
     assert_eq!(today.read("latest/clone/.regatta-revision").trim(), first);
@@ -297,7 +300,7 @@ fn a_commit_that_is_gone_is_told() {
     other.file(FILE, &other.read(FILE).replace(&commit, lost));
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 1);
-    ended.says(&format!("there is no commit `{lost}`"));
+    ended.shows(&format!("there is no commit `{lost}`"));
 }
 
 #[test]
@@ -320,12 +323,12 @@ fn what_only_the_run_shows_stops_it_there() {
     other.file(FILE, &world.read(FILE).replace(head, wrong));
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
-    ended.says("it does not match regatta.lock: head: 0123456789ab → ").says(&head[..12]);
+    ended.shows("it does not match regatta.lock: head: 0123456789ab → ").shows(&head[..12]);
     assert!(!other.path("latest/use").exists(), "nothing is built on it");
     // Made is made: whoever does not hold to the lock finds it done. Held to, it is stopped again.
     let ended = other.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6);
-    other.good(&["run", "m", "--locked=warn"]).says("differs from regatta.lock: head");
+    other.good(&["run", "m", "--locked=warn"]).shows("differs from regatta.lock: head");
     assert!(other.path("latest/use").exists());
 }
 
@@ -340,9 +343,9 @@ fn bytes_that_a_command_need_not_repeat_are_told_and_held_to_only_exactly() {
     other.file("mood", "bad");
     let ended = other.regatta(&["run", "m", "--locked=exact"]);
     assert_eq!(ended.code, 6);
-    ended.says("it does not match regatta.lock: output: ");
+    ended.shows("it does not match regatta.lock: output: ");
     assert!(!other.path("latest/b").exists());
-    other.good(&["run", "m", "--locked"]).says("differs from regatta.lock: output: ");
+    other.good(&["run", "m", "--locked"]).shows("differs from regatta.lock: output: ");
     assert!(other.path("latest/b").exists());
 }
 
@@ -361,21 +364,21 @@ fn tools_tell_their_versions_and_another_one_stops() {
     world.file("bin/version", "cmake version 3.22.0\n");
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 6);
-    ended.says("tools").says("cmake version 3.30.1").says("cmake version 3.22.0").says("install that version");
-    world.good(&["run", "m", "--locked=warn"]).says("cmake: cmake version 3.30.1 → cmake version 3.22.0");
+    ended.shows("tools").shows("cmake version 3.30.1").shows("cmake version 3.22.0").shows("install that version");
+    world.good(&["run", "m", "--locked=warn"]).shows("cmake: cmake version 3.30.1 → cmake version 3.22.0");
 }
 
 #[test]
 fn a_lock_is_held_against_what_a_run_would_be_now() {
     let world = plain();
     world.good(&["run", "m"]);
-    world.good(&["lock", "diff", FILE, "m"]).says("1 run is the same");
+    world.good(&["lock", "diff", FILE, "m"]).shows("1 run is the same");
     world.file("model.txt", "other\n");
     let ended = world.regatta(&["lock", "diff", FILE, "m", "--json"]);
     assert_eq!(ended.code, 1);
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(told["same"], false);
-    let found = told["runs"]["m"].as_array().unwrap();
+    let difference: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(difference["same"], false);
+    let found = difference["runs"]["m"].as_array().unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((&found[0]["task"], &found[0]["field"]), (&"prepare".into(), &"inputs.model".into()));
     assert_eq!(world.regatta(&["lock", "diff", "none.lock", FILE]).code, 2);
@@ -387,14 +390,14 @@ fn two_runs_of_one_file_are_put_beside_each_other() {
     let world = plain();
     world.good(&["run", "m"]);
     world.good(&["run", "m", "batch=2"]);
-    world.good(&["lock", "diff", FILE, FILE]).says("2 runs are the same");
+    world.good(&["lock", "diff", FILE, FILE]).shows("2 runs are the same");
     let ended = world.regatta(&["lock", "diff", "regatta.lock#m", "regatta.lock#m batch=2"]);
     assert_eq!(ended.code, 1);
-    ended.says("m | m batch=2").says("batch").says("build");
+    ended.shows("m | m batch=2").shows("batch").shows("build");
     let shown = world.good(&["lock", "show", "regatta.lock#m"]);
-    shown.says("prepare").says("output ").says("batch");
-    let told: Value = serde_json::from_str(&world.good(&["lock", "show", "--json"]).stdout).unwrap();
-    assert_eq!(told, lock(&world));
+    shown.shows("prepare").shows("output ").shows("batch");
+    let printed: Value = serde_json::from_str(&world.good(&["lock", "show", "--json"]).stdout).unwrap();
+    assert_eq!(printed, lock(&world));
 }
 
 #[test]
@@ -417,7 +420,7 @@ fn gpus_and_their_driver_are_part_of_what_is_held_to() {
     world.file("bin/nvidia-smi", &smi("560.1"));
     let ended = world.regatta(&["run", "m", "--gpus", "1", "--locked"]);
     assert_eq!(ended.code, 6);
-    ended.says("machine").says("driver").says("570.86.15").says("560.1").says("a machine like that one");
+    ended.shows("machine").shows("driver").shows("570.86.15").shows("560.1").shows("a machine like that one");
     // Who leases none does not ask for them.
     world.good(&["run", "m", "--until", "b", "--locked"]);
 }

@@ -71,7 +71,7 @@ fn reasons(world: &World, id: &str) -> Vec<Vec<String>> {
 fn a_server_is_started_with_less_until_it_fits_and_the_key_says_so() {
     let world = world(&[&server(UNTIL_085, RULE), USER]);
     let ended = world.good(&["run", "m"]);
-    ended.says("server");
+    ended.shows("server");
     assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), true)]);
     let why = reasons(&world, "server");
     assert_eq!(why[2], ["try 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
@@ -91,7 +91,7 @@ fn a_server_is_started_with_less_until_it_fits_and_the_key_says_so() {
             "  another: { shell: 'echo another {{ stages.server }} > out' }\n"
         ),
     );
-    world.good(&["plan", "m"]).says("kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out");
+    world.good(&["plan", "m"]).shows("kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out");
     world.good(&["run", "m"]);
     assert_eq!(world.read("starts"), "0.95\n0.9\n0.85\n0.85\n");
 
@@ -107,10 +107,10 @@ fn a_server_that_cannot_go_lower_says_what_it_tried_and_what_to_do() {
     let world = world(&[&server(UNTIL_085, rule), USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_ne!(ended.code, 0);
-    ended.says("not tried again with a lower kv_cache_free_gpu_mem_fraction: `kv_cache_free_gpu_mem_fraction` is 0.9, and may not go lower");
-    ended.says("it requested 5.0 GiB, and 1.1 GiB are free");
+    ended.shows("not tried again with a lower kv_cache_free_gpu_mem_fraction: `kv_cache_free_gpu_mem_fraction` is 0.9, and may not go lower");
+    ended.shows("it requested 5.0 GiB, and 1.1 GiB are free");
     // 67.64 of 71.20 GiB, and 3.9 are missing.
-    ended.says("set it to 0.89 or less");
+    ended.shows("set it to 0.89 or less");
     assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), false)]);
     // The next run begins with what the manifest says.
     assert_ne!(world.regatta(&["run", "m"]).code, 0);
@@ -189,9 +189,9 @@ fn the_simulator_refuses_a_kv_cache_that_leaves_no_room_and_the_advice_is_enough
     world.manifest("m", &simulated("1.0", "cpus: 1", &[USER]));
     let ended = world.regatta(&["run", "m"]);
     assert_ne!(ended.code, 0);
-    ended.says("the GPU has too little memory for this");
-    ended.says("lower kv_cache_free_gpu_mem_fraction 1 → 0.99");
-    ended.says("141.00 GB of memory − 0.00 GB of weights (as simulated) − 5.00 GB of workspace");
+    ended.shows("the GPU has too little memory for this");
+    ended.shows("lower kv_cache_free_gpu_mem_fraction 1 → 0.99");
+    ended.shows("141.00 GB of memory − 0.00 GB of weights (as simulated) − 5.00 GB of workspace");
     // As it was told.
     world.manifest("m", &simulated("0.99", "cpus: 1", &[USER]));
     world.good(&["run", "m"]);

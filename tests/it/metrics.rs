@@ -23,8 +23,8 @@ fn count(n: i32, pause_ms: i32) -> InferRequest {
 }
 
 async fn value(client: &mut HttpClient, key: &str) -> f64 {
-    let told = Exposition::parse(&client.text("/metrics").await.unwrap()).unwrap();
-    let found = told.samples().find(|(_, sample)| sample.key() == key);
+    let exposition = Exposition::parse(&client.text("/metrics").await.unwrap()).unwrap();
+    let found = exposition.samples().find(|(_, sample)| sample.key() == key);
     found.unwrap_or_else(|| panic!("no {key}")).1.value.0
 }
 
@@ -35,8 +35,8 @@ async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
     let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
     let client = TritonClient::connect(&server.endpoint).await.unwrap();
     let mut metrics = HttpClient::new(address(&server));
-    let told = Exposition::parse(&metrics.text("/metrics").await.unwrap()).unwrap();
-    let success = told.families.iter().find(|family| family.name == "nv_inference_request_success").unwrap();
+    let exposition = Exposition::parse(&metrics.text("/metrics").await.unwrap()).unwrap();
+    let success = exposition.families.iter().find(|family| family.name == "nv_inference_request_success").unwrap();
     assert!(success.kind == MetricKind::Counter && success.help.contains("successful"));
 
     let key = r#"nv_inference_request_success{model="counter",version="1"}"#;
@@ -86,16 +86,22 @@ async fn polling_goes_on_when_a_server_does_not_answer() {
     let scrape = scraper.finish().await;
     assert_eq!(numbers, 50);
 
-    let told = summarise(&scrape, zero, window);
+    let summary = summarise(&scrape, zero, window);
     // Every round asks both; one of them never answers.
-    assert!(told.scrapes > 1 && told.missed == told.scrapes, "{} answers, {} missed", told.scrapes, told.missed);
-    assert!(told.first_miss.as_ref().unwrap().contains("refused"), "{told:?}");
-    let grown = |name: &str| told.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.increase);
+    assert!(
+        summary.scrapes > 1 && summary.missed == summary.scrapes,
+        "{} answers, {} missed",
+        summary.scrapes,
+        summary.missed
+    );
+    assert!(summary.first_miss.as_ref().unwrap().contains("refused"), "{summary:?}");
+    let grown =
+        |name: &str| summary.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.increase);
     assert_eq!(grown("nv_inference_request_success"), Some(1.0));
-    assert!(told.from_s.unwrap() <= told.to_s.unwrap() && told.to_s.unwrap() >= window.as_secs_f64());
+    assert!(summary.from_s.unwrap() <= summary.to_s.unwrap() && summary.to_s.unwrap() >= window.as_secs_f64());
     // The lines say the same, with the run's start as their zero.
     let lines: Vec<Value> = scrape.lines(zero).map(|line| serde_json::from_str(&line).unwrap()).collect();
-    assert_eq!(lines.iter().filter(|line| line.get("missed").is_some()).count() as u64, told.missed);
+    assert_eq!(lines.iter().filter(|line| line.get("missed").is_some()).count() as u64, summary.missed);
     let last = lines.iter().rfind(|line| line.get("values").is_some()).unwrap();
     assert_eq!(last["values"][r#"nv_inference_request_success{model="counter",version="1"}"#], 1.0);
 }
@@ -116,13 +122,13 @@ fn a_benchmark_keeps_what_its_servers_said() {
     let lines = lines.expect("a file of all numbers");
     let read = |name: &str| std::fs::read_to_string(lines.with_file_name(name)).unwrap();
     let result: Value = serde_json::from_str(&read("result.json")).unwrap();
-    let told = &result["server_metrics"];
-    assert_eq!(told["servers"].as_array().unwrap().len(), 2);
-    assert!(told["scrapes"].as_u64().unwrap() >= 4, "{told}");
-    assert!(told["cpu_ms"].as_f64().unwrap() > 0.0);
+    let server_metrics = &result["server_metrics"];
+    assert_eq!(server_metrics["servers"].as_array().unwrap().len(), 2);
+    assert!(server_metrics["scrapes"].as_u64().unwrap() >= 4, "{server_metrics}");
+    assert!(server_metrics["cpu_ms"].as_f64().unwrap() > 0.0);
     let requests = result["counts"]["scheduled"].as_f64().unwrap();
     let success =
-        told["metrics"].as_array().unwrap().iter().find(|metric| {
+        server_metrics["metrics"].as_array().unwrap().iter().find(|metric| {
             metric["name"] == "nv_inference_request_success" && metric["labels"]["model"] == "tensorrt_llm"
         });
     // The warm-up of each connection may be among them, and nothing else is.
@@ -130,9 +136,12 @@ fn a_benchmark_keeps_what_its_servers_said() {
     let most = requests + 2.0 * result["requested"]["warmup"].as_f64().unwrap();
     assert!(grown <= most, "{requests} requests, {grown} counted");
     // A poll just after the servers were ready may have come before the metrics port.
-    assert!(grown >= requests || told["missed"].as_u64().unwrap() > 0, "{requests} requests, {grown} counted");
-    assert!(told["derived"].as_array().unwrap().iter().any(|derived| derived["name"] == "mean batch size"));
-    let polls = told["scrapes"].as_u64().unwrap() + told["missed"].as_u64().unwrap();
+    assert!(
+        grown >= requests || server_metrics["missed"].as_u64().unwrap() > 0,
+        "{requests} requests, {grown} counted"
+    );
+    assert!(server_metrics["derived"].as_array().unwrap().iter().any(|derived| derived["name"] == "mean batch size"));
+    let polls = server_metrics["scrapes"].as_u64().unwrap() + server_metrics["missed"].as_u64().unwrap();
     assert_eq!(read("server-metrics.jsonl").lines().count() as u64, polls);
     if ended.code == 0 {
         let page = world.read("latest/report.html");

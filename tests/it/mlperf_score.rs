@@ -91,9 +91,9 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     world.file("log.json", &log(&answers));
     world
         .good(&["run", "m"])
-        .says("30 synthetic samples, not submittable")
-        .says("accuracy MISSED: ROUGE1")
-        .says("synthetic data");
+        .shows("30 synthetic samples, not submittable")
+        .shows("accuracy MISSED: ROUGE1")
+        .shows("synthetic data");
 
     let set: DatasetFile = serde_json::from_str(&world.read("latest/set/dataset.json")).unwrap();
     assert_eq!((set.record.synthetic, set.record.samples, set.form), (true, 30, DatasetFormat::MadeUp));
@@ -106,19 +106,19 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!((lines[1], lines.last().unwrap().split_once('=').unwrap().0), ("Results", "hash"));
     assert_eq!(lines.last().unwrap().strip_prefix("hash="), Some(sha256(world.read("log.json")).as_str()));
-    let told: AccuracyReport = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
+    let report: AccuracyReport = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
     for (key, name) in
         [("rouge1", "ROUGE1"), ("rouge2", "ROUGE2"), ("rougeL", "ROUGEL"), ("tokens_per_sample", "TOKENS_PER_SAMPLE")]
     {
-        let metric = told.metrics.iter().find(|metric| metric.name == name).unwrap();
+        let metric = report.metrics.iter().find(|metric| metric.name == name).unwrap();
         assert!(lines[3].contains(&format!("'{key}': {:?}", metric.value)), "{key} in {}", lines[3]);
         assert!(metric.met.is_some() && metric.margin.is_some());
     }
     assert!(lines[3].contains("'tokens_per_sample': 241.0") && lines[3].contains("'gen_num': 30"), "{}", lines[3]);
     // What needs sentences is left out, and said to be.
     assert!(!lines[3].contains("rougeLsum") && !lines[3].contains("gen_len"));
-    assert!(told.unscored.iter().all(|one| !one.wanted && one.why.contains("punkt_tab/english")));
-    assert_eq!((told.verdict, told.expected, told.samples), (AccuracyVerdict::Missed, 30, 30));
+    assert!(report.unscored.iter().all(|one| !one.wanted && one.why.contains("punkt_tab/english")));
+    assert_eq!((report.verdict, report.expected, report.samples), (AccuracyVerdict::Missed, 30, 30));
 
     assert_eq!(world.will_run(&[]), Vec::<String>::new());
     world.file("log.json", &log(&answers[..29]));
@@ -262,14 +262,14 @@ fn a_pickle_is_refused_with_the_command_that_converts_it_and_a_short_set_with_it
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1);
     refused
-        .says("is a pickle, which runs what is in it")
-        .says("pandas.read_pickle(")
-        .says("to_parquet(")
-        .says("'output'");
+        .shows("is a pickle, which runs what is in it")
+        .shows("pandas.read_pickle(")
+        .shows("to_parquet(")
+        .shows("'output'");
     world.manifest("m", &manifest("set.json")).file("set.json", r#"[{"tok_input": [1], "output": "x"}]"#);
     let short = world.regatta(&["run", "m"]);
     assert_eq!(short.code, 1);
-    short.says("has 1 samples, and the llama2-70b-99.9 of round v5.1 has 24576").says("for a rehearsal");
+    short.shows("has 1 samples, and the llama2-70b-99.9 of round v5.1 has 24576").shows("for a rehearsal");
 }
 
 /// Scores a log with a data set of these lines and the tokenizer and sentences of the golden folder.
@@ -279,14 +279,14 @@ fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) 
     fs::write(&set_file, set).unwrap();
     fs::write(&log_file, log).unwrap();
     let samples = set.lines().count() as u64;
-    let told = DatasetRecord { benchmark: benchmark.to_owned(), synthetic: false, samples, sha256: String::new() };
+    let record = DatasetRecord { benchmark: benchmark.to_owned(), synthetic: false, samples, sha256: String::new() };
     let (tokenizer, sentences) = (golden("tokenizer.json"), golden("punkt"));
     let scoring = Scoring {
         round,
         benchmark,
         log: &log_file,
         dataset: &set_file,
-        dataset_record: &told,
+        dataset_record: &record,
         tokenizer: Some(&tokenizer),
         sentences: Some(&sentences),
         threads,
@@ -452,5 +452,5 @@ fn a_log_that_cannot_be_scored_says_where() {
     world.file("log.json", "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 0, \"da");
     let failed = world.regatta(&["run", "m"]);
     assert_eq!(failed.code, 1);
-    failed.says("ends at byte 36, in the middle").says("score the log as LoadGen wrote it");
+    failed.shows("ends at byte 36, in the middle").shows("score the log as LoadGen wrote it");
 }

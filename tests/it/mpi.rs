@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::campaign::nobody_left;
 use crate::services::{LONG_USER, long_bench, world};
-use crate::supervision::{kept_as_invalid, measuring, send, the_one, told};
+use crate::supervision::{await_end, kept_as_invalid, measuring, send, the_one};
 use crate::world::{World, alive_with, until};
 
 /// Two ranks. What the second does is up to the test.
@@ -59,7 +59,7 @@ fn log(world: &World, name: &str) -> String {
 fn a_world_comes_up_and_is_stopped_whole_and_each_rank_has_its_log() {
     let world = world(&[&ranks(WAITS), USER_OF_BOTH]);
     let ended = world.good(&["run", "m"]);
-    ended.says("▲ server").says("▼ server");
+    ended.shows("▲ server").shows("▼ server");
     assert!(log(&world, "server.rank0.log").starts_with("ready grpc="), "{}", log(&world, "server.log"));
     assert_eq!(log(&world, "server.rank1.log"), "rank 1 waits\n");
     nobody_left(&world);
@@ -85,8 +85,8 @@ fn a_rank_that_is_killed_mid_run_is_named_as_the_first_to_fail() {
     let world = world(&[&ranks("echo rank 1 was here; exec sleep 1000"), &long_bench()]);
     let run = measuring(&world);
     send(waiting(&world), "KILL");
-    let told = told(&world, run);
-    told.code(1).says("rank 1 failed first").says("rank 1 was here");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("rank 1 failed first").shows("rank 1 was here");
     kept_as_invalid(&world, "the server ended with exit code 137 while it was needed");
     nobody_left(&world);
 }
@@ -99,8 +99,8 @@ fn a_rank_that_leaves_with_code_0_is_missed_although_mpirun_goes_on() {
     let run = measuring(&world);
     // Known to the watch, which looks for the first time when the server is up.
     world.file("leave", "");
-    let told = told(&world, run);
-    told.code(1).says("is gone, and mpirun continues without it").says("rank 1 (");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("is gone, and mpirun continues without it").shows("rank 1 (");
     kept_as_invalid(&world, "mpirun continues without it");
     nobody_left(&world);
 }
@@ -111,8 +111,8 @@ fn mpirun_killed_mid_run_leaves_no_rank() {
     let world = world(&[&ranks(WAITS), &long_bench()]);
     let run = measuring(&world);
     send(the_one(&world, "mpirun --allow"), "KILL");
-    let told = told(&world, run);
-    told.code(1).says("the server ended by SIGKILL (9) while it was needed");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("the server ended by SIGKILL (9) while it was needed");
     kept_as_invalid(&world, "the server ended by SIGKILL (9)");
     nobody_left(&world);
 }
@@ -125,8 +125,8 @@ fn a_rank_that_fails_while_it_loads_is_told_with_its_own_last_lines() {
     let world = world(&[&ranks(second), LONG_USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 3").says("rank 1 failed first");
-    ended.says("my engine is not here").says("server.rank1.log");
+    ended.shows("the server ended with exit code 3").shows("rank 1 failed first");
+    ended.shows("my engine is not here").shows("server.rank1.log");
     nobody_left(&world);
 }
 

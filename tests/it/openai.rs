@@ -310,13 +310,13 @@ fn every_fault_is_counted_in_its_class() {
         (vec![Do::Send([HEAD, "zz\r\n"].concat())], FailureClass::Stream, "size"),
         (vec![Do::Send([stream(&[DONE.to_owned()]), END.to_owned()].concat())], FailureClass::Short, "no token"),
     ];
-    for (steps, class, told) in cases {
+    for (steps, class, message) in cases {
         let what = format!("{steps:?}");
         let server = Scripted::start(move |_| steps.clone());
         let measured = measure(&chat(&server, 1));
         let (found, why) = failure(&measured);
         assert_eq!(found, class, "{what}: {why}");
-        assert!(why.contains(told), "{what}: {why}");
+        assert!(why.contains(message), "{what}: {why}");
         assert_eq!(measured.result.counts.failed_by_class.get(&class), Some(&1));
     }
 }

@@ -92,8 +92,8 @@ fn warnings_are_printed_wherever_a_verdict_is() {
     for (words, times) in [(&bench[..], 2), (&quiet, 1)] {
         let ended = world.regatta(words);
         let warning = "samples: p99 of 6 requests is their maximum";
-        ended.says(&format!("! bench  warning: {warning}"));
+        ended.shows(&format!("! bench  warning: {warning}"));
         assert!(ended.stdout.matches(warning).count() >= times, "{}", ended.stdout);
-        world.good(&["status"]).says(&format!("warning: {warning}"));
+        world.good(&["status"]).shows(&format!("warning: {warning}"));
     }
 }

@@ -170,16 +170,16 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
     );
     let ended = world.regatta(&["run", "m", "tuning.kvfraction=0.8", "tuning.batch=2", "unused=3", "nowhere.x=1"]);
     assert_eq!(ended.code, 2);
-    ended.says("`nowhere.x` leads nowhere");
+    ended.shows("`nowhere.x` leads nowhere");
     let ended = world.regatta(&["run", "m", "tuning.kvfraction=0.8", "tuning.batch=2", "unused=3"]);
     assert_eq!(ended.code, 2);
-    ended.says("tuning.kvfraction=0.8 changes nothing: no stage uses `tuning.kvfraction`");
-    ended.says("did you mean `tuning.kv_fraction`?").says("command line");
-    ended.says("tuning.batch=2 changes nothing").says("unused=3 changes nothing: no stage uses `unused`");
+    ended.shows("tuning.kvfraction=0.8 changes nothing: no stage uses `tuning.kvfraction`");
+    ended.shows("did you mean `tuning.kv_fraction`?").shows("command line");
+    ended.shows("tuning.batch=2 changes nothing").shows("unused=3 changes nothing: no stage uses `unused`");
     let ended = world.good(&["run", "m", "requests=5", "tuning.kv_fraction=0.5", "--only", "a"]);
-    ended.says("requests=5 changes nothing here: only b would use it, and is skipped or not selected");
+    ended.shows("requests=5 changes nothing here: only b would use it, and is skipped or not selected");
     assert_eq!(world.read("latest/a/out"), "0.5\n");
-    world.good(&["plan", "m", "requests=5", "--only", "a"]).says("requests=5 changes nothing here");
+    world.good(&["plan", "m", "requests=5", "--only", "a"]).shows("requests=5 changes nothing here");
     let shown = world.good(&["show", "m", "tuning.kv_fraction=0.5"]).stdout;
     let line = shown.lines().find(|line| line.starts_with("vars.tuning.kv_fraction")).expect("the value");
     assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["vars.tuning.kv_fraction", "0.5", "command", "line"]);
@@ -193,7 +193,7 @@ fn a_slip_is_seen_behind_a_computed_name_too() {
     for slip in ["tuning.offline.bach=7", "tuning.batch=7"] {
         let ended = world.regatta(&["plan", "m", slip, "tuning.server.batch=3"]);
         assert_eq!(ended.code, 2);
-        ended.says(&format!("{slip} changes nothing"));
+        ended.shows(&format!("{slip} changes nothing"));
         assert!(!ended.stderr.contains("tuning.server.batch=3 changes"), "{}", ended.stderr);
     }
     // A flag that was not there, in a map that is written out.
@@ -206,5 +206,5 @@ fn what_is_wrong_with_a_value_points_at_the_word() {
     let world = World::with("stages:\n  a: { gpus: 0, shell: 'true' }\n");
     let ended = world.regatta(&["run", "m", "a.gpus=many", "a.gpu=1"]);
     assert_eq!(ended.code, 2);
-    ended.says("a.gpus=many").says("`stages.a.gpus` must be a whole number");
+    ended.shows("a.gpus=many").shows("`stages.a.gpus` must be a whole number");
 }

@@ -84,7 +84,7 @@ fn the_id_of_the_image_is_part_of_the_key_and_its_name_is_not_enough() {
     // Another image under the same name.
     image("keyed", "two");
     let plan = world.good(&["plan", "m"]);
-    plan.says("image: sha256:");
+    plan.shows("image: sha256:");
     assert_eq!(world.good(&["run", "m"]).ran(), ["make"]);
     assert_eq!(world.read("latest/make/mark"), "two");
     // The first one again: its output is still there.
@@ -94,13 +94,13 @@ fn the_id_of_the_image_is_part_of_the_key_and_its_name_is_not_enough() {
     // The place is a part of the key as the command is, and told by its path.
     let manifest = world.read("manifests/m.yaml");
     world.file("manifests/m.yaml", &manifest.replace("ulimits: {}", "ulimits: {}, shm_size: 1g"));
-    world.good(&["plan", "m"]).says("container.shm_size: new, \"1g\"");
+    world.good(&["plan", "m"]).shows("container.shm_size: new, \"1g\"");
     world.file("manifests/m.yaml", &manifest);
     untag(&name);
     let gone = world.regatta(&["run", "m"]);
     assert_eq!(gone.code, 1);
-    gone.says("the image localhost/regatta-keyed:1 is not on this machine");
-    gone.says("`podman pull localhost/regatta-keyed:1` fetches it");
+    gone.shows("the image localhost/regatta-keyed:1 is not on this machine");
+    gone.shows("`podman pull localhost/regatta-keyed:1` fetches it");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_image_that_a_stage_builds_is_the_place_of_the_next_one() {
 
     // What somebody removed is made again, and is the same: nothing else has to run.
     untag(world.read("latest/prebuild/image").trim());
-    world.good(&["plan", "m"]).says("has been removed from this machine");
+    world.good(&["plan", "m"]).shows("has been removed from this machine");
     let again = world.good(&["run", "m"]).ran();
     assert!(again.contains(&"prebuild".to_owned()), "{again:?}");
     untag("localhost/regatta-built:1");
@@ -187,16 +187,16 @@ fn kill9_of_the_run_leaves_no_container_of_a_stage() {
 fn what_goes_wrong_inside_is_told_apart_from_what_goes_wrong_around_it() {
     let world = world(&format!("  bad:\n    {}\n    shell: $WHAT\n", inside(IMAGE)));
     let manifest = world.read("manifests/m.yaml");
-    let told = |what: &str| {
+    let run_with = |what: &str| {
         world.file("manifests/m.yaml", &manifest.replace("$WHAT", what));
         let ended = world.regatta(&["run", "m"]);
         assert_eq!(ended.code, 1, "{ended:?}");
         ended
     };
-    told("exit 3").says("exit code 3");
-    told("[no-such-program]").says("the program is not in the container (exit code 127)");
+    run_with("exit 3").shows("exit code 3");
+    run_with("[no-such-program]").shows("the program is not in the container (exit code 127)");
     // Process 1 of a container cannot be killed from inside.
-    told("echo last words; sh -c 'kill -9 $$'; exit $?").says("last words").says("exit code 137");
+    run_with("echo last words; sh -c 'kill -9 $$'; exit $?").shows("last words").shows("exit code 137");
     Podman::here().nothing_left(&world);
 }
 
@@ -212,7 +212,7 @@ fn a_server_in_the_container_of_its_stage_comes_up_and_is_stopped_in_order() {
     let mut world = served(&[&server, USER]);
     world.env("CONTAINERS_CONF", &podman.config).env("CONTAINERS_STORAGE_CONF", &podman.storage);
     let ended = world.good(&["run", "m"]);
-    ended.says("▲ server").says("▼ server");
+    ended.shows("▲ server").shows("▼ server");
     assert!(!ended.stdout.contains("was killed"), "{}", ended.stdout);
     podman.nothing_left(&world);
 }
@@ -308,11 +308,11 @@ fn what_docker_is_told() {
     world.env("HF_TOKEN", "hf_verysecret").env("GITHUB_TOKEN", "ghp_verysecret");
     let calls = with_docker(&mut world);
     world.good(&["run", "m", "-j", "1", "--gpus", "4,5", "--no-lock"]);
-    let told = fs::read_to_string(&calls).expect("calls");
-    assert!(!told.contains("verysecret"), "{told}");
+    let text = fs::read_to_string(&calls).expect("calls");
+    assert!(!text.contains("verysecret"), "{text}");
     let project = fs::canonicalize(world.path(".")).expect("a folder").display().to_string();
-    let told = told.replace(&project, "PROJECT");
-    golden("docker.txt", &normal(&told));
+    let text = text.replace(&project, "PROJECT");
+    golden("docker.txt", &normal(&text));
     assert_eq!(world.read("latest/serve/seen"), "\n", "inside, GPUs are counted anew");
     assert_eq!(world.read("latest/generate_engines/rank0.engine"), "weights\n");
     nobody_left(&world);
@@ -328,8 +328,8 @@ fn golden(name: &str, text: &str) {
 }
 
 /// Names that differ from run to run, and the user.
-fn normal(told: &str) -> String {
-    let mut lines: Vec<String> = told
+fn normal(text: &str) -> String {
+    let mut lines: Vec<String> = text
         .lines()
         .map(|line| {
             // Given to who is not root.
@@ -376,15 +376,15 @@ fn a_container_where_nothing_is_started_is_a_mistake() {
     );
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2);
-    ended.says("`stages.image.image` has more than one of the keys `build`, `pull`");
+    ended.shows("`stages.image.image` has more than one of the keys `build`, `pull`");
     let fixed = world.read("manifests/m.yaml").replace("build: { context: d }, ", "");
     world.file("manifests/m.yaml", &fixed);
     let ended = world.regatta(&["check", "m"]);
-    ended.says("the stage `image` is not a value").says("its image is {{ stages.image.image }}");
+    ended.shows("the stage `image` is not a value").shows("its image is {{ stages.image.image }}");
     let fixed = fixed.replace("{{ stages.image }}", "{{ stages.image.image }}");
     world.file("manifests/m.yaml", &fixed);
     let ended = world.regatta(&["check", "m"]);
-    for said in [
+    for message in [
         "`stages.clone.container` would have no effect",
         "`stages.sim.container` would have no effect",
         "`stages.twice.container` is there twice",
@@ -392,7 +392,7 @@ fn a_container_where_nothing_is_started_is_a_mistake() {
         "`stages.twice.container.ulimits.memlok` is not a limit",
         "`stages.twice.container.mounts[0]` must be `/from:/to`",
     ] {
-        ended.says(said);
+        ended.shows(message);
     }
 }
 
@@ -403,5 +403,5 @@ fn a_machine_without_docker_is_told_so() {
     world.env("NOTHING", "1");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("the container program `no-such-docker` was not found in PATH").says("regatta doctor");
+    ended.shows("the container program `no-such-docker` was not found in PATH").shows("regatta doctor");
 }

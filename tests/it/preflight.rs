@@ -24,23 +24,23 @@ async fn bench(server: &Scripted, more: Value) -> (Value, Vec<String>) {
 async fn it_tries_the_same_load_and_leaves_the_server_under_test_alone() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     let (result, _) = bench(&server, json!({"preflight": "on"})).await;
-    let told = &result["preflight"];
+    let preflight = &result["preflight"];
     assert_eq!(
-        (&told["rate"], &told["tokens_per_answer"], &told["planned_tokens_per_s"]),
+        (&preflight["rate"], &preflight["tokens_per_answer"], &preflight["planned_tokens_per_s"]),
         (&50.0.into(), &4.into(), &200.0.into()),
-        "{told:#}"
+        "{preflight:#}"
     );
     // About 1.2 s of arrivals at 50 a second, whatever number the measurement has.
-    let requests = told["requests"].as_u64().unwrap();
-    assert!((20..120).contains(&requests), "{told:#}");
+    let requests = preflight["requests"].as_u64().unwrap();
+    assert!((20..120).contains(&requests), "{preflight:#}");
     for number in ["lag_p99_ms", "lag_max_ms", "cpu_ms_per_1000_chunks", "cpu_share_planned", "headroom"] {
-        assert!(told[number].as_f64().is_some_and(|value| value > 0.0), "{number}: {told:#}");
+        assert!(preflight[number].as_f64().is_some_and(|value| value > 0.0), "{number}: {preflight:#}");
     }
-    assert!(told["server"].as_str().unwrap().contains("a process of its own on this machine"));
+    assert!(preflight["server"].as_str().unwrap().contains("a process of its own on this machine"));
     // What it found is a reason of the verdict, with its numbers; on a busy machine there may be one.
     let reasons = result["reasons"].as_array().unwrap();
     let found = reasons.iter().any(|reason| reason["check"] == "preflight");
-    assert_eq!(found, told["outcome"] != "good", "{reasons:#?}");
+    assert_eq!(found, preflight["outcome"] != "good", "{reasons:#?}");
     assert_eq!(server.requests.lock().unwrap().len(), 6, "only the measurement asked the server under test");
 }
 
@@ -49,11 +49,11 @@ async fn users_are_tried_all_at_once() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     let users = json!({"preflight": "on", "scenario": "concurrency", "concurrency": 3, "rate": null});
     let (result, _) = bench(&server, users).await;
-    let told = &result["preflight"];
-    assert_eq!((&told["users"], &told["in_flight_max"]), (&3.0.into(), &3.into()), "{told:#}");
+    let preflight = &result["preflight"];
+    assert_eq!((&preflight["users"], &preflight["in_flight_max"]), (&3.0.into(), &3.into()), "{preflight:#}");
     // A closed loop has no schedule, and how fast its server is nobody knows before.
     for unknown in ["rate", "lag_p99_ms", "planned_tokens_per_s", "cpu_share_planned"] {
-        assert!(told.get(unknown).is_none(), "{unknown}: {told:#}");
+        assert!(preflight.get(unknown).is_none(), "{unknown}: {preflight:#}");
     }
 }
 

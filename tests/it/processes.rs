@@ -217,8 +217,8 @@ fn alone_in() -> Option<std::path::PathBuf> {
 fn nobody_escapes_a_runner_that_adopts_orphans() {
     let dir = folder();
     let output = alone("in_its_own_process_escapers_are_ended", dir.path()).output().unwrap();
-    let said = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
-    assert!(output.status.success(), "{said}");
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{text}");
 }
 
 #[tokio::test]

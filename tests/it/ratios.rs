@@ -39,12 +39,12 @@ fn two_ways_to_measure_are_held_against_each_other_row_by_row() {
         world(&[&scripted(SERVE, "ready: { timeout: 1m }"), &bench("run_custom", 1), &bench("run_triton", 2), TABLE]);
     let ended = world.good(&["run", "m"]);
     // Both columns are of the simulator, which is said before the ratio and in every file.
-    ended.says("SIMULATED  triton / custom, output_tokens: short ");
+    ended.shows("SIMULATED  triton / custom, output_tokens: short ");
     for name in ["comparison.json", "comparison.html", "table.txt"] {
         let text = world.read(format!("latest/table/{name}"));
         assert!(text.contains("SIMULATED") || text.contains("\"simulated\": true"), "{name}: {text}");
     }
-    ended.says("triton / custom, output_tokens: short ").says("published: README of v4.1");
+    ended.shows("triton / custom, output_tokens: short ").shows("published: README of v4.1");
     let comparison: Value = serde_json::from_str(&world.read("latest/table/comparison.json")).unwrap();
     let rows = comparison["rows"].as_array().unwrap();
     let names: Vec<String> = rows
@@ -91,7 +91,7 @@ fn columns_of_different_lengths_are_refused_with_their_numbers() {
     );
     let ended = world.regatta(&["run", "m", "--until", "c"]);
     assert_ne!(ended.code, 0);
-    ended.says("the columns have not the same rows: one has 1, two has 2");
+    ended.shows("the columns have not the same rows: one has 1, two has 2");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_shipped_table_puts_any_two_results_beside_what_was_published() {
     let folder = "tests/manual/08-numbers.in";
     let (before, after) = (format!("custom={folder}/before"), format!("triton={folder}/after"));
     let words = ["run", "ratio", &before, &after, "rows=Server"];
-    world.env("NO_COLOR", "1").good(&words).says("triton / custom, output_tokens: Server ");
+    world.env("NO_COLOR", "1").good(&words).shows("triton / custom, output_tokens: Server ");
     let table = world.read("latest/ratio/table.txt");
     for published in ["3757.47", "3752.66", "99.87 %", "12.78", "98.4532", "97.71 %", "582", "README of NVIDIA's v4.1"]
     {

@@ -84,13 +84,13 @@ impl RealTriton {
         let server = Self::start(repository, words);
         let limit = Duration::from_mins(1);
         if let Err(error) = await_ready(&server.endpoint, limit, |_, _| {}, std::future::pending()).await {
-            panic!("{error}\n{}", server.said());
+            panic!("{error}\n{}", server.log_text());
         }
         server
     }
 
     /// Everything it has written.
-    pub fn said(&self) -> String {
+    pub fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 

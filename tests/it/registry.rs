@@ -89,8 +89,8 @@ fn machine(name: &str) -> World {
 }
 
 fn digests(world: &World) -> Vec<String> {
-    let told: Value = serde_json::from_str(&world.read("latest/prebuild/image.json")).expect("JSON");
-    let digests = told["digests"].as_array().expect("digests").iter();
+    let image: Value = serde_json::from_str(&world.read("latest/prebuild/image.json")).expect("JSON");
+    let digests = image["digests"].as_array().expect("digests").iter();
     digests.map(|one| one.as_str().expect("a digest").to_owned()).collect()
 }
 
@@ -101,7 +101,7 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
     let name = registry.name("regatta/serving:1");
     registry.push("regatta/serving:1", "one");
     let first = machine(&name);
-    first.good(&["run", "m"]).says(&format!("`pull: {name}` is a tag"));
+    first.good(&["run", "m"]).shows(&format!("`pull: {name}` is a tag"));
     assert_eq!(first.read("latest/ask/mark"), "one");
     let was = digests(&first);
     assert!(first.read("regatta.lock").contains(&was[0]), "{was:?}");
@@ -117,7 +117,7 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
     // With the first one's lock it is what was meant then.
     let locked = machine(&name);
     locked.file("regatta.lock", &first.read("regatta.lock"));
-    locked.good(&["run", "m", "--locked"]).says(&format!("`pull: {name}` was {} when it was locked", was[0]));
+    locked.good(&["run", "m", "--locked"]).shows(&format!("`pull: {name}` was {} when it was locked", was[0]));
     assert_eq!(locked.read("latest/ask/mark"), "one");
     assert_eq!(locked.read("regatta.lock"), first.read("regatta.lock"), "a locked run changes no lock");
 
@@ -125,7 +125,7 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
     let other = unlocked.path("regatta.lock").display().to_string();
     let differ = first.regatta(&["lock", "diff", "regatta.lock", &other]);
     assert_eq!(differ.code, 1, "{differ:?}");
-    differ.says("prebuild");
+    differ.shows("prebuild");
     Podman::here().nothing_left(&locked);
 }
 
@@ -136,5 +136,5 @@ fn an_image_that_no_registry_has_is_told_with_what_podman_said() {
     let world = machine(&registry.name("regatta/nobody:1"));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("✗ prebuild failed").says("podman pull --tls-verify=false").says("manifest unknown");
+    ended.shows("✗ prebuild failed").shows("podman pull --tls-verify=false").shows("manifest unknown");
 }

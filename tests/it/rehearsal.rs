@@ -16,9 +16,9 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
     world.env("REGATTA_STORE", loadgen::store());
     let arguments = ["llama2-70b", "package=true", "--rehearse", "scenarios=interactive", "system=sim-h200-x8"];
     let ended = world.good(&[&["run"], &arguments[..]].concat());
-    ended.says("LoadGen Interactive: VALID");
-    ended.says("LoadGen Interactive TEST06: n=100").says("TEST06 passes: 100 answers looked at");
-    ended.says("REHEARSAL, not for submission: 1 results in closed/Example");
+    ended.shows("LoadGen Interactive: VALID");
+    ended.shows("LoadGen Interactive TEST06: n=100").shows("TEST06 passes: 100 answers looked at");
+    ended.shows("REHEARSAL, not for submission: 1 results in closed/Example");
 
     let packed = world.path("latest/package/closed/Example");
     assert!(packed.join("documentation/REHEARSAL.md").is_file());
@@ -38,7 +38,7 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
     assert!(has("missing scenario") && !has("counts"), "{examined:#}");
 
     // Without a manifest it is that of the last run.
-    world.good(&["mlperf", "status"]).says("done");
+    world.good(&["mlperf", "status"]).shows("done");
     let again = world.good(&[&["run"], &arguments[..]].concat());
     assert!(again.ran().is_empty() && again.stdout.contains(" cached"), "{}", again.stdout);
 }

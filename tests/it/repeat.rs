@@ -23,7 +23,7 @@ fn runs_have_seeds_of_their_own_and_are_summed_up() {
     let ended = world.regatta(&["run", "m"]);
     assert!(matches!(ended.code, 0 | 3 | 4), "{}\n{}", ended.stdout, ended.stderr);
     let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
-    ended.says("SIMULATED  3 runs").says("95 % interval over runs");
+    ended.shows("SIMULATED  3 runs").shows("95 % interval over runs");
     let whole = read(&world, &format!("{folder}/result.json"));
     let runs: Vec<Value> = (1..=3).map(|run| read(&world, &format!("{folder}/repeats/0{run}/result.json"))).collect();
     let seeds: Vec<&Value> = runs.iter().map(|run| &run["requested"]["seed"]).collect();
@@ -148,7 +148,7 @@ fn what_cannot_be_repeated_says_how_it_is_measured_once_more() {
     let world = World::with("stages:\n  a: { shell: 'true' }\n");
     let ended = world.regatta(&["run", "m", "--repeat", "2"]);
     assert_eq!(ended.code, 2);
-    ended.says("no benchmark of this plan can be repeated").says("--repeat-number 2");
+    ended.shows("no benchmark of this plan can be repeated").shows("--repeat-number 2");
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn a_search_and_loadgen_are_not_repeated() {
     );
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2);
-    ended.says("cannot be combined with `search`");
+    ended.shows("cannot be combined with `search`");
 }
 
 #[test]
 fn one_line_repeats_too() {
     let world = crate::world::World::new();
-    world.good(&["bench", "sim:", "--repeat", "4", "--dry-run"]).says("repeat: 4");
+    world.good(&["bench", "sim:", "--repeat", "4", "--dry-run"]).shows("repeat: 4");
     assert_eq!(world.regatta(&["bench", "sim:", "--repeat", "0"]).code, 2);
 }

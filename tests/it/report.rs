@@ -37,7 +37,7 @@ fn events() -> Vec<Event> {
     events
 }
 
-fn told(look: LiveOptions, events: &[Event]) -> (RunState, String) {
+fn render(look: LiveOptions, events: &[Event]) -> (RunState, String) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let mut live = LiveDisplay::to(look, Box::new(file.reopen().expect("the same file")));
     for event in events {
@@ -50,7 +50,7 @@ fn told(look: LiveOptions, events: &[Event]) -> (RunState, String) {
 #[test]
 fn a_story_told_as_json_lines_is_told_again_from_them() {
     let events = events();
-    let (live, text) = told(LiveOptions { json_lines: true, ..LiveOptions::default() }, &events);
+    let (live, text) = render(LiveOptions { json_lines: true, ..LiveOptions::default() }, &events);
     assert_eq!(text.lines().count(), events.len());
     let mut replayed = RunState::new();
     for line in text.lines() {
@@ -67,7 +67,7 @@ fn a_story_told_as_json_lines_is_told_again_from_them() {
 
 #[test]
 fn plain_lines_name_what_ran_and_count_what_was_cached() {
-    let (story, text) = told(LiveOptions::default(), &events());
+    let (story, text) = render(LiveOptions::default(), &events());
     let ran = story.of(TaskPhase::Ran).count();
     assert_eq!(text.lines().filter(|line| line.starts_with("✓ ")).count(), ran);
     assert!(!text.contains("✓ t/0 ") && text.contains("✓ t/1 "));

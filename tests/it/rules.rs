@@ -24,11 +24,11 @@ fn a_plan_tells_how_long_its_tests_take_and_which_scenario_is_missing() {
     world.file("lib/a", "").file("data/a", "");
     let planned = world.good(&["plan", "m"]);
     planned
-        .says("performance: 100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives\n")
-        .says("narrow: 41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s\n")
-        .says("accuracy: 24,576 samples at once, each sample once\n")
-        .says("audit: 100 qps × 0 s → 100 queries, about 1.1 s until the last one arrives\n")
-        .says("pack: a closed submission of llama2-70b-99.9 in v6.1 must hold Offline, too\n");
+        .shows("performance: 100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives\n")
+        .shows("narrow: 41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s\n")
+        .shows("accuracy: 24,576 samples at once, each sample once\n")
+        .shows("audit: 100 qps × 0 s → 100 queries, about 1.1 s until the last one arrives\n")
+        .shows("pack: a closed submission of llama2-70b-99.9 in v6.1 must hold Offline, too\n");
 }
 
 /// The file beside LoadGen's logs.
@@ -44,12 +44,12 @@ fn an_audit_passes_or_names_the_sample_that_offends() {
     );
     let logs = "tests/golden/mlperf/logs/test06-server";
     world.copy(logs).file(&format!("{logs}/test.json"), TEST);
-    world.good(&["run", "m"]).says("TEST06 passes: 100 answers looked at");
+    world.good(&["run", "m"]).shows("TEST06 passes: 100 answers looked at");
     assert!(world.read("latest/verify/verify_accuracy.txt").ends_with("TEST06 verification complete\n"));
     let log = format!("{logs}/mlperf_log_accuracy.json");
     let spoilt = world.read(&log).replacen("\"token_count\" : ", "\"token_count\" : 9", 1);
     world.file(&log, &spoilt);
     let failed = world.regatta(&["run", "m"]);
     assert_ne!(failed.code, 0);
-    failed.says("TEST06 fails").says("sample 4 (query 0): 93 tokens were reported, and the answer has 3");
+    failed.shows("TEST06 fails").shows("sample 4 (query 0): 93 tokens were reported, and the answer has 3");
 }

@@ -100,7 +100,7 @@ fn note(prompts: &Prompts, request: &ModelInferRequest) {
     prompts.lock().unwrap().push((request.id.parse().unwrap(), ids));
 }
 
-fn asked(request: &ModelInferRequest) -> u32 {
+fn requested_tokens(request: &ModelInferRequest) -> u32 {
     let at = request.inputs.iter().position(|input| input.name == "request_output_len").unwrap();
     u32::from_le_bytes(request.raw_input_contents[at][..].try_into().unwrap())
 }
@@ -131,34 +131,34 @@ type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status
 type Messages = mpsc::Sender<Result<ModelStreamInferResponse, Status>>;
 
 async fn play(act: Act, request: ModelInferRequest, messages: Messages) {
-    let (id, asked) = (request.id.clone(), asked(&request));
-    let say = async |response: ModelInferResponse| {
+    let (id, requested) = (request.id.clone(), requested_tokens(&request));
+    let send = async |response: ModelInferResponse| {
         let message = ModelStreamInferResponse { infer_response: Some(response), ..Default::default() };
         messages.send(Ok(message)).await.is_ok()
     };
     let say_tokens = async |count: u32| {
         for _ in 0..count {
-            if !say(response(&id, 1, false)).await {
+            if !send(response(&id, 1, false)).await {
                 return;
             }
         }
     };
     match act {
         Act::Answer { gap, per_chunk, last } => {
-            let mut left = asked;
+            let mut left = requested;
             while left > 0 {
                 if !gap.is_zero() {
                     tokio::time::sleep(gap).await;
                 }
                 let now = left.min(per_chunk);
                 left -= now;
-                if !say(response(&id, now, left == 0 && matches!(last, Last::FlagOnToken))).await {
+                if !send(response(&id, now, left == 0 && matches!(last, Last::FlagOnToken))).await {
                     return;
                 }
             }
             let wants_empty = request.parameters.contains_key("triton_enable_empty_final_response");
             if matches!(last, Last::EmptyFinal) && wants_empty {
-                say(response(&id, 0, true)).await;
+                send(response(&id, 0, true)).await;
             }
         }
         Act::Hang { after } => {
@@ -232,7 +232,7 @@ impl GrpcInferenceService for Service {
         match (self.script)(request.id.parse().unwrap()) {
             Act::Answer { gap, .. } => {
                 tokio::time::sleep(gap).await;
-                Ok(Response::new(response(&request.id, asked(&request), true)))
+                Ok(Response::new(response(&request.id, requested_tokens(&request), true)))
             }
             Act::Error { .. } => Err(Status::internal("the model is on fire")),
             _ => Err(Status::resource_exhausted("full")),

@@ -41,7 +41,7 @@ stages:
 fn found_or_client(ended: &Ended) -> bool {
     assert!([0, 3].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     if ended.code == 3 {
-        ended.says("it is the client that is measured, not the server");
+        ended.shows("it is the client that is measured, not the server");
     }
     ended.code == 0
 }
@@ -50,18 +50,18 @@ fn found_or_client(ended: &Ended) -> bool {
 fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
     let world = World::with(SLOW);
     let ended = world.regatta(&["run", "m"]);
-    ended.says("searching from 20 to 160 req/s to 25 %: at most 12 probes");
+    ended.shows("searching from 20 to 160 req/s to 25 %: at most 12 probes");
     if found_or_client(&ended) {
-        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
-        let (low, high) = (told["found"]["at_least"].as_f64().unwrap(), told["found"]["below"].as_f64().unwrap());
-        let estimate = &told["estimate"];
-        assert!(low >= 20.0 && low < high, "{told:#}");
-        assert!(estimate["low"].as_f64() <= estimate["rate"].as_f64(), "{told:#}");
+        let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let (low, high) = (search["found"]["at_least"].as_f64().unwrap(), search["found"]["below"].as_f64().unwrap());
+        let estimate = &search["estimate"];
+        assert!(low >= 20.0 && low < high, "{search:#}");
+        assert!(estimate["low"].as_f64() <= estimate["rate"].as_f64(), "{search:#}");
         // It can do about 50 a second, and 60 requests hide some of an overload.
-        assert!(low <= 80.0 && high >= 40.0, "{told:#}");
-        assert!(told["probes"].as_array().unwrap().len() <= 12, "{told:#}");
-        ended.says("req/s at TTFT p99 ≤ 400ms").says(&format!("95 % interval {low} … {high}, "));
-        for probe in told["probes"].as_array().unwrap() {
+        assert!(low <= 80.0 && high >= 40.0, "{search:#}");
+        assert!(search["probes"].as_array().unwrap().len() <= 12, "{search:#}");
+        ended.shows("req/s at TTFT p99 ≤ 400ms").shows(&format!("95 % interval {low} … {high}, "));
+        for probe in search["probes"].as_array().unwrap() {
             let result = format!("latest/find/{}/result.json", probe["folder"].as_str().unwrap());
             assert!(world.read(result).contains("\"schedule_digest\""));
         }
@@ -82,7 +82,7 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
         world.manifest("again", &again);
         let replayed = world.regatta(&["run", "again"]);
         assert!([0, 3, 4].contains(&replayed.code), "{}\n{}", replayed.stdout, replayed.stderr);
-        replayed.says("n=60, from schedule");
+        replayed.shows("n=60, from schedule");
         if replayed.code == 0 {
             assert_eq!(
                 world.read("latest/find/plan.jsonl"),
@@ -144,11 +144,11 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
     let (is_clients, why) = disturbed().expect("it is there");
     assert!(is_clients, "{why}");
     let ended = Ended::of(run);
-    ended.says("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
+    ended.shows("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
     if found_or_client(&ended) {
-        ended.says("the probe at 20 req/s was measured twice, because of the client: lag");
-        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
-        let first = &told["probes"][0];
+        ended.shows("the probe at 20 req/s was measured twice, because of the client: lag");
+        let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let first = &search["probes"][0];
         assert!(first["first_invalid"].as_str().unwrap().starts_with("lag"), "{first:#}");
         assert_eq!(first["folder"], "probes/01-20-again");
         assert_ne!(first["verdict"], "invalid_client", "{first:#}");
@@ -172,27 +172,30 @@ fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
     let world = World::with(&SLOW.replace("precision: 0.25 }", begin));
     let refused = world.regatta(&["run", "m"]);
     assert_ne!(refused.code, 0, "{refused:?}");
-    refused.says("earlier/search.json");
+    refused.shows("earlier/search.json");
     world.file("earlier/search.json", "{}");
-    world.regatta(&["run", "m"]).says("`earlier/search.json` is no result of a search").says("the folder that has it");
+    world
+        .regatta(&["run", "m"])
+        .shows("`earlier/search.json` is no result of a search")
+        .shows("the folder that has it");
     world.file("earlier/search.json", &earlier(50.0, "1s"));
-    world.regatta(&["run", "m"]).says("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
+    world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
     world.file("earlier/search.json", &earlier(50.0, "400ms"));
     let ended = world.regatta(&["run", "m"]);
-    ended.says("the first probes are near 50.0 req/s, which earlier/search.json found");
+    ended.shows("the first probes are near 50.0 req/s, which earlier/search.json found");
     if found_or_client(&ended) {
-        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
-        let from = &told["started_from"];
+        let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let from = &search["started_from"];
         assert_eq!((&from["path"], &from["estimate"]["rate"]), (&json!("earlier/search.json"), &json!(50.0)));
-        assert!(from["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{told:#}");
+        assert!(from["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{search:#}");
         // A little below the earlier rate, not `low`.
-        let first = told["probes"][0]["rate"].as_f64().unwrap();
-        assert!((45.0..50.0).contains(&first), "{told:#}");
+        let first = search["probes"][0]["rate"].as_f64().unwrap();
+        assert!((45.0..50.0).contains(&first), "{search:#}");
         assert!(world.regatta(&["run", "m"]).ran().is_empty());
         // What one search wrote, another can read. Another content is another search.
         world.file("earlier/search.json", &world.read("latest/find/search.json"));
         let again = world.regatta(&["run", "m"]);
-        again.says("input bench.search.start_from changed");
+        again.shows("input bench.search.start_from changed");
     }
     nobody_left(&world);
 }
@@ -203,7 +206,7 @@ fn limits_that_cannot_be_met_are_said() {
     let ended = world.regatta(&["run", "m"]);
     assert!([3, 4].contains(&ended.code), "{ended:?}");
     if ended.code == 4 {
-        ended.says("the limits are missed even at 20 req/s").says("begin lower (`search.low`)");
+        ended.shows("the limits are missed even at 20 req/s").shows("begin lower (`search.low`)");
     }
     nobody_left(&world);
 }

@@ -175,8 +175,8 @@ stages:
     );
     let checked = world.regatta(&["check", "m"]);
     assert_eq!(checked.code, 2, "{checked:?}");
-    checked.says("cannot be `shared` over HTTP").says("cannot be by `rpc` with `stream: shared`");
-    checked.says("`stages.b.bench.retries.on` names no failure").says("must be a duration");
+    checked.shows("cannot be `shared` over HTTP").shows("cannot be by `rpc` with `stream: shared`");
+    checked.shows("`stages.b.bench.retries.on` names no failure").shows("must be a duration");
 }
 
 fn twice() -> Retries {

@@ -102,7 +102,7 @@ pub fn and_then_it_works(world: &World) {
     change(world, &[&server("", ""), USER]);
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), ["user"], "the models were done before:\n{}", again.stdout);
-    again.says("▲ server").says("▼ server");
+    again.shows("▲ server").shows("▼ server");
     assert!(world.read("latest/user/out").starts_with("127.0.0.1:"));
     nobody_left(world);
 }
@@ -112,9 +112,9 @@ fn a_server_that_dies_under_a_benchmark_is_the_failure_and_shows_its_last_lines(
     let world = world(&[&server(", --fault, die-after-requests=3", ""), &long_bench()]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 1 while it was needed");
-    ended.says("died after 3 requests, as configured");
-    ended.says("INVALID(server)").says("server: the server ended with exit code 1 while it was needed");
+    ended.shows("the server ended with exit code 1 while it was needed");
+    ended.shows("died after 3 requests, as configured");
+    ended.shows("INVALID(server)").shows("server: the server ended with exit code 1 while it was needed");
     let result = read_result(&world.path(".regatta/failed/measure/result.json")).unwrap();
     assert_eq!(result.verdict(), Verdict::InvalidServer);
     assert_eq!(result.reasons()[0].check, VerdictCheck::Server);
@@ -128,7 +128,7 @@ fn a_server_that_hangs_makes_the_measurement_invalid_after_the_stall_timeout() {
     let world = world(&[&parts[0], &parts[1]]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 5, "{ended:?}");
-    ended.says("INVALID(server)").says("stall");
+    ended.shows("INVALID(server)").shows("stall");
     assert!(!world.path("latest/measure").exists(), "no result that nobody may believe");
     assert!(world.path(".regatta/failed/measure/result.json").exists(), "but it is there to be looked at");
     and_then_it_works(&world);
@@ -139,7 +139,7 @@ fn a_server_whose_backend_fails_one_request_makes_the_measurement_invalid() {
     let world = world(&[&server(", --fault, error-on-request=2", ""), &bench("offline", 4, "")]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 5, "{ended:?}");
-    ended.says("INVALID(server)");
+    ended.shows("INVALID(server)");
     and_then_it_works(&world);
 }
 
@@ -148,8 +148,8 @@ fn a_server_that_never_becomes_ready_is_given_up_and_what_was_waited_for_is_said
     let world = world(&[&server(", --fault, never-ready", "ready: { timeout: 1s }"), USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("was not ready within 1s: waited for ServerReady at 127.0.0.1:");
-    ended.says("user  not started").says("it needs server");
+    ended.shows("was not ready within 1s: waited for ServerReady at 127.0.0.1:");
+    ended.shows("user  not started").shows("it needs server");
     and_then_it_works(&world);
 }
 
@@ -159,7 +159,7 @@ fn a_server_that_ends_at_once_fails_with_its_last_lines() {
     let world = world(&[&broken, USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 1 before it was ready").says("no_such_folder");
+    ended.shows("the server ended with exit code 1 before it was ready").shows("no_such_folder");
     and_then_it_works(&world);
 }
 
@@ -168,7 +168,7 @@ fn a_server_that_goes_into_the_background_has_ended_and_its_child_is_ended_too()
     let world = world(&[&scripted(&format!("setsid {SERVE} & sleep 0; exit 0"), ""), USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 0");
+    ended.shows("the server ended with exit code 0");
     and_then_it_works(&world);
 }
 
@@ -179,8 +179,8 @@ fn a_port_that_is_taken_is_named_with_who_has_it() {
     let world = world(&[&server("", &format!("port: {port}")), USER]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says(&format!("port {port} cannot be used"));
-    ended.says(&format!("process {} listens there", std::process::id()));
+    ended.shows(&format!("port {port} cannot be used"));
+    ended.shows(&format!("process {} listens there", std::process::id()));
     and_then_it_works(&world);
 }
 
@@ -289,8 +289,8 @@ fn a_server_that_dies_between_two_users_is_a_failure_for_the_second() {
     let world = world(&[&scripted(&mortal, ""), users]);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 9 while it was needed").says("had enough");
-    ended.says("two  not started");
+    ended.shows("the server ended with exit code 9 while it was needed").shows("had enough");
+    ended.shows("two  not started");
     and_then_it_works(&world);
 }
 

@@ -37,12 +37,12 @@ fn a_server_stays_up_until_ctrl_c_and_others_can_use_it() {
     // In the same folder, whose lock is taken.
     let words =
         format!("bench {address} --model tensorrt_llm --vocab-size 1000 -n 2 --input-tokens 8 --output-tokens 4");
-    world.good(&words.split(' ').collect::<Vec<_>>()).says("uses .regatta; this benchmark is kept in");
+    world.good(&words.split(' ').collect::<Vec<_>>()).shows("uses .regatta; this benchmark is kept in");
     assert!(world.path(".regatta/clients/bench.yaml").exists());
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("serving until Ctrl-C").says("▼ server");
+    ended.shows("serving until Ctrl-C").shows("▼ server");
     nobody_left(&world);
     assert!(!world.path("latest/user").exists(), "no stage that only uses the server runs");
     world.good(&["run", "m"]);
@@ -54,16 +54,16 @@ fn a_command_has_the_endpoints_and_its_exit_code_is_the_programs() {
     let script = "echo \"$REGATTA_ENDPOINTS $REGATTA_GRPC $REGATTA_MODEL\" > said; echo out; cat; exit 7";
     let ended = world.regatta(&["serve", "m", "server", "--", "sh", "-c", script]);
     assert_eq!((ended.code, ended.stdout.as_str()), (7, "out\n"), "{ended:?}");
-    ended.says("the command ended with exit code 7").says("▼ server");
-    let said = world.read("said");
-    let [all, grpc, model] = said.trim().split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
-    assert!(all == grpc && grpc.starts_with("127.0.0.1:"), "{said}");
+    ended.shows("the command ended with exit code 7").shows("▼ server");
+    let text = world.read("said");
+    let [all, grpc, model] = text.trim().split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(all == grpc && grpc.starts_with("127.0.0.1:"), "{text}");
     assert_eq!(model, "tensorrt_llm");
     let json = world.good(&["serve", "m", "--json", "--", "true"]).stdout;
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read["servers"][0]["task"], "server");
     // What came before is cached, and without a server it is not started.
-    world.good(&["serve", "m", "--", "true"]).says("2 tasks as before");
+    world.good(&["serve", "m", "--", "true"]).shows("2 tasks as before");
     nobody_left(&world);
 }
 
@@ -86,7 +86,7 @@ fn a_server_that_dies_ends_the_command_and_is_the_failure() {
     let script = "\"$S\" bench $REGATTA_GRPC --model tensorrt_llm --vocab-size 1000 -n 3 --input-tokens 8 --output-tokens 4; sleep 600";
     let ended = world.regatta(&["serve", "m", "--", "sh", "-c", script]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server ended with exit code 1 while it was needed").says("died after 1 requests, as configured");
+    ended.shows("the server ended with exit code 1 while it was needed").shows("died after 1 requests, as configured");
     nobody_left(&world);
 }
 
@@ -98,7 +98,7 @@ fn what_to_serve_is_clear_before_anything_starts() {
     let wrong = |words: &[&str], text: &str| {
         let ended = world.regatta(&[&["serve", "m"], words].concat());
         assert_eq!(ended.code, 2, "{ended:?}");
-        ended.says(text);
+        ended.shows(text);
     };
     wrong(&[], "several stages start servers: server, other");
     wrong(&["user"], "`user` starts no servers");

@@ -94,7 +94,7 @@ fn the_second_machine_runs_nothing(one: &World, two: &World, url: &str) {
     assert_eq!(ran(one), ["large", "last", "source"]);
     let second = run(two, url);
     assert!(ran(two).is_empty(), "{}", second.stdout);
-    second.says("↓ source").says("↓ large").says("↓ last").says("3 tasks from another machine");
+    second.shows("↓ source").shows("↓ large").shows("↓ last").shows("3 tasks from another machine");
     for stage in ["source", "large", "last"] {
         let folder = |world: &World| tree(&world.path(format!("latest/{stage}")));
         assert_eq!(folder(one), folder(two), "{stage}");
@@ -105,7 +105,7 @@ fn the_second_machine_runs_nothing(one: &World, two: &World, url: &str) {
     let records = two.read(".regatta/records");
     let shown = url.strip_prefix("file://").unwrap_or(url);
     assert_eq!(records.matches(&format!("\"from\":\"{shown}\"")).count(), 3, "{records}");
-    one.good(&["cache", "status", "m", "--verify", "--store", url]).says("both     large");
+    one.good(&["cache", "status", "m", "--verify", "--store", url]).shows("both     large");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_is_here_already_is_not_fetched() {
     two.good(&["run", "m"]);
     two.manifest("m", MANIFEST);
     let before = line.down();
-    run(&two, "s3://bucket").says("↓ large");
+    run(&two, "s3://bucket").shows("↓ large");
     let fetched = line.down() - before;
     assert!(fetched < 1_000_000, "{fetched} bytes came, although the 40 MB were here");
 }
@@ -168,11 +168,11 @@ stages:
         world.env("TOKEN_OF_OURS", "tok-verysecret-0815");
         world
     });
-    let told = run(&one, &url);
-    told.says("place: its output is not shared: cfg holds the path of this project's folder");
-    told.says("clone: its output is not shared: x/.git is in it");
-    told.says("link: its output is not shared: hosts is a link out of it, to /etc/hosts");
-    told.says("token: its output is not shared: key holds the value of one of the stage's secrets");
+    let ended = run(&one, &url);
+    ended.shows("place: its output is not shared: cfg holds the path of this project's folder");
+    ended.shows("clone: its output is not shared: x/.git is in it");
+    ended.shows("link: its output is not shared: hosts is a link out of it, to /etc/hosts");
+    ended.shows("token: its output is not shared: key holds the value of one of the stage's secrets");
     assert!(objects(folder.path(), "/records/").is_empty());
     for object in objects(folder.path(), "") {
         assert!(!String::from_utf8_lossy(&fs::read(object).unwrap()).contains("verysecret"));
@@ -202,9 +202,9 @@ stages:
 fn what_is_made_with_gpus_is_good_for_machines_with_the_same_ones() {
     let manifest = "stages:\n  build: { gpus: 1, shell: 'echo build >> \"$W/ran\"; echo engine > engine' }\n";
     let (_folder, url) = store();
-    let with_gpu = |says: &str| {
+    let with_gpu = |script: &str| {
         let mut world = machine(manifest);
-        world.file("bin/nvidia-smi", &format!("#!/bin/sh\n{says}\n"));
+        world.file("bin/nvidia-smi", &format!("#!/bin/sh\n{script}\n"));
         fs::set_permissions(world.path("bin/nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
         world.env("PATH", path);
@@ -223,7 +223,7 @@ fn what_is_made_with_gpus_is_good_for_machines_with_the_same_ones() {
     }
     assert_eq!((ran(&h200), ran(&a100)), (vec!["build".to_owned()], vec!["build".to_owned()]));
     assert!(ran(&h200_too).is_empty());
-    run(&mute).says("its output is not shared").says("No devices were found");
+    run(&mute).shows("its output is not shared").shows("No devices were found");
     assert_eq!(ran(&mute), ["build"]);
 }
 
@@ -232,21 +232,23 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     let (folder, url) = store();
     let [mut one, two] = [machine(MANIFEST), machine(MANIFEST)];
     one.env("REGATTA_STORE", &url);
-    one.good(&["plan", "m"]).says(&format!("{} was not queried", folder.path().display()));
+    one.good(&["plan", "m"]).shows(&format!("{} was not queried", folder.path().display()));
     one.good(&["run", "m", "--store", "off"]);
-    one.good(&["cache", "status", "m"]).says("0 outputs, 0 files, 0 B").says("here     source");
-    one.good(&["cache", "push", "m", "--only", "source"]).says("↑ source").says("1 put into");
-    two.good(&["cache", "status", "m", "--store", &url]).says("there    source").says("missing  last");
-    two.good(&["cache", "pull", "m", "--store", &url]).says("↓ source").says("1 of 3 outputs are here, 2 to be made");
-    one.good(&["cache", "push", "m"]).says("2 put into").says("1 there before");
-    one.good(&["cache", "push", "m"]).says("0 put into").says("3 there before");
-    two.good(&["cache", "pull", "m", "--store", &url]).says("2 fetched").says("3 of 3 outputs are here, 0 to be made");
+    one.good(&["cache", "status", "m"]).shows("0 outputs, 0 files, 0 B").shows("here     source");
+    one.good(&["cache", "push", "m", "--only", "source"]).shows("↑ source").shows("1 put into");
+    two.good(&["cache", "status", "m", "--store", &url]).shows("there    source").shows("missing  last");
+    two.good(&["cache", "pull", "m", "--store", &url]).shows("↓ source").shows("1 of 3 outputs are here, 2 to be made");
+    one.good(&["cache", "push", "m"]).shows("2 put into").shows("1 there before");
+    one.good(&["cache", "push", "m"]).shows("0 put into").shows("3 there before");
+    two.good(&["cache", "pull", "m", "--store", &url])
+        .shows("2 fetched")
+        .shows("3 of 3 outputs are here, 0 to be made");
     assert!(two.good(&["run", "m", "--store", "off"]).ran().is_empty());
     assert!(ran(&two).is_empty());
-    let told: serde_json::Value =
+    let status: serde_json::Value =
         serde_json::from_str(&two.good(&["cache", "status", "m", "--json", "--store", &url]).stdout).unwrap();
-    assert_eq!((&told["outputs"], &told["tasks"][2]["state"]), (&3.into(), &"both".into()));
-    assert_eq!(told["tasks"][2]["from"], folder.path().display().to_string());
+    assert_eq!((&status["outputs"], &status["tasks"][2]["state"]), (&3.into(), &"both".into()));
+    assert_eq!(status["tasks"][2]["from"], folder.path().display().to_string());
 }
 
 #[test]
@@ -256,10 +258,10 @@ fn a_push_of_nothing_gives_the_reason() {
     assert_ne!(kept, MANIFEST);
     let world = machine(&kept);
     let push = || world.good(&["cache", "push", "m", "--only", "source", "--store", &url]);
-    push().says("0 put into").says("source is not shared: share is false");
+    push().shows("0 put into").shows("source is not shared: share is false");
     let world = machine(MANIFEST);
     let push = world.good(&["cache", "push", "m", "--store", &url]);
-    push.says("0 put into").says("not in the cache of this folder: source").says("`regatta run m` makes them");
+    push.shows("0 put into").shows("not in the cache of this folder: source").shows("`regatta run m` makes them");
 }
 
 #[test]
@@ -267,15 +269,15 @@ fn a_command_about_no_store_says_how_to_name_one() {
     let world = machine(MANIFEST);
     let ended = world.regatta(&["cache", "status"]);
     assert_eq!(ended.code, 2);
-    ended.says("no shared store was named").says("REGATTA_STORE");
+    ended.shows("no shared store was named").shows("REGATTA_STORE");
     let ended = world.regatta(&["run", "m", "--store", "s3://KEY:verysecret@bucket"]);
     assert_eq!(ended.code, 2);
-    ended.says("credentials belong in the environment");
+    ended.shows("credentials belong in the environment");
     assert!(!ended.stderr.contains("verysecret"));
     assert!(!world.path("ran").exists());
     let ended = world.regatta(&["cache", "gc", "--yes", "--store", "/nowhere"]);
     assert_eq!(ended.code, 2);
-    ended.says("no outputs are selected");
+    ended.shows("no outputs are selected");
 }
 
 #[test]
@@ -292,13 +294,13 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
     }
     let gc = |words: &[&str]| one.good(&[&["cache", "gc", "--store", &url], words].concat());
     // Young: its record may be on its way.
-    gc(&["--older-than", "1d", "--yes"]).says("0 outputs and 0 files removed");
+    gc(&["--older-than", "1d", "--yes"]).shows("0 outputs and 0 files removed");
     for path in [&idle, &left] {
         std::fs::File::options().write(true).open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     }
-    gc(&[]).says("0 outputs and 1 files would be removed").says("`--yes` removes them");
+    gc(&[]).shows("0 outputs and 1 files would be removed").shows("`--yes` removes them");
     assert!(idle.exists());
-    gc(&["--older-than", "1d", "--yes"]).says("0 outputs and 1 files removed").says("3 outputs with");
+    gc(&["--older-than", "1d", "--yes"]).shows("0 outputs and 1 files removed").shows("3 outputs with");
     assert!(!idle.exists() && !left.exists());
     assert_eq!(objects(folder.path(), "/blobs/"), blobs);
     // The oldest output goes, with the file that no other one names.
@@ -306,6 +308,6 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
         .into_iter()
         .find(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\""));
     std::fs::File::options().write(true).open(large.unwrap()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).says("1 outputs and 1 files removed, 40.0 MB");
-    one.good(&["cache", "status", "m", "--verify", "--store", &url]).says("both     source").says("here     large");
+    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).shows("1 outputs and 1 files removed, 40.0 MB");
+    one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     source").shows("here     large");
 }

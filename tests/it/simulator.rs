@@ -1,8 +1,8 @@
 //! The simulated Triton over real sockets: what it serves, and what it refuses in a Triton's words.
 
-mod asked;
 pub mod ground;
 mod peers;
+mod request_tensors;
 
 use std::path::Path;
 use std::time::Duration;
@@ -127,12 +127,12 @@ async fn wrong_requests_are_refused_by_name() {
                 vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }];
         }),
     ];
-    let mut said = Vec::new();
+    let mut errors = Vec::new();
     for case in cases {
         let status = client.model_infer(case).await.unwrap_err();
-        said.push(format!("{:?}: {}", status.code(), status.message()));
+        errors.push(format!("{:?}: {}", status.code(), status.message()));
     }
-    insta::assert_snapshot!(said.join("\n"), @r"
+    insta::assert_snapshot!(errors.join("\n"), @r"
     NotFound: Request for unknown model: 'nobody' is not found
     NotFound: Request for unknown model: 'tensorrt_llm' version 9 is not found
     InvalidArgument: unexpected inference input 'input_idz' for model 'tensorrt_llm'
@@ -221,8 +221,8 @@ async fn metadata_and_config_are_those_of_the_files() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
     let mut client = server.client().await;
-    let ask = ModelMetadataRequest { name: "tensorrt_llm".into(), version: String::new() };
-    let metadata = client.model_metadata(ask).await.unwrap().into_inner();
+    let request = ModelMetadataRequest { name: "tensorrt_llm".into(), version: String::new() };
+    let metadata = client.model_metadata(request).await.unwrap().into_inner();
     assert_eq!((metadata.platform.as_str(), metadata.versions.as_slice()), ("tensorrtllm", &["1".to_owned()][..]));
     let ids = metadata.inputs.iter().find(|input| input.name == "input_ids").unwrap();
     assert_eq!((ids.datatype.as_str(), ids.shape.as_slice()), ("INT32", &[-1, -1][..]));
@@ -296,7 +296,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
     let remove = |path: &Path| {
         if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
     };
-    let said = [
+    let errors = [
         broken(&|f| f.edit(LLM, "max_batch_size: 512", "max_batch_sise: 512")),
         broken(&|f| f.edit(LLM, "max_batch_size: 512", "max_batch_size: ${triton_max_batch_size}")),
         broken(&|f| f.edit(LLM, "name: \"tensorrt_llm\"", "name: \"other\"")),
@@ -315,7 +315,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
         broken(&|f| remove(&f.repository().join("postprocessing"))),
         broken(&|f| remove(&f.repository())),
     ];
-    insta::assert_snapshot!(said.join("\n---\n"), @r"
+    insta::assert_snapshot!(errors.join("\n---\n"), @r"
     failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:1: `ModelConfig` has no field `max_batch_sise` (did you mean `max_batch_size`?)
     max_batch_sise: 512
     ^^^^^^^^^^^^^^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version

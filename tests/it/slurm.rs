@@ -70,7 +70,7 @@ stages:
     let out = world.read("latest/after/out");
     assert!(out.starts_with("me 0 none\n"), "{out}");
     assert!(out.ends_with("\nhere\n"), "{out}");
-    world.good(&["logs", "there"]).says("said by the job");
+    world.good(&["logs", "there"]).shows("said by the job");
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true), "its folder goes when it has been judged");
     assert_eq!(cluster.jobs().len(), 1);
 
@@ -89,7 +89,7 @@ fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("exit code 3").says("no such engine");
+    ended.shows("exit code 3").shows("no such engine");
     assert_eq!(cluster.jobs().len(), 1);
 }
 
@@ -106,10 +106,10 @@ stages:
     );
     let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
     assert_eq!(ended.code, 1);
-    ended.says("Slurm rejects its job: invalid partition specified: gpuu").says("--partition=gpuu");
+    ended.shows("Slurm rejects its job: invalid partition specified: gpuu").shows("--partition=gpuu");
     let ended = world.regatta(&["run", "m", "--only", "never"]);
     assert_eq!(ended.code, 1);
-    ended.says("will never start: it requests more time than its partition allows (PartitionTimeLimit)");
+    ended.shows("will never start: it requests more time than its partition allows (PartitionTimeLimit)");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && jobs[0].starts_with("CANCELLED"), "{jobs:?}");
 }
@@ -132,7 +132,7 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     world.file("gate", "");
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
     let ended = world.good(&["run", "m"]);
-    ended.says("continues job");
+    ended.shows("continues job");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
 }
@@ -153,7 +153,7 @@ fn ctrl_c_cancels_the_job() {
     signal(&run, "INT");
     let ended = end(run);
     assert_eq!(ended.code, 130, "{ended:?}");
-    ended.says("stopped, and its job cancelled");
+    ended.shows("stopped, and its job cancelled");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && !jobs[0].starts_with("RUNNING") && !jobs[0].starts_with("PENDING"), "{jobs:?}");
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
@@ -195,11 +195,11 @@ fn the_timeout_of_a_stage_counts_from_its_start_there() {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("it ran past its timeout of 2 s");
+    ended.shows("it ran past its timeout of 2 s");
     // In an allocation that is there already likewise.
     let ended = world.regatta(&["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("it ran past its timeout of 2 s");
+    ended.shows("it ran past its timeout of 2 s");
 }
 
 #[test]
@@ -226,7 +226,7 @@ stages:
 "#,
     );
     let ended = world.good(&["run", "m"]);
-    ended.says("▲ server").says("▼ server");
+    ended.shows("▲ server").shows("▼ server");
     // The address at which the node answers, found when the server was up.
     assert!(world.read("latest/user/out").starts_with("127.0.0.1:"), "{}", world.read("latest/user/out"));
     assert_eq!(world.read("latest/user/number"), "1");
@@ -258,11 +258,11 @@ params:
     let failing: Vec<&str> = on.iter().copied().chain(["fail=true"]).collect();
     let ended = world.regatta(&failing);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("exit code 9").says("went wrong");
+    ended.shows("exit code 9").shows("went wrong");
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
     let mistaken = world.regatta(&["run", "m", "--on", "slurm", "--slurm", "partitoin=gpu"]);
     assert_eq!(mistaken.code, 2);
-    mistaken.says("partitoin");
+    mistaken.shows("partitoin");
     assert_eq!(cluster.jobs().len(), 2);
 }
 
@@ -280,7 +280,7 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("continues job 1").says("✓ it");
+    ended.shows("continues job 1").shows("✓ it");
     assert_eq!((world.count("nodes"), cluster.jobs().len()), (1, 1));
 
     fs::remove_file(world.path("gate")).unwrap();
@@ -322,7 +322,7 @@ fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
     world.file("manifests/m.yaml", &text);
     world.file("gate", "");
     let ended = world.good(&["run", "m"]);
-    ended.says("of server, which an earlier run left behind").says("of user, which an earlier run left behind");
+    ended.shows("of server, which an earlier run left behind").shows("of user, which an earlier run left behind");
     patiently("everything to be over", || {
         cluster.jobs().iter().all(|job| !job.starts_with("RUNNING") && !job.starts_with("COMPLETING"))
     });
@@ -361,5 +361,5 @@ stages:
     assert_eq!(world.read("env"), "WHO,OUT me\n");
     let ended = world.regatta(&["run", "m", "--only", "gone"]);
     assert_eq!(ended.code, 1);
-    ended.says("failed to import docker image: missing");
+    ended.shows("failed to import docker image: missing");
 }

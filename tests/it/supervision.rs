@@ -41,21 +41,21 @@ pub fn measuring(world: &World) -> Child {
 }
 
 /// What a run said, as events.
-pub struct Told {
+pub struct EndedRun {
     code: i32,
     events: String,
 }
 
 /// Waits for the end of a run under which something was broken just now.
-pub fn told(world: &World, run: Child) -> Told {
+pub fn await_end(world: &World, run: Child) -> EndedRun {
     let code = Ended::of(run).code;
     let events = world.read("events");
-    Told { code, events }
+    EndedRun { code, events }
 }
 
-impl Told {
+impl EndedRun {
     #[track_caller]
-    pub fn says(&self, text: &str) -> &Self {
+    pub fn shows(&self, text: &str) -> &Self {
         assert!(self.events.contains(text), "expected {text:?} in:\n{}", self.events);
         self
     }
@@ -96,8 +96,8 @@ fn a_server_that_is_killed_mid_run_makes_the_measurement_invalid_and_what_was_me
     let world = world(&[&server("", ""), &long_bench()]);
     let run = measuring(&world);
     send(the_one(&world, "sim serve"), "KILL");
-    let told = told(&world, run);
-    told.code(1).says("the server ended by SIGKILL (9) while it was needed").says("INVALID(server)");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("the server ended by SIGKILL (9) while it was needed").shows("INVALID(server)");
     kept_as_invalid(&world, "server: the server ended by SIGKILL (9) while it was needed");
     and_then_it_works(&world);
 }
@@ -107,8 +107,8 @@ fn a_server_that_stands_still_is_found_silent_and_killed() {
     let world = world(&[&server("", ""), &long_bench()]);
     let run = measuring(&world);
     send(the_one(&world, "sim serve"), "STOP");
-    let told = told(&world, run);
-    told.code(1).says("the server was of no use any more while it was needed").says("has not answered for");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("the server was of no use any more while it was needed").shows("has not answered for");
     kept_as_invalid(&world, "has not answered for");
     and_then_it_works(&world);
 }
@@ -128,8 +128,8 @@ fn a_server_that_nobody_here_started_and_that_stops_answering_ends_the_measureme
     let attached = world(&[&long_bench().replace("{{ stages.server }}", &target)]);
     let run = measuring(&attached);
     signal(&simulator.0, "STOP");
-    let told = told(&attached, run);
-    told.code(5).says("INVALID(server)");
+    let ended = await_end(&attached, run);
+    ended.code(5).shows("INVALID(server)");
     kept_as_invalid(&attached, &format!("{target} has not answered for"));
     nobody_left(&attached);
 }
@@ -175,8 +175,8 @@ fn a_hang_while_loading_names_the_step_and_the_model() {
     let world = loads(script, "1s");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("was not ready within 1s: waited for 127.0.0.1:");
-    ended.says("by its log it hung while loading tensorrt_llm (1 of 2 models loaded)");
+    ended.shows("was not ready within 1s: waited for 127.0.0.1:");
+    ended.shows("by its log it hung while loading tensorrt_llm (1 of 2 models loaded)");
     and_then_it_works(&world);
 }
 
@@ -201,7 +201,7 @@ fn a_python_model_without_its_library_is_not_waited_for() {
     let world = loads(script, "30m");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("the server will wait for its Python model for ever").says("apt-get install libpython3.11");
+    ended.shows("the server will wait for its Python model for ever").shows("apt-get install libpython3.11");
     and_then_it_works(&world);
 }
 
@@ -255,8 +255,8 @@ fn the_real_server_killed_mid_run_leaves_no_stub_and_no_shared_memory() {
     let run = measuring(&world);
     assert!(!regions(&world).is_empty(), "its Python models have regions that carry the run's name");
     send(the_one(&world, "bin/tritonserver --backend"), "KILL");
-    let told = told(&world, run);
-    told.code(1).says("server 0 ended by SIGKILL (9) while it was needed");
+    let ended = await_end(&world, run);
+    ended.code(1).shows("server 0 ended by SIGKILL (9) while it was needed");
     kept_as_invalid(&world, "server 0 ended by SIGKILL (9)");
     nobody_left(&world);
     assert_eq!(regions(&world), [""; 0]);
@@ -269,9 +269,10 @@ fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_read
     let run = measuring(&world);
     let stub = until_some(|| processes(&world, "tensorrt_llm/1/model.py").first().copied());
     send(stub, "KILL");
-    let told = told(&world, run);
-    told.code(1)
-        .says(&format!("the process of its Python model tensorrt_llm ({stub}) is gone, and it still reports ready"));
+    let ended = await_end(&world, run);
+    ended
+        .code(1)
+        .shows(&format!("the process of its Python model tensorrt_llm ({stub}) is gone, and it still reports ready"));
     kept_as_invalid(&world, "the process of its Python model tensorrt_llm");
     nobody_left(&world);
     assert_eq!(regions(&world), [""; 0]);
@@ -296,7 +297,7 @@ fn a_real_server_that_is_ready_without_its_model_is_an_error_with_the_models_own
     world.file("manifests/triton-cpu/models/tensorrt_llm/1/model.py", "raise ValueError('no weights here')\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("server 0 ").says(" without tensorrt_llm").says("no weights here");
+    ended.shows("server 0 ").shows(" without tensorrt_llm").shows("no weights here");
     nobody_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }
@@ -370,8 +371,8 @@ fn an_attached_host_whose_network_is_cut_is_noticed() {
     let run = measuring(&attached);
     // At the far end: then packets are lost and nobody says so, as with a cut cable further away.
     Host::ip(&format!("-n {} link set eth0 down", host.name));
-    let told = told(&attached, run);
-    told.code(5).says("INVALID(server)");
+    let ended = await_end(&attached, run);
+    ended.code(5).shows("INVALID(server)");
     kept_as_invalid(&attached, &format!("{target} has not answered for"));
     nobody_left(&attached);
 }

@@ -66,10 +66,10 @@ fn a_rate_sweep_is_a_table() {
         ended.stdout.lines().filter(|line| !line.starts_with('✗') && line.contains("  INVALID(")).collect();
     let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
     assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
-    ended.says("req/s").says("tok/s/user").says("✗ 5 req/s: limits: TTFT p99");
+    ended.shows("req/s").shows("tok/s/user").shows("✗ 5 req/s: limits: TTFT p99");
     // A manifest has the same key.
     let dry = world.good(&["bench", "sim:", "--rate", "5..20:3", "--dry-run"]);
-    dry.says("sweep:").says("rate: 5..20:3").says("duration: 30s");
+    dry.shows("sweep:").shows("rate: 5..20:3").shows("duration: 30s");
 }
 
 #[test]
@@ -160,13 +160,13 @@ fn what_a_sweep_contradicts_is_an_error_with_its_place() {
         assert_eq!(ended.code, 2, "{keys}: {ended:?}");
         ended
     };
-    check("scenario: offline, sweep: { rate: [1, 2] }").says("needs the scenario `server`");
-    check("scenario: server, rate: 3, sweep: { rate: [1, 2] }").says("cannot be combined with `rate`");
-    check("scenario: concurrency, sweep: { concurrency: [1, 2.5] }").says("levels must be whole numbers");
-    check("scenario: concurrency, repeat: 3, sweep: { concurrency: '1..8' }").says("cannot be combined with `repeat`");
+    check("scenario: offline, sweep: { rate: [1, 2] }").shows("needs the scenario `server`");
+    check("scenario: server, rate: 3, sweep: { rate: [1, 2] }").shows("cannot be combined with `rate`");
+    check("scenario: concurrency, sweep: { concurrency: [1, 2.5] }").shows("levels must be whole numbers");
+    check("scenario: concurrency, repeat: 3, sweep: { concurrency: '1..8' }").shows("cannot be combined with `repeat`");
     check("scenario: concurrency, concurrency: 3, sweep: { input_tokens: [1, 2] }")
-        .says("cannot be combined with `input_tokens`");
-    check("scenario: concurrency, sweep: { concurrency: '8..1' }").says("a range such as `1..64`");
+        .shows("cannot be combined with `input_tokens`");
+    check("scenario: concurrency, sweep: { concurrency: '8..1' }").shows("a range such as `1..64`");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     bench(&world, &["-c", "1,2,4", "-n", "10", "--out", "a"]);
     bench(&world, &["-c", "2,4,8", "-n", "10", "--out", "b"]);
     let ended = world.good(&["compare", "a", "b/sweep.json", "--html", "both.html"]);
-    ended.says("1 user").says("8 users").says("B − A").says("no difference is judged");
+    ended.shows("1 user").shows("8 users").shows("B − A").shows("no difference is judged");
     let page = world.read("both.html");
     assert!(page.contains("curve c1") && page.contains("Level by level"), "{page}");
     let json: Value = serde_json::from_str(&world.good(&["compare", "a", "b", "--json"]).stdout).unwrap();
@@ -191,7 +191,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     // A point is a result like any other, and a sweep is none.
     let point = world.regatta(&["compare", "a", "b/points/01-c2"]);
     assert_eq!(point.code, 2, "{point:?}");
-    point.says("a is a sweep, and b/points/01-c2 is none");
+    point.shows("a is a sweep, and b/points/01-c2 is none");
     let gate = world.regatta(&["compare", "a", "b", "--fail-if", "ttft_p99 > +5%"]);
     assert_eq!(gate.code, 2);
 }

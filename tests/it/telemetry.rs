@@ -76,9 +76,9 @@ fn power_and_utilization_stand_beside_the_measurement() {
     let ended = bench(&world, &server, &[]);
 
     // Asked once what there is, then again and again; no GPU was leased, so all of the host are told of.
-    let asked = world.read("asked");
+    let calls = world.read("asked");
     assert_eq!(
-        asked.lines().collect::<Vec<_>>(),
+        calls.lines().collect::<Vec<_>>(),
         [PROBED.to_owned(), "--version".to_owned(), format!("{SAMPLED} -lms 500")]
     );
 
@@ -123,7 +123,7 @@ fn power_and_utilization_stand_beside_the_measurement() {
     let of_quiet = lines.iter().find(|line| line["index"] == 1).unwrap().as_object().unwrap();
     assert_eq!(of_quiet.keys().collect::<Vec<_>>(), ["uuid", "index", "at_s", "memory_used_mib", "temperature_c"]);
 
-    ended.says("Tokens per joule").says("not every GPU reported its power");
+    ended.shows("Tokens per joule").shows("not every GPU reported its power");
     let page = world.read("latest/report.html");
     for text in ["<h4>GPUs</h4>", "0 NVIDIA H200", "Power in W, GPU 0", "Driver 570.86.15."] {
         assert!(page.contains(text), "{text}");
@@ -140,14 +140,14 @@ fn tokens_per_joule_are_told_where_every_gpu_tells_its_power() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     let ended = bench(&world, &server, &[]);
     let result = result(&world);
-    let told = result["gpu"]["tokens_per_joule"].as_f64().unwrap_or_else(|| panic!("{:#}", result["gpu"]));
+    let per_joule = result["gpu"]["tokens_per_joule"].as_f64().unwrap_or_else(|| panic!("{:#}", result["gpu"]));
     let expected = result["rates"]["output_tokens"].as_f64().unwrap() / 400.0;
-    assert!((told / expected - 1.0).abs() < 1e-6, "{told} is not {expected}");
+    assert!((per_joule / expected - 1.0).abs() < 1e-6, "{per_joule} is not {expected}");
     let what = result["gpu"]["tokens_per_joule_is"].as_str().unwrap();
     assert!(what.starts_with("output tokens of successful requests (tokens from usage.completion_tokens) / (mean power of these 1 GPU × window)"), "{what}");
-    ended.says("GPU power (W)").says("400.00  mean over the same window, of 1 GPU: all GPUs of this host");
+    ended.shows("GPU power (W)").shows("400.00  mean over the same window, of 1 GPU: all GPUs of this host");
     // What a server made of its energy is compared like every other number.
-    world.good(&["compare", "bench", "bench"]).says("tokens_per_joule");
+    world.good(&["compare", "bench", "bench"]).shows("tokens_per_joule");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_driver_that_fails_is_a_notice_and_no_failure() {
     );
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     bench(&world, &server, &[])
-        .says("no GPU telemetry: nvidia-smi printed: NVIDIA-SMI has failed because it couldn't communicate");
+        .shows("no GPU telemetry: nvidia-smi printed: NVIDIA-SMI has failed because it couldn't communicate");
     assert_eq!(world.count("asked"), 1);
     assert_eq!(result(&world).get("gpu"), None);
     assert_eq!(file(&world, "gpu.jsonl"), None);
@@ -191,7 +191,7 @@ fn one_that_dies_in_the_middle_leaves_what_it_had_told() {
         until("nvidia-smi to end", || dead.exists());
         vec![Do::Send(good())]
     });
-    bench(&world, &server, &[]).says("GPU telemetry: nvidia-smi ended before the measurement did");
+    bench(&world, &server, &[]).shows("GPU telemetry: nvidia-smi ended before the measurement did");
     let result = result(&world);
     let gpu = &result["gpu"];
     assert_eq!((&gpu["readings"], &gpu["malformed"]), (&2.into(), &1.into()), "{gpu:#}");
@@ -227,8 +227,8 @@ async fn stage(server: &str, does: &str, more: Value, gpus: Vec<u32>) -> (Bench,
     lease.assignment.gpus = gpus.into_iter().map(regatta::event::GpuId::Index).collect();
     let _ = bench.perform_lease(lease).await;
     assert!(bench.path("out/result.json").exists(), "{:?}", bench.notices());
-    let asked = fs::read_to_string(bench.path("asked")).ok();
-    (bench, asked)
+    let calls = fs::read_to_string(bench.path("asked")).ok();
+    (bench, calls)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,10 +239,10 @@ async fn only_the_gpus_that_were_leased_to_the_servers_are_told_of() {
         .replace(", 1, [", ", 3, [")
         .replace("\"0, GPU", "\"2, GPU")
         .replace("\"1, GPU", "\"3, GPU");
-    let (bench, asked) = stage(&format!("openai://{}", server.address), &does, json!({}), vec![2, 3]).await;
-    let asked = asked.unwrap();
+    let (bench, calls) = stage(&format!("openai://{}", server.address), &does, json!({}), vec![2, 3]).await;
+    let calls = calls.unwrap();
     assert_eq!(
-        asked.lines().collect::<Vec<_>>(),
+        calls.lines().collect::<Vec<_>>(),
         [format!("{PROBED} --id=2,3"), "--version".to_owned(), format!("{SAMPLED} --id=2,3 -lms 500")]
     );
     let result: Value = serde_json::from_str(&bench.out("result.json")).unwrap();
@@ -256,21 +256,21 @@ async fn only_the_gpus_that_were_leased_to_the_servers_are_told_of() {
 async fn whoever_is_not_asked_says_nothing() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     let target = format!("openai://{}", server.address);
-    let (bench, asked) = stage(&target, TELLS, json!({"telemetry": "off"}), vec![]).await;
-    assert_eq!((asked, bench.notices()), (None, Vec::new()));
-    let (bench, asked) = stage(&target, TELLS, json!({"telemetry": "metrics"}), vec![]).await;
-    assert_eq!((asked, bench.notices()), (None, Vec::new()));
+    let (bench, calls) = stage(&target, TELLS, json!({"telemetry": "off"}), vec![]).await;
+    assert_eq!((calls, bench.notices()), (None, Vec::new()));
+    let (bench, calls) = stage(&target, TELLS, json!({"telemetry": "metrics"}), vec![]).await;
+    assert_eq!((calls, bench.notices()), (None, Vec::new()));
 
     // A simulated server uses no GPU, whatever this machine has.
     let files = crate::simulator::ground::Files::new(true, &json!({}));
     let simulator = crate::simulator::ground::Running::start(files.options());
     let of_simulator = json!({"model": "tensorrt_llm", "vocab_size": 1000});
-    let (bench, asked) = stage(&simulator.address.to_string(), TELLS, of_simulator.clone(), vec![]).await;
-    assert_eq!((asked, bench.notices().iter().filter(|notice| notice.contains("GPU")).count()), (None, 0));
+    let (bench, calls) = stage(&simulator.address.to_string(), TELLS, of_simulator.clone(), vec![]).await;
+    assert_eq!((calls, bench.notices().iter().filter(|notice| notice.contains("GPU")).count()), (None, 0));
     let mut explicit = of_simulator;
     explicit["telemetry"] = json!("nvidia-smi");
-    let (bench, asked) = stage(&simulator.address.to_string(), TELLS, explicit, vec![]).await;
-    assert_eq!(asked, None);
+    let (bench, calls) = stage(&simulator.address.to_string(), TELLS, explicit, vec![]).await;
+    assert_eq!(calls, None);
     assert!(
         bench.notices().contains(&"no GPU telemetry: the server is the simulator, which uses no GPU".to_owned()),
         "{:?}",
@@ -279,16 +279,16 @@ async fn whoever_is_not_asked_says_nothing() {
 }
 
 /// A metrics port that says the same at every question.
-fn metrics(says: &'static str) -> u16 {
+fn metrics(text: &'static str) -> u16 {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for mut socket in listener.incoming().map_while(Result::ok) {
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{says}", says.len());
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
             std::thread::spawn(move || {
-                let mut asked = [0; 4096];
-                while socket.read(&mut asked).is_ok_and(|length| length > 0) {
+                let mut buffer = [0; 4096];
+                while socket.read(&mut buffer).is_ok_and(|length| length > 0) {
                     if socket.write_all(answer.as_bytes()).is_err() {
                         return;
                     }
@@ -317,11 +317,11 @@ async fn where_nobody_else_tells_a_tritons_own_metrics_do() {
     let gpu = &result["gpu"];
     assert!(gpu["source"].as_str().unwrap().contains("nv_gpu_*, which Triton has from DCGM"), "{gpu:#}");
     // It is asked when all begins and when all is over; how much of the window lies between is told.
-    let told = &gpu["devices"][0];
-    assert_eq!(told["uuid"], "GPU-far");
-    assert!((told["mean_power_w"].as_f64().unwrap() - 300.0).abs() < 1e-6, "{told:#}");
-    let covered = told["covered_s"].as_f64().unwrap();
-    assert!(covered > 0.0 && covered <= result["rates"]["window_s"].as_f64().unwrap() + 1e-9, "{told:#}");
-    assert!((told["energy_j"].as_f64().unwrap() - 300.0 * covered).abs() < 1e-6, "{told:#}");
+    let device = &gpu["devices"][0];
+    assert_eq!(device["uuid"], "GPU-far");
+    assert!((device["mean_power_w"].as_f64().unwrap() - 300.0).abs() < 1e-6, "{device:#}");
+    let covered = device["covered_s"].as_f64().unwrap();
+    assert!(covered > 0.0 && covered <= result["rates"]["window_s"].as_f64().unwrap() + 1e-9, "{device:#}");
+    assert!((device["energy_j"].as_f64().unwrap() - 300.0 * covered).abs() < 1e-6, "{device:#}");
     assert!(bench.out("gpu.jsonl").lines().all(|line| line.contains("\"utilization_percent\":50.0")));
 }

@@ -16,7 +16,7 @@ use crate::world::World;
 
 const HERE: &str = "127.0.0.1";
 
-fn ask(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessError> {
+fn measure(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessError> {
     let protocol = Transport::Http(Http { tls: Some(Box::new(tls)), ..Http::new(Api::OpenaiChat) });
     let spec =
         BenchSpec { endpoints: vec![address.to_string().parse().unwrap()], protocol, ..openai::spec_of_chat(20) };
@@ -25,7 +25,7 @@ fn ask(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessError
 
 /// Why there was no connection.
 fn refused(server: &Secure, tls: Tls) -> String {
-    match ask(server.address, tls) {
+    match measure(server.address, tls) {
         Err(HarnessError::Connect { source, .. }) => {
             assert!(server.behind.requests.lock().unwrap().is_empty(), "nothing was sent to whom we do not trust");
             source.to_string()
@@ -45,11 +45,11 @@ fn all_ok(measured: &Measured) {
 fn a_server_of_a_known_authority_is_measured() {
     let (authority, folder) = (Authority::new("ours"), Folder::new());
     let server = Secure::start(&authority.issue(HERE, |_| {}), None);
-    let measured = ask(server.address, folder.trusting(&authority.pem())).unwrap();
+    let measured = measure(server.address, folder.trusting(&authority.pem())).unwrap();
     all_ok(&measured);
     assert!(measured.result.connections.reconnects == 0, "connections are kept: {:?}", measured.result.connections);
-    let told = serde_json::to_string(&measured.result.requested).unwrap();
-    assert!(told.contains(r#""tls":{"insecure":false}"#) && !told.contains("ca.pem"), "{told}");
+    let text = serde_json::to_string(&measured.result.requested).unwrap();
+    assert!(text.contains(r#""tls":{"insecure":false}"#) && !text.contains("ca.pem"), "{text}");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn who_is_not_trusted_is_sent_nothing_and_the_error_says_what_to_do() {
 #[test]
 fn anybody_is_trusted_when_that_is_asked_for() {
     let server = Secure::start(&Authority::new("nobody").issue("elsewhere.example", |_| {}), None);
-    all_ok(&ask(server.address, Tls { insecure: true, ..Tls::default() }).unwrap());
+    all_ok(&measure(server.address, Tls { insecure: true, ..Tls::default() }).unwrap());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_self_signed_certificate_is_trusted_by_its_own_file_and_name() {
     let folder = Folder::new();
     let (mine, other) = (self_signed(HERE), self_signed(HERE));
     let server = Secure::start(&mine, None);
-    all_ok(&ask(server.address, folder.trusting(&mine.cert)).unwrap());
+    all_ok(&measure(server.address, folder.trusting(&mine.cert)).unwrap());
     let why = refused(&Secure::start(&mine, None), folder.trusting(&other.cert));
     assert!(why.contains("name its file with `tls.ca` (--cacert)"), "{why}");
     let named = self_signed("elsewhere.example");
@@ -101,7 +101,7 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
     let server = Secure::start(&authority.issue(HERE, |_| {}), Some(&clients));
     let trusting = folder.trusting(&authority.pem());
     let Err(HarnessError::Model { source, .. } | HarnessError::Connect { source, .. }) =
-        ask(server.address, trusting.clone())
+        measure(server.address, trusting.clone())
     else {
         panic!("the server did not request a certificate");
     };
@@ -112,8 +112,8 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
         client_key: Some(folder.file("client.key", &identity.key)),
         ..trusting.clone()
     };
-    all_ok(&ask(server.address, with(&clients.issue("client", |_| {}))).unwrap());
-    let Err(error) = ask(server.address, with(&authority.issue("client", |_| {}))) else { panic!("it was let in") };
+    all_ok(&measure(server.address, with(&clients.issue("client", |_| {}))).unwrap());
+    let Err(error) = measure(server.address, with(&authority.issue("client", |_| {}))) else { panic!("it was let in") };
     assert!(error.to_string().contains("may not know the authority of tls.client_cert"), "{error}");
 }
 
@@ -137,7 +137,7 @@ fn a_server_without_tls_is_told_apart() {
             let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
-    let Err(error) = ask(address, Tls { insecure: true, ..Tls::default() }) else { panic!("plain text") };
+    let Err(error) = measure(address, Tls { insecure: true, ..Tls::default() }) else { panic!("plain text") };
     let text = error.to_string();
     assert!(text.contains("does not speak TLS at this port: write http://"), "{text}");
 }
@@ -152,7 +152,7 @@ fn files_that_cannot_be_used_are_all_named_and_never_shown() {
         client_key: Some(secret),
         insecure: false,
     };
-    let Err(HarnessError::Tls(files)) = ask("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
+    let Err(HarnessError::Tls(files)) = measure("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
     let why = files.to_string();
     for wanted in
         ["tls.ca: no-such-file.pem cannot be read", "empty.pem has no certificate", "has no private key in PEM"]
@@ -172,13 +172,13 @@ fn one_line_measures_a_server_within_tls_and_writes_no_secret_down() {
     let words = ["bench", &target, "-m", "any", "-n", "8", "--output-tokens", "4", "--api-key-env", "THE_KEY"];
     let ended = world.regatta(&[&words[..], &["--cacert", "ca.pem", "--out", "kept"]].concat());
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
-    let heard = server.behind.requests.lock().unwrap().clone();
-    assert!(!heard.is_empty() && heard.iter().all(|request| request.contains("Bearer S3CRET-OF-THE-SERVER")));
+    let requests = server.behind.requests.lock().unwrap().clone();
+    assert!(!requests.is_empty() && requests.iter().all(|request| request.contains("Bearer S3CRET-OF-THE-SERVER")));
     let found = std::process::Command::new("grep").args(["-rl", "S3CRET-OF"]).arg(world.path(".")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the key is in no file");
     assert!(!ended.stdout.contains("S3CRET") && !ended.stderr.contains("S3CRET"));
 
     let unknown = world.regatta(&[&words[..], &["--out", "other"]].concat());
     assert_ne!(unknown.code, 0);
-    unknown.says("an authority that is not known here").says("--cacert");
+    unknown.shows("an authority that is not known here").shows("--cacert");
 }

@@ -36,18 +36,18 @@ fn world() -> World {
 }
 
 /// As a person gets it, both streams.
-fn said(ended: &Ended) -> String {
+fn output_of(ended: &Ended) -> String {
     format!("{}{}", ended.stdout, ended.stderr)
 }
 
-fn hold(name: &str, said: &str, different: &mut Vec<String>) {
-    let path = golden().join("told").join(format!("{name}.txt"));
+fn hold(name: &str, text: &str, different: &mut Vec<String>) {
+    let path = golden().join("printed").join(format!("{name}.txt"));
     if std::env::var_os("UPDATE").is_some() {
-        fs::create_dir_all(golden().join("told")).expect("a folder");
-        fs::write(&path, said).expect("written");
+        fs::create_dir_all(golden().join("printed")).expect("a folder");
+        fs::write(&path, text).expect("written");
     }
-    if fs::read_to_string(&path).unwrap_or_default() != said {
-        different.push(format!("{name}:\n{said}"));
+    if fs::read_to_string(&path).unwrap_or_default() != text {
+        different.push(format!("{name}:\n{text}"));
     }
 }
 
@@ -68,7 +68,7 @@ fn stands(world: &World, name: &str, ended: &Ended) {
     assert_eq!(ended.code, 0, "{name}: {ended:?}");
     if ended.stdout.contains("\nregatta: 1\n") {
         world.file("manifests/imported.yaml", &ended.stdout);
-        world.good(&["check", "imported"]).says("imported: good");
+        world.good(&["check", "imported"]).shows("imported: good");
         return;
     }
     let commands = ended.stdout.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
@@ -84,9 +84,9 @@ fn the_usual_command_lines_are_told_as_they_were_read_and_approved() {
     for (name, line) in &lines {
         let ended = world.regatta(&["import", "--", line.trim()]);
         stands(&world, name, &ended);
-        hold(name, &said(&ended), &mut different);
+        hold(name, &output_of(&ended), &mut different);
     }
-    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+    assert!(different.is_empty(), "not as in tests/golden/translate/printed:\n{}", different.join("\n"));
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn both_forms_of_configs_become_a_manifest_that_is_good() {
         let words: Vec<&str> = std::iter::once("import").chain(words.iter().map(String::as_str)).collect();
         let ended = world.good(&words);
         stands(&world, name, &ended);
-        hold(name, &said(&ended), &mut different);
+        hold(name, &output_of(&ended), &mut different);
     }
-    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+    assert!(different.is_empty(), "not as in tests/golden/translate/printed:\n{}", different.join("\n"));
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_script_becomes_one_manifest_from_the_repository_to_the_measurement() {
     let ended = world.good(&["import", "tests/golden/translate/serve.sh"]);
     stands(&world, "script", &ended);
     let mut different = Vec::new();
-    hold("script", &said(&ended), &mut different);
-    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+    hold("script", &output_of(&ended), &mut different);
+    assert!(different.is_empty(), "not as in tests/golden/translate/printed:\n{}", different.join("\n"));
 }
 
 #[test]
@@ -174,13 +174,13 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
     let line = "genai-perf profile -m gpt2 --concurency 4 --osl --colour red --endpoint-type embeddings";
     let ended = world.regatta(&["import", "--", line]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("`--concurency`").says("did you mean `--concurrency`?").says("`--colour`");
-    ended.says("`--osl` of genai-perf profile needs a value").says("`embeddings` is not supported");
+    ended.shows("`--concurency`").shows("did you mean `--concurrency`?").shows("`--colour`");
+    ended.shows("`--osl` of genai-perf profile needs a value").shows("`embeddings` is not supported");
     let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
     world.copy("tests/golden/translate/configs");
     let ended = world.regatta(&["import", config, "--pick", "tp99"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("has no setting `tp99`").says("tp999");
+    ended.shows("has no setting `tp99`").shows("tp999");
     for (line, what) in [
         ("gen-ai-perf profile", "did you mean `genai-perf`?"),
         ("make run_harnes RUN_ARGS=--benchmarks=llama2", "did you mean `run_harness`?"),
@@ -192,7 +192,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
     ] {
         let ended = world.regatta(&["import", "--", line]);
         assert_eq!(ended.code, 2, "{line}: {ended:?}");
-        ended.says(what);
+        ended.shows(what);
     }
 }
 
@@ -226,8 +226,8 @@ fn a_key_is_never_printed() {
         "perf_analyzer -m m --service-kind openai -H 'Authorization: Bearer sk-secret' -H 'X-Key: sk-secret'",
     ] {
         let ended = world.good(&["import", "--", line]);
-        assert!(!said(&ended).contains("sk-secret"), "{ended:?}");
-        ended.says(match line {
+        assert!(!output_of(&ended).contains("sk-secret"), "{ended:?}");
+        ended.shows(match line {
             line if line.starts_with("HF_") => "- HF_TOKEN",
             line if line.starts_with("OPENAI_") => "api_key_env: OPENAI_API_KEY",
             line if line.starts_with("vllm serve") => "- VLLM_API_KEY",
@@ -240,12 +240,12 @@ fn a_key_is_never_printed() {
 #[test]
 fn every_word_of_a_line_ends_somewhere() {
     // An option, and what tells that it was seen.
-    let told = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose"))
+    let translation = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose"))
         .expect("understood");
-    let left: Vec<&str> = told.untranslated.iter().map(|one| one.argument.as_str()).collect();
+    let left: Vec<&str> = translation.untranslated.iter().map(|one| one.argument.as_str()).collect();
     assert_eq!(left, ["--grpc-method a.b", "--num-sessions 3", "--verbose"]);
-    let told = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
-    let TranslationKind::Manifest(manifest) = told.kind else { panic!("{told:?}") };
+    let translation = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
+    let TranslationKind::Manifest(manifest) = translation.kind else { panic!("{translation:?}") };
     let server = &manifest["stages"]["server"]["serve"]["trtllm_serve"];
     let args = ["--reasoning_parser", "x"];
     assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));

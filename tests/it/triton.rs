@@ -178,14 +178,14 @@ async fn waiting_ends_in_time_and_says_what_the_server_said_last() {
 async fn waiting_ends_when_asked_to() {
     let port = free_port();
     let endpoint: Endpoint = format!("127.0.0.1:{port}").parse().unwrap();
-    let (asked, stop) = tokio::sync::oneshot::channel::<()>();
-    let mut asked = Some(asked);
+    let (sender, stop) = tokio::sync::oneshot::channel::<()>();
+    let mut sender = Some(sender);
     let stopped = async {
         let _ = stop.await;
     };
-    let progress = |_, said: &str| {
-        assert!(said.contains("refused"), "{said}");
-        drop(asked.take());
+    let progress = |_, message: &str| {
+        assert!(message.contains("refused"), "{message}");
+        drop(sender.take());
     };
     let error = await_ready(&endpoint, Duration::from_mins(1), progress, stopped).await.unwrap_err();
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
@@ -284,7 +284,7 @@ async fn a_real_stream_stays_usable_after_every_error() {
         }
     };
     let mut stream = client.stream();
-    let mut said = BTreeMap::new();
+    let mut errors = BTreeMap::new();
     for id in [
         "unknown model",
         "unknown input",
@@ -299,16 +299,16 @@ async fn a_real_stream_stays_usable_after_every_error() {
         assert!(answer.ends(), "{id}: {answer:?}");
         // Errors of the server itself are not marked as the last word; those of the model are.
         assert_eq!(answer.is_final == Some(true), id == "the model's own", "{id}");
-        said.insert(id, answer.error.expect(id));
+        errors.insert(id, answer.error.expect(id));
         // And the stream goes on.
         stream.send(count("counter", "fine", 2).build());
         let fine = [next(&mut stream).await, next(&mut stream).await];
         assert_eq!((numbers(&fine), fine[1].is_final), (vec![1, 2], Some(true)), "after {id}");
     }
-    assert!(said["unknown model"].contains("'nobody' is not found"), "{said:?}");
-    assert!(said["wrong type"].contains("'n'") && said["wrong shape"].contains("'n'"), "{said:?}");
-    assert!(said["unknown output"].contains("'j'"), "{said:?}");
-    assert_eq!(said["the model's own"], "cannot count to -1");
+    assert!(errors["unknown model"].contains("'nobody' is not found"), "{errors:?}");
+    assert!(errors["wrong type"].contains("'n'") && errors["wrong shape"].contains("'n'"), "{errors:?}");
+    assert!(errors["unknown output"].contains("'j'"), "{errors:?}");
+    assert_eq!(errors["the model's own"], "cannot count to -1");
     assert_eq!(rest(&mut stream).await.len(), 0);
 
     // Answers of two requests come mixed, and are told apart by their ids.

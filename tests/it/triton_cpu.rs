@@ -21,8 +21,8 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
     // Beside other tests the harness may say that it was not given enough of the machine. The answers are right or not.
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     for scenario in ["offline", "server"] {
-        ended.says(&format!("▲ triton/{scenario}")).says(&format!("▼ triton/{scenario}"));
-        ended.says(&format!("run_harness/{scenario}"));
+        ended.shows(&format!("▲ triton/{scenario}")).shows(&format!("▼ triton/{scenario}"));
+        ended.shows(&format!("run_harness/{scenario}"));
     }
     if ended.code == 0 {
         let result: serde_json::Value =
@@ -38,7 +38,7 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
         assert_eq!((&server["backend"], &server["host"]), (&json!("python"), &identity["client"]["host"]));
         assert!(server["metadata_digest"].is_string() && server["model_versions"] == json!(["1"]), "{server:#}");
         assert_eq!(identity["manifest"]["name"], "triton-cpu");
-        ended.says(&format!("triton {version} (tensorrt_llm, backend python)"));
+        ended.shows(&format!("triton {version} (tensorrt_llm, backend python)"));
         let page = world.read("latest/report.html");
         assert!(
             page.contains(&format!("triton {version} (tensorrt_llm, backend python)")) && !page.contains("SIMULATED")
@@ -55,7 +55,7 @@ async fn the_real_server_comes_up_and_goes() {
     assert_eq!(run(&world, &["--until", "generate_triton_config"]).code, 0);
     let repository = world.path("latest/generate_triton_config/offline/triton_model_repo_0");
     let server = RealTriton::ready(&repository, &[]).await;
-    assert_eq!(server.stubs().len(), 4, "one for each Python model:\n{}", server.said());
+    assert_eq!(server.stubs().len(), 4, "one for each Python model:\n{}", server.log_text());
 }
 
 #[test]
@@ -69,5 +69,5 @@ fn in_an_empty_folder_its_models_come_from_the_program() {
     world.file("manifests/triton-cpu/models/tensorrt_llm/1/model.py", "# mine\n");
     let ended = world.regatta(&words);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("manifests/triton-cpu/models/preprocessing/1/model.py is not there");
+    ended.shows("manifests/triton-cpu/models/preprocessing/1/model.py is not there");
 }

@@ -32,10 +32,10 @@ fn an_expression_takes_no_gigabytes_and_does_not_panic() {
         ),
         ("[ '{{ 5 is divisibleby(0) }}' != yes ]", 0, "1 ran"),
     ];
-    for (expression, code, says) in cases {
+    for (expression, code, message) in cases {
         let (ended, text) = bounded(&world, &format!("{{ shell: \"{expression}\" }}"));
         assert_eq!(ended, code, "{expression}\n{text}");
-        assert!(text.contains(says), "{expression}\n{text}");
+        assert!(text.contains(message), "{expression}\n{text}");
     }
 }
 
@@ -50,7 +50,7 @@ fn an_input_without_an_end_is_an_error_and_not_a_wait() {
         assert_eq!(code, 1, "{text}");
         assert!(text.contains("it is a pipe, a socket or a device, not a file"), "{text}");
     }
-    for (link, target, says) in [
+    for (link, target, message) in [
         ("nowhere", "/no/such/file", "folder/nowhere is a link to /no/such/file, which does not exist"),
         ("around", "..", "and the input is inside that"),
     ] {
@@ -58,7 +58,7 @@ fn an_input_without_an_end_is_an_error_and_not_a_wait() {
         symlink(target, &path).expect("a link");
         let (code, text) = bounded(&world, "{ inputs: { x: folder }, shell: 'true' }");
         assert_eq!(code, 1, "{text}");
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(message), "{text}");
         std::fs::remove_file(path).expect("a link");
     }
     assert_eq!(bounded(&world, "{ inputs: { x: folder }, shell: 'true' }").0, 0);
@@ -69,7 +69,7 @@ fn a_length_beyond_every_model_is_refused_before_anything_starts() {
     let world = World::new();
     let ended = world.regatta(&["bench", "sim:", "-n", "1", "--input-tokens", "999999999"]);
     assert_eq!(ended.code, 2, "{}\n{}", ended.stdout, ended.stderr);
-    ended.says("must be at most 16777216 tokens");
+    ended.shows("must be at most 16777216 tokens");
 }
 
 #[test]
@@ -89,11 +89,11 @@ fn an_address_with_a_password_is_refused_and_not_shown() {
     let world = World::new();
     let ended = world.regatta(&["bench", "http://me:hunter2@127.0.0.1:1", "-n", "1"]);
     assert_eq!(ended.code, 2);
-    ended.says("an address holds no user and password");
+    ended.shows("an address holds no user and password");
     world.manifest("m", "stages:\n  a: { git: { url: 'https://me:hunter2@host/x', rev: main } }\n");
     let planned = world.regatta(&["plan", "m"]);
     assert_eq!(planned.code, 2);
-    planned.says("a URL holds a password or a token");
+    planned.shows("a URL holds a password or a token");
     for text in [ended.stdout, ended.stderr, planned.stdout, planned.stderr] {
         assert!(!text.contains("hunter2"), "{text}");
     }
@@ -103,5 +103,5 @@ fn an_address_with_a_password_is_refused_and_not_shown() {
 fn a_secret_that_is_not_set_is_told() {
     let world = World::new();
     world.manifest("m", "stages:\n  a: { secrets: [TOKEN_OF_NO_ONE], shell: 'true' }\n");
-    world.good(&["run", "m"]).says("TOKEN_OF_NO_ONE is not set");
+    world.good(&["run", "m"]).shows("TOKEN_OF_NO_ONE is not set");
 }

@@ -131,7 +131,7 @@ fn open_loop(cap: usize, late: &Late) -> (Vec<RequestTrace>, u64) {
 }
 
 /// p50, p99 and p99.9 from the send, p99 and p99.9 from the schedule, ms.
-fn told(seen: &[RequestTrace]) -> [i64; 5] {
+fn percentiles(seen: &[RequestTrace]) -> [i64; 5] {
     let sent = SortedValues::new(
         Tool::Vllm.spread(MetricConcept::E2e, seen).expect("known").values().to_vec(),
         PercentileRule::Floor,
@@ -144,20 +144,20 @@ fn told(seen: &[RequestTrace]) -> [i64; 5] {
 #[test]
 fn a_stall_shows_in_full_when_everything_is_sent_on_time() {
     let (seen, lost) = open_loop(usize::MAX, &Late::Waits);
-    assert_eq!((seen.len(), lost, told(&seen)), (6_000, 0, [20, 1440, 1980, 1440, 1980]));
+    assert_eq!((seen.len(), lost, percentiles(&seen)), (6_000, 0, [20, 1440, 1980, 1440, 1980]));
 }
 
 #[test]
 fn a_stall_hides_from_the_send_when_arrivals_wait_in_the_client_and_not_from_the_schedule() {
     let (seen, lost) = open_loop(8, &Late::Waits);
-    assert_eq!((seen.len(), lost, told(&seen)), (6_000, 0, [20, 20, 1980, 1580, 1980]));
+    assert_eq!((seen.len(), lost, percentiles(&seen)), (6_000, 0, [20, 20, 1980, 1580, 1980]));
 }
 
 /// Counting dropped requests as infinite latency makes p99 show the stall.
 #[test]
 fn a_stall_hides_even_from_the_schedule_when_arrivals_are_dropped() {
     let (seen, lost) = open_loop(8, &Late::IsDropped);
-    assert_eq!((seen.len(), lost, told(&seen)), (5_805, 195, [20, 20, 1980, 20, 1980]));
+    assert_eq!((seen.len(), lost, percentiles(&seen)), (5_805, 195, [20, 20, 1980, 20, 1980]));
     let mut adjusted = Tool::Regatta.spread(MetricConcept::E2e, &seen).expect("known").values().to_vec();
     adjusted.resize(6_000, f64::INFINITY);
     assert!(adjusted[(6_000.0f64 * 0.99).floor() as usize].is_infinite());

@@ -53,7 +53,7 @@ fn calls(world: &World) -> Vec<String> {
 fn a_server_is_measured_and_reports_its_version_and_its_metrics() {
     let world = world(&format!("{}{BENCH}", server("cpus: 1", ", max_num_seqs: 256, load_format: dummy")));
     let ended = world.good(&["run", "m"]);
-    ended.says("▼ server");
+    ended.shows("▼ server");
     assert_eq!(calls(&world), ["- serve org/llama --host 0.0.0.0 --port PORT --load-format dummy --max-num-seqs 256"]);
     let result = read_result(&world.path("latest/measure/result.json")).expect("a result");
     assert_eq!(result.counts.ok, 24);
@@ -108,7 +108,7 @@ fn gpus_that_do_not_fit_are_refused_before_anything_starts() {
     let world = world(&format!("{}{user}", server("gpus: 3", ", tensor_parallel_size: 2")));
     let ended = world.regatta(&["run", "m", "--gpus", "0,1,2"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("3 GPUs are leased, and 1 servers of 2 (tp × pp × dp) need 2");
+    ended.shows("3 GPUs are leased, and 1 servers of 2 (tp × pp × dp) need 2");
     assert!(!world.path("calls").exists());
 }
 
@@ -117,13 +117,13 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
     let world = world("  a: { shell: 'true' }\n");
     let words = "bench --serve vllm org/llama --tp 2 --copies 2 --gpus 4 --requests 8 --input-tokens 16 --output-tokens 8 --concurrency 2 -- --max-num-seqs 64";
     let words: Vec<&str> = words.split(' ').collect();
-    world.good(&words).says("vllm 0.24.0");
+    world.good(&words).shows("vllm 0.24.0");
     let line = "serve org/llama --host 0.0.0.0 --port PORT --tensor-parallel-size 2 --max-num-seqs 64";
     assert_eq!(calls(&world), [format!("0,1 {line}"), format!("2,3 {line}")]);
     nobody_left(&world);
     let ended = world.regatta(&["bench", "--serve", "vllm", "http://127.0.0.1:8000"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.says("is the address of one");
+    ended.shows("is the address of one");
     assert_eq!(world.regatta(&["bench", "127.0.0.1:8000", "--tp", "2"]).code, 2, "there is no server to start");
 }
 
@@ -141,7 +141,7 @@ fn a_server_with_a_key_is_ready_when_it_is_healthy() {
 fn the_steps_of_the_engine_are_kept() {
     let world = world(&format!("{}{BENCH}", server("cpus: 1", ", step_log: true")));
     let ended = world.good(&["run", "m"]);
-    ended.says("server 0: 24 steps of its engine are in ");
+    ended.shows("server 0: 24 steps of its engine are in ");
     let printed = format!("{}{}", ended.stdout, ended.stderr);
     let path = printed.lines().find_map(|line| line.split_once(" are in ")).expect("a file").1;
     let steps = fs::read_to_string(path.trim()).expect("the steps");
@@ -158,8 +158,8 @@ fn memory_that_ran_out_names_the_option_and_how_far() {
     world.file("fault.log", log);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there");
-    ended.says(
+    ended.shows("one sequence of max_model_len 131072 needs 16.0 GiB of KV cache, and 9.3 GiB are there");
+    ended.shows(
         "set max_model_len to 76256 or less, or enlarge the KV cache by 6.7 GiB: gpu_memory_utilization (0.5 now)",
     );
     until("vLLM to be gone", || left(&world).is_empty());
@@ -172,14 +172,14 @@ fn doctor_names_the_model_the_version_and_a_taken_port() {
     let world = world(&server("cpus: 1", &format!(", port: {port}")));
     let ended = world.regatta(&["doctor", "m"]);
     ended
-        .says("org/llama")
-        .says("not in the cache: the server fetches it")
-        .says(&format!("port {port}"))
-        .says("version not known");
+        .shows("org/llama")
+        .shows("not in the cache: the server fetches it")
+        .shows(&format!("port {port}"))
+        .shows("version not known");
     let world = self::world(&server("cpus: 1", "").replace("org/llama", "./weights"));
-    world.regatta(&["doctor", "m"]).says("./weights").says("not there");
+    world.regatta(&["doctor", "m"]).shows("./weights").shows("not there");
     world.file("weights/config.json", "{}").file("weights/model.safetensors", "0123");
-    world.good(&["doctor", "m"]).says("in ");
+    world.good(&["doctor", "m"]).shows("in ");
 }
 
 /// Every process of the stand-in, its engine core in another session included.
@@ -217,6 +217,6 @@ fn nothing_is_left_after_the_server_is_killed_and_it_is_the_failure() {
     signal_pid(server.0, "KILL");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("ended by SIGKILL (9) while it was needed");
+    ended.shows("ended by SIGKILL (9) while it was needed");
     until("vLLM to be gone", || left(&world).is_empty());
 }

@@ -53,7 +53,7 @@ fn an_engine_that_cannot_start_says_why() {
     let world = world();
     let ended = world.regatta(&words(&program(), &["model=no-such-model", "--gpus", "1"]));
     assert_eq!(ended.code, 1, "{}\n{}", ended.stdout, ended.stderr);
-    ended.says("no-such-model is not a folder and not a model at Hugging Face");
+    ended.shows("no-such-model is not a folder and not a model at Hugging Face");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_checkpoint_is_fetched_checked_listed_and_never_fetched_again() {
     checkpoint(&hub);
     let world = world(&hub, MANIFEST);
     let ended = world.good(&["run", "m"]);
-    ended.says("5 files, ").says("all as they should be").says("`revision: main` is c0ffee");
+    ended.shows("5 files, ").shows("all as they should be").shows("`revision: main` is c0ffee");
     for name in ["config.json", "model-1.safetensors", "model-2.safetensors", "original/params.json"] {
         assert_eq!(fs::read(world.path("latest/weights").join(name)).unwrap(), hub.bytes(name), "{name}");
     }
@@ -69,13 +69,13 @@ fn a_checkpoint_is_fetched_checked_listed_and_never_fetched_again() {
     }
     assert!(!format!("{}{}", ended.stdout, ended.stderr).contains(TOKEN));
 
-    let asked = hub.requests().len();
+    let requests = hub.requests().len();
     world.good(&["run", "m"]);
     // Another token is no other checkpoint.
     let mut world = world;
     world.env("HF_TOKEN", "another");
-    world.good(&["run", "m", "--verbose"]).says("cached");
-    assert_eq!(hub.requests().len(), asked, "{:?}", hub.requests());
+    world.good(&["run", "m", "--verbose"]).shows("cached");
+    assert_eq!(hub.requests().len(), requests, "{:?}", hub.requests());
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn a_cut_connection_goes_on_where_it_was_cut() {
     hub.play("model-1.safetensors", Trick::CutAt(100_000));
     let world = world(&hub, MANIFEST);
     world.good(&["run", "m"]);
-    let asked: Vec<String> = hub.requests().into_iter().filter(|line| line.contains("model-1.safetensors")).collect();
-    assert_eq!(asked, ["GET model-1.safetensors", "GET model-1.safetensors from 100000"]);
+    let gets: Vec<String> = hub.requests().into_iter().filter(|line| line.contains("model-1.safetensors")).collect();
+    assert_eq!(gets, ["GET model-1.safetensors", "GET model-1.safetensors from 100000"]);
     assert_eq!(fs::read(world.path("latest/weights/model-1.safetensors")).unwrap(), hub.bytes("model-1.safetensors"));
 }
 
@@ -126,7 +126,7 @@ fn a_flipped_byte_is_seen() {
     let world = world(&hub, MANIFEST);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("model-2.safetensors does not match what the hub reports").says("expected sha256");
+    ended.shows("model-2.safetensors does not match what the hub reports").shows("expected sha256");
     let before = hub.requests().len();
     world.good(&["run", "m"]);
     let again = hub.requests().split_off(before);
@@ -141,15 +141,15 @@ fn who_may_not_have_it_is_told_what_to_do() {
     hub.refuse(403, "GatedRepo", "Access to model owner/model is restricted");
     let ended = world(&hub, MANIFEST).regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says(&page).says("its owner has no access");
+    ended.shows(&page).shows("its owner has no access");
     hub.refuse(401, "", "Invalid credentials in Authorization header");
-    world(&hub, MANIFEST).regatta(&["run", "m"]).says("the hub does not accept the token").says("settings/tokens");
+    world(&hub, MANIFEST).regatta(&["run", "m"]).shows("the hub does not accept the token").shows("settings/tokens");
     hub.refuse(401, "GatedRepo", "");
     let mut without = world(&hub, MANIFEST);
     without.env("HF_TOKEN", "");
-    without.regatta(&["run", "m"]).says("there is no token").says(&page).says("set HF_TOKEN");
+    without.regatta(&["run", "m"]).shows("there is no token").shows(&page).shows("set HF_TOKEN");
     hub.refuse(404, "RepoNotFound", "");
-    world(&hub, MANIFEST).regatta(&["run", "m"]).says("not found");
+    world(&hub, MANIFEST).regatta(&["run", "m"]).shows("not found");
 }
 
 #[test]
@@ -157,12 +157,12 @@ fn only_what_is_wanted_is_fetched() {
     let hub = Hub::start();
     checkpoint(&hub);
     let some = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, include: ['*.json'], exclude: ['original/*'] }\n";
-    world(&hub, some).good(&["run", "m"]).says("2 files");
+    world(&hub, some).good(&["run", "m"]).shows("2 files");
     assert!(!hub.requests().iter().any(|line| line.contains("safetensors ") || line.contains("original")));
     let half = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, exclude: [model-2.safetensors] }\n";
-    world(&hub, half).regatta(&["run", "m"]).says("names model-2.safetensors, which is not there");
+    world(&hub, half).regatta(&["run", "m"]).shows("names model-2.safetensors, which is not there");
     let none = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, include: ['*.bin'] }\n";
-    world(&hub, none).regatta(&["run", "m"]).says("none of its files is wanted").says("it has config.json");
+    world(&hub, none).regatta(&["run", "m"]).shows("none of its files is wanted").shows("it has config.json");
 }
 
 /// A stand-in for the hf command: says what it was given, copies a folder, and keeps something for itself as hf does.
@@ -192,9 +192,9 @@ fn the_hf_command_fetches_and_its_files_are_checked_in_the_same_way() {
     world.file("source/model-2.safetensors", "damaged");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.says("model-2.safetensors does not match what the hub reports");
+    ended.shows("model-2.safetensors does not match what the hub reports");
     fs::write(world.path("source/model-2.safetensors"), hub.bytes("model-2.safetensors")).unwrap();
-    world.good(&["run", "m"]).says("5 files");
+    world.good(&["run", "m"]).shows("5 files");
     assert!(!world.path("latest/weights/.cache").exists());
     let record = world.read("record");
     let line = record.lines().next().unwrap();
@@ -221,15 +221,15 @@ fn a_folder_is_linked_once_it_is_whole() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
     // Everything at once.
-    ended.says("names model-2.safetensors, which is not there").says("model-1.safetensors has 900 bytes, and");
+    ended.shows("names model-2.safetensors, which is not there").shows("model-1.safetensors has 900 bytes, and");
     write("model-1.safetensors", &whole);
     write("model-2.safetensors", &whole);
-    world.good(&["run", "m"]).says("4 files");
+    world.good(&["run", "m"]).shows("4 files");
     assert_eq!(fs::read(world.path("latest/weights/model-2.safetensors")).unwrap(), whole);
     assert!(world.path("latest/weights/model-2.safetensors").is_symlink());
     let before = world.read("latest/weights/weights.json");
     assert!(before.contains(&sha256(&whole)) && !before.contains(".cache"), "{before}");
-    world.good(&["run", "m", "--verbose"]).says("cached");
+    world.good(&["run", "m", "--verbose"]).shows("cached");
     // Other bytes of the same length are other weights.
     let mut other = whole.clone();
     *other.last_mut().unwrap() ^= 1;
@@ -252,7 +252,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
         "is fetched from nowhere",
         "is no glob",
     ] {
-        ended.says(text);
+        ended.shows(text);
     }
 }
 
@@ -263,17 +263,17 @@ fn doctor_counts_what_is_still_to_be_fetched() {
     hub.file("original/large.bin", &vec![0; 5_000_000], true);
     let world = world(&hub, MANIFEST);
     let disk = |world: &World| -> serde_json::Value {
-        let told: serde_json::Value = serde_json::from_str(&world.good(&["doctor", "m", "--json"]).stdout).unwrap();
-        told["findings"].as_array().unwrap().iter().find(|one| one["about"] == "disk").unwrap().clone()
+        let report: serde_json::Value = serde_json::from_str(&world.good(&["doctor", "m", "--json"]).stdout).unwrap();
+        report["findings"].as_array().unwrap().iter().find(|one| one["about"] == "disk").unwrap().clone()
     };
-    let told = disk(&world);
-    assert_eq!(told["needed"], "5.3 MB for weights, at most", "{told}");
-    assert_eq!(told["by"][0], "weights: owner/model, 5.3 MB");
+    let finding = disk(&world);
+    assert_eq!(finding["needed"], "5.3 MB for weights, at most", "{finding}");
+    assert_eq!(finding["by"][0], "weights: owner/model, 5.3 MB");
     world.good(&["run", "m"]);
     assert_eq!(disk(&world)["needed"], serde_json::Value::Null, "they are here");
     // Who does not answer is told with what helps, and is no reason to stop.
     let other = self::world(&hub, MANIFEST);
     hub.refuse(401, "GatedRepo", "");
     let ended = other.good(&["doctor", "m", "--color", "never"]);
-    ended.says("owner/model").says("size not known").says("accept the licence");
+    ended.shows("owner/model").shows("size not known").shows("accept the licence");
 }

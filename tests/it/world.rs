@@ -152,7 +152,7 @@ impl Ended {
     }
 
     #[track_caller]
-    pub fn says(&self, text: &str) -> &Self {
+    pub fn shows(&self, text: &str) -> &Self {
         let all = format!("{}{}", self.stdout, self.stderr);
         assert!(all.contains(text), "expected {text:?} in:\n{all}");
         self

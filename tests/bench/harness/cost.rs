@@ -15,7 +15,7 @@ const REPEATS: usize = 5;
 const BYTES: usize = 512;
 
 struct Case {
-    told: &'static str,
+    label: &'static str,
     goal: &'static str,
     scenario: LoadPattern,
     requests: u64,
@@ -27,7 +27,7 @@ pub fn print(share: f64) -> Outcome {
     println!("CPU of the load workers, ms per 1,000 tokens or one-token requests: median of {REPEATS} (least to most)");
     let users = |users: f64| LoadPattern::Concurrency { users: users.into() };
     let case =
-        |told, goal, scenario, requests, tokens, clients| Case { told, goal, scenario, requests, tokens, clients };
+        |label, goal, scenario, requests, tokens, clients| Case { label, goal, scenario, requests, tokens, clients };
     for case in [
         case("128 tokens, 8 users, 1 connection", "0.3", users(8.0), 10_000, 128, 1),
         case("128 tokens, 64 users, 2 connections", "0.3", users(64.0), 10_000, 128, 2),
@@ -52,14 +52,20 @@ pub fn print(share: f64) -> Outcome {
             rate.push(result.rates.output_tokens.unwrap_or(f64::NAN));
         }
         let (cpu, rate) = (Spread::of(cpu), Spread::of(rate));
-        println!("  {:<42} {:<24} goal ≤ {:<4} at {:>9.0} tokens/s", case.told, cpu.told(3), case.goal, rate.median());
+        println!(
+            "  {:<42} {:<24} goal ≤ {:<4} at {:>9.0} tokens/s",
+            case.label,
+            cpu.summary(3),
+            case.goal,
+            rate.median()
+        );
     }
     println!("The same for h2 alone, 8 users on 1 connection, answers dropped unread: the floor of any client on it");
-    for (told, tokens, requests) in [("128 tokens", 128, 10_000.0), ("1 token", 1, 20_000.0)] {
+    for (label, tokens, requests) in [("128 tokens", 128, 10_000.0), ("1 token", 1, 20_000.0)] {
         let server = Server::at_once(tokens)?;
         let requests = (requests * share).ceil() as u64;
         let costs = (0..REPEATS).map(|_| floor::cost(&server, 8, requests, BYTES)).collect::<Result<Vec<_>, _>>()?;
-        println!("  {told:<42} {}", Spread::of(costs).told(3));
+        println!("  {label:<42} {}", Spread::of(costs).summary(3));
     }
     Ok(())
 }

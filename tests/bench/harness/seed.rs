@@ -30,10 +30,10 @@ pub fn print(share: f64) -> Outcome {
     // One connection: the server's limit of 200 streams is its capacity, and the queue stands at the client.
     let offline = race(LoadPattern::Offline, 1).run(&server)?;
     let truths = server.truths()?;
-    told("Offline: places at the server taken", used(&truths, PLACES as usize), &offline, &truths);
+    print_row("Offline: places at the server taken", used(&truths, PLACES as usize), &offline, &truths);
     let served = race(LoadPattern::Server { rate: RATE.into() }, 2).run(&server)?;
     let truths = server.truths()?;
-    told(
+    print_row(
         "Server: the server's own time in what was measured from the schedule",
         own_time(&served, &truths),
         &served,
@@ -49,7 +49,7 @@ fn own_time(measured: &Measured, truths: &[Truth]) -> f64 {
     theirs as f64 / ours as f64
 }
 
-fn told(what: &str, share: f64, measured: &Measured, truths: &[Truth]) {
+fn print_row(what: &str, share: f64, measured: &Measured, truths: &[Truth]) {
     let tokens: u64 = truths.iter().map(|truth| truth.tokens).sum();
     println!(
         "  {what}: {:.3} %; {} of its {tokens} tokens counted, {:.0} tokens/s; {} workers, busiest {:.0} % of a core, \

@@ -26,7 +26,7 @@ pub struct Truth {
 pub struct Server {
     pub address: SocketAddr,
     child: Child,
-    ask: Option<ChildStdin>,
+    input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
@@ -48,19 +48,19 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let ask = child.stdin.take();
+        let input = child.stdin.take();
         let answers = child.stdout.take().ok_or_else(|| std::io::Error::other("the server has no output"))?;
         let mut answers = BufReader::new(answers);
         let mut line = String::new();
         answers.read_line(&mut line)?;
         let port: u16 = line.trim().parse().map_err(|_| std::io::Error::other("the server named no port"))?;
-        Ok(Self { address: ([127, 0, 0, 1], port).into(), child, ask, answers })
+        Ok(Self { address: ([127, 0, 0, 1], port).into(), child, input, answers })
     }
 
     /// What it did since it was asked last, in the order of arrival.
     pub fn truths(&mut self) -> std::io::Result<Vec<Truth>> {
-        if let Some(ask) = &mut self.ask {
-            writeln!(ask, "truths")?;
+        if let Some(input) = &mut self.input {
+            writeln!(input, "truths")?;
         }
         let mut truths = Vec::new();
         loop {
@@ -77,7 +77,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.ask = None;
+        self.input = None;
         let _ = self.child.wait();
     }
 }

@@ -21,7 +21,7 @@ impl Spread {
     }
 
     /// `median (least to most)`.
-    pub fn told(&self, digits: usize) -> String {
+    pub fn summary(&self, digits: usize) -> String {
         format!("{:.digits$} ({:.digits$} to {:.digits$})", self.median(), self.at(0.0), self.at(1.0))
     }
 }

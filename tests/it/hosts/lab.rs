@@ -39,14 +39,14 @@ impl Lab {
             .spawn()
             .expect("hosts.sh");
         let alive = keeper.stdin.take();
-        let mut said = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        let mut line = String::new();
+        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
         let mut lab = Self { keeper, alive, folder, prefix };
-        if said.trim() != "up" {
+        if line.trim() != "up" {
             drop(lab.alive.take());
             let mut why = String::new();
             let _ = lab.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
-            panic!("no hosts: {said}{why}");
+            panic!("no hosts: {line}{why}");
         }
         lab
     }

@@ -6,7 +6,7 @@ use regatta::harness::{RunResult, read_result};
 use super::{measure, patiently};
 use crate::services::{ENGINE, long_bench};
 use crate::slurm::cluster::Cluster;
-use crate::supervision::{kept_as_invalid, measuring, told};
+use crate::supervision::{await_end, kept_as_invalid, measuring};
 use crate::world::{World, alive_with};
 
 /// A server on each of two nodes of a job of its own.
@@ -57,7 +57,7 @@ fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_say
     let few = ["--on", "slurm", "--slurm", "nodes=1", "--slurm", "time=10m", "--slurm", "poll=1s"];
     let ended = world.regatta(&[&["run", "m", "--force", "measure"][..], &few].concat());
     assert_eq!(ended.code, 1);
-    ended.says("the stage is for 2 nodes, and the allocation has 1: ").says("--slurm nodes=2");
+    ended.shows("the stage is for 2 nodes, and the allocation has 1: ").shows("--slurm nodes=2");
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn a_server_that_dies_on_its_node_is_told_with_the_node() {
         alive_with(world.path("")).into_iter().filter(|(_, command)| command.contains("sim serve")).collect();
     assert_eq!(servers.len(), 2, "{servers:?}");
     crate::supervision::send(servers[0].0, "KILL");
-    let told = told(&world, run);
+    let ended = await_end(&world, run);
     let died = "server 0 ended by SIGKILL (9) while it was needed";
-    told.code(1).says(died).says("host t");
+    ended.code(1).shows(died).shows("host t");
     kept_as_invalid(&world, died);
     nobody_left(&world);
 }

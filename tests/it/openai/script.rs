@@ -40,7 +40,7 @@ impl Scripted {
         let address = listener.local_addr().unwrap();
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let open = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let (kept, heard) = (Arc::clone(&open), Arc::clone(&requests));
+        let (kept, recorded) = (Arc::clone(&open), Arc::clone(&requests));
         let flooded = Arc::<AtomicU64>::default();
         let taken = Arc::clone(&flooded);
         let script: Arc<Script> = Arc::new(script);
@@ -50,9 +50,9 @@ impl Scripted {
             for socket in listener.incoming().map_while(Result::ok) {
                 socket.set_nodelay(true).unwrap();
                 kept.lock().unwrap().push(socket.try_clone().unwrap());
-                let (heard, script, number) = (Arc::clone(&heard), Arc::clone(&script), Arc::clone(&number));
+                let (recorded, script, number) = (Arc::clone(&recorded), Arc::clone(&script), Arc::clone(&number));
                 let taken = Arc::clone(&taken);
-                thread::spawn(move || converse(socket, &heard, &*script, &number, &taken));
+                thread::spawn(move || converse(socket, &recorded, &*script, &number, &taken));
             }
         });
         Self { address, requests, flooded, open }
@@ -70,7 +70,7 @@ impl Drop for Scripted {
 /// Ends with the connection.
 fn converse(
     mut socket: TcpStream,
-    heard: &Mutex<Vec<String>>,
+    recorded: &Mutex<Vec<String>>,
     script: &Script,
     number: &AtomicU64,
     flooded: &AtomicU64,
@@ -82,7 +82,7 @@ fn converse(
             socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok()?;
             continue;
         }
-        heard.lock().unwrap().push(request);
+        recorded.lock().unwrap().push(request);
         for step in script(number.fetch_add(1, Ordering::SeqCst)) {
             match step {
                 Do::Send(text) => socket.write_all(text.as_bytes()).ok()?,

@@ -38,20 +38,20 @@ fn real(workload: &str) -> Vec<String> {
 /// A pipeline for a system, with everything that a person must give.
 fn manifest(workload: &str, system: &str, params: &[(&str, &str)]) -> Manifest {
     let mut given = GivenValues::default();
-    let mut say = |name: &str, value: &str| given.params.push((name.to_owned(), value.to_owned()));
-    say("system", system);
+    let mut give = |name: &str, value: &str| given.params.push((name.to_owned(), value.to_owned()));
+    give("system", system);
     if !system.starts_with("sim-") {
-        say("model_path", "/usr");
+        give("model_path", "/usr");
         let file = fs::read_to_string(root().join(format!("manifests/{workload}/{system}.yaml"))).expect("its file");
         if !file.contains("/v5.1.yaml") {
-            say("image", "mlperf:1");
+            give("image", "mlperf:1");
         }
         if file.contains("/v6.0.yaml") {
-            say("trt_llm_rev", "0123456789abcdef0123456789abcdef01234567");
+            give("trt_llm_rev", "0123456789abcdef0123456789abcdef01234567");
         }
     }
     for (name, value) in params {
-        say(name, value);
+        give(name, value);
     }
     load(&ManifestLibrary::new(root()), workload, &given).unwrap_or_else(|found| panic!("{workload} {system}: {found}"))
 }

@@ -34,7 +34,7 @@ fn action(task: &Task) -> Action {
 }
 
 /// What a task will do, in the words of the commands it calls.
-fn told(task: &Task, out: &mut String) {
+fn describe(task: &Task, out: &mut String) {
     let env: Vec<String> = task.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
     let gpus = if task.gpus > 0 { format!("  gpus {}", task.gpus) } else { String::new() };
     let _ = writeln!(out, "{}{gpus}", task.id);
@@ -91,7 +91,7 @@ fn text(workload: &str, system: &str) -> String {
     for task in planned.tasks.iter().filter(|task| task.skipped.is_none()) {
         // The software is that of the round, and stands with its first system; servers are told below.
         if !software.contains(&task.stage.as_str()) && !matches!(task.stage.as_str(), "triton" | "trtllm_serve") {
-            told(task, &mut out);
+            describe(task, &mut out);
         }
     }
     launched(&planned, &mut out);
@@ -127,7 +127,7 @@ fn the_software_is_that_of_the_round() {
         for task in
             software.filter(|task| TARGETS[..5].contains(&task.stage.as_str()) || task.stage.starts_with("clone"))
         {
-            told(task, &mut text);
+            describe(task, &mut text);
         }
         text.push('\n');
     }

@@ -74,7 +74,7 @@ fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audi
     let ended =
         world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "offline_expected_qps=20"]].concat());
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("LoadGen Offline: VALID").says("128 synthetic samples").says("TEST06 passes: 100 answers looked at");
+    ended.shows("LoadGen Offline: VALID").shows("128 synthetic samples").shows("TEST06 passes: 100 answers looked at");
     let result = result(&world, "offline");
     assert_eq!(result.counts.ok, result.counts.scheduled, "{:?}", result.counts);
     let conf = world.read("latest/run_harness/offline/user.conf");

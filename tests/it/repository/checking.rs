@@ -52,9 +52,9 @@ fn every_mistake_is_told_with_its_place_and_what_to_try() {
 fn programs_get_the_same_as_json() {
     let world = wrong();
     let ended = world.regatta(&["repository", "check", "repo", "--engine", "engine", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    assert_eq!((ended.code, &told["models"]), (2, &json!(3)));
-    let problems = told["problems"].as_array().expect("problems");
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((ended.code, &report["models"]), (2, &json!(3)));
+    let problems = report["problems"].as_array().expect("problems");
     let typo = problems.iter().find(|one| one["message"].as_str().is_some_and(|m| m.contains("max_batch_sise")));
     assert_eq!(typo.map(|one| (&one["line"], &one["column"])), Some((&json!(4), &json!(1))));
 }
@@ -165,11 +165,11 @@ fn nvidias_own_repository_for_four_gpus_has_no_error() {
     world.file("repo/preprocessing/config.pbtxt", &preprocessing).file("repo/preprocessing/1/model.py", "");
     world.file("repo/tensorrt_llm/config.pbtxt", &llm).file("repo/tensorrt_llm/1/.keep", "");
     let ended = world.good(&["repository", "check", "repo"]);
-    ended.says("`${engine_dir}` was never filled: only a multimodal model reads it");
+    ended.shows("`${engine_dir}` was never filled: only a multimodal model reads it");
     // With a vision model the tokenizer needs the engine.
     let path = "repo/preprocessing/config.pbtxt";
     world.file(path, &preprocessing.replace("${multimodal_model_path}", "/engines/vision"));
     let ended = world.regatta(&["repository", "check", "repo"]);
     assert_eq!(ended.code, 2);
-    ended.says("`${engine_dir}` was never filled: it is taken for a folder of that name");
+    ended.shows("`${engine_dir}` was never filled: it is taken for a folder of that name");
 }

@@ -136,7 +136,7 @@ fn a_placeholder_in_quotes_may_stay_if_that_is_said_and_a_bare_one_may_not() {
     assert_eq!(fill(&["triton_backend=python"]).code, 2);
     let ended = fill(&["triton_max_batch_size=8"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    ended.says("engine_dir stays unfilled");
+    ended.shows("engine_dir stays unfilled");
     assert!(
         fs::read_to_string(world.path("repo/post/config.pbtxt")).expect("a config").contains("\"${tokenizer_dir}\"")
     );
@@ -156,5 +156,5 @@ fn a_value_that_breaks_the_text_is_refused() {
         "engine_dir=\"/x",
     ]);
     assert_eq!(ended.code, 2);
-    ended.says("all_models/llm/config.pbtxt (filled):6:61");
+    ended.shows("all_models/llm/config.pbtxt (filled):6:61");
 }

@@ -75,15 +75,15 @@ fn reason(log: &str, name: &str, repository: &Path) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let at = lines.iter().position(about).unwrap_or_default();
     let parser = lines.get(at.wrapping_sub(1)).and_then(|line| line.split_once("inference.ModelConfig: "));
-    if let Some((_, said)) = parser.filter(|_| lines[at].contains("failed to read text proto")) {
-        return said.to_owned();
+    if let Some((_, message)) = parser.filter(|_| lines[at].contains("failed to read text proto")) {
+        return message.to_owned();
     }
     let line = lines[at];
-    let said = line.split_once("] \"").map_or(line, |(_, said)| said.trim_end_matches('"'));
-    let said = said
+    let message = line.split_once("] \"").map_or(line, |(_, message)| message.trim_end_matches('"'));
+    let message = message
         .split_once("Poll failed for model directory ")
-        .map_or(said, |(_, said)| said.split_once(": ").map_or(said, |(_, said)| said));
-    said.replace(&format!("{}/", repository.display()), "").replace(name, "it")
+        .map_or(message, |(_, message)| message.split_once(": ").map_or(message, |(_, message)| message));
+    message.replace(&format!("{}/", repository.display()), "").replace(name, "it")
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn what_the_real_server_refuses_is_refused_here_and_the_rest_has_its_reaso
         .into_iter()
         .map(|model| (model.name, (model.state, model.reason)))
         .collect();
-    let log = server.said();
+    let log = server.log_text();
     drop(server);
     let (mut table, mut wrong) = (String::new(), Vec::new());
     for edit in &edits {
@@ -130,8 +130,8 @@ async fn what_the_real_server_refuses_is_refused_here_and_the_rest_has_its_reaso
         let theirs = match (&edit.server, index.get(&edit.name)) {
             (Some(fate), _) => Some(format!("(the server {fate})")),
             (None, Some((state, _))) if state == "READY" => None,
-            (None, Some((_, said))) if !said.is_empty() => {
-                Some(said.replace(&edit.name, "it").replace(&format!("{}/", tried.display()), ""))
+            (None, Some((_, message))) if !message.is_empty() => {
+                Some(message.replace(&edit.name, "it").replace(&format!("{}/", tried.display()), ""))
             }
             // A config that cannot be read is in the index with nothing but its name.
             (None, _) => Some(reason(&log, &edit.name, &tried)),

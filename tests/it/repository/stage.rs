@@ -30,7 +30,7 @@ fn a_manifest_asks_for_the_harness_layout_and_the_check_finds_nothing_wrong() {
     assert_eq!(world.read(format!("{out}/triton_model_repo_1/model-3/1/model.py")), "# a program\n");
     let text = world.read(format!("{out}/triton_model_repo_1/model-2/config.pbtxt"));
     assert!(text.contains("name: \"model-2\"") && text.contains("\"max_utilization\""), "{text}");
-    world.good(&["repository", "check", out]).says("4 models, 0 errors, 0 warnings");
+    world.good(&["repository", "check", out]).shows("4 models, 0 errors, 0 warnings");
 }
 
 #[test]
@@ -40,5 +40,5 @@ fn what_does_not_belong_to_a_layout_is_refused_before_anything_runs() {
     ));
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2);
-    ended.says("needs the harness layout");
+    ended.shows("needs the harness layout");
 }

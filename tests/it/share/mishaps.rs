@@ -40,9 +40,9 @@ fn a_flipped_bit_is_seen_named_made_good_and_put_back() {
     flip(&blob);
     let status = two.regatta(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
     assert_eq!(status.code, 1);
-    status.says("damaged  large").says(&name);
+    status.shows("damaged  large").shows(&name);
     let second = run(&two, "s3://bucket");
-    second.says("does not match the digest in its name (large in the output of large)").says(&name);
+    second.shows("does not match the digest in its name (large in the output of large)").shows(&name);
     assert_eq!(ran(&two), ["large"], "the rest was whole");
     assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")));
     assert!(fs::read(&blob).unwrap() == whole, "who made it again has mended it");
@@ -59,7 +59,7 @@ fn damage_is_mended_by_hand_too() {
     flip(&largest(folder.path(), "/records/"));
     assert_eq!(one.regatta(&["cache", "status", "m", "--verify", "--store", &url]).code, 1);
     one.good(&["cache", "push", "m", "--verify", "--store", &url]);
-    one.good(&["cache", "status", "m", "--verify", "--store", &url]).says("both     large").says("both     source");
+    one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     large").shows("both     source");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_damaged_record_and_a_lost_file_are_replaced() {
         .unwrap();
     flip(&record);
     let second = run(&two, &url);
-    second.says("does not match its seal").says("is missing, although a record names it");
+    second.shows("does not match its seal").shows("is missing, although a record names it");
     assert_eq!(ran(&two), ["large", "source"]);
     run(&three, &url);
     assert!(ran(&three).is_empty());
@@ -88,7 +88,7 @@ fn wrong_credentials_are_one_warning_and_no_secret_is_written_anywhere() {
     let mut world = on(line.address);
     world.env("AWS_SECRET_ACCESS_KEY", "not-the-secret-0815");
     let ended = run(&world, "s3://bucket");
-    ended.says("cannot be used; the run continues without it").says("403 Forbidden").says("AWS_ACCESS_KEY_ID");
+    ended.shows("cannot be used; the run continues without it").shows("403 Forbidden").shows("AWS_ACCESS_KEY_ID");
     assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
     assert_eq!(ran(&world), ["large", "last", "source"]);
     assert!(line.connections() <= 4, "{} connections", line.connections());
@@ -107,8 +107,8 @@ fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
     let world = on("127.0.0.1:9".parse().unwrap());
     let ended = run(&world, "s3://bucket");
     assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
-    ended.says("Connection refused").says("is the store's machine up");
-    ended.says("3 outputs of this run are not in s3://bucket; `regatta cache push m` puts them there");
+    ended.shows("Connection refused").shows("is the store's machine up");
+    ended.shows("3 outputs of this run are not in s3://bucket; `regatta cache push m` puts them there");
     assert_eq!(ran(&world), ["large", "last", "source"]);
     let nowhere = machine(MANIFEST);
     let ended = run(&nowhere, "/no/such/folder");
@@ -139,7 +139,7 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     let [one, two] = [on(line.address), on(s3.address)];
     line.cut_after(20_000_000);
     let ended = run(&one, "s3://bucket");
-    ended.says("cannot be used; the run continues without it").says("`regatta cache push m` puts them there");
+    ended.shows("cannot be used; the run continues without it").shows("`regatta cache push m` puts them there");
     let records = objects(&s3.bucket(), "/records/");
     assert!(!records.iter().any(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\"")), "{records:?}");
     run(&two, "s3://bucket");
@@ -147,8 +147,8 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     line.heal();
     one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
     one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"])
-        .says("both     large")
-        .says("both     last");
+        .shows("both     large")
+        .shows("both     last");
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
-    ended.says("not in s3://bucket; `regatta cache push m` puts them there");
+    ended.shows("not in s3://bucket; `regatta cache push m` puts them there");
     line.heal();
-    one.good(&["cache", "push", "m", "--store", "s3://bucket"]).says("↑ large");
+    one.good(&["cache", "push", "m", "--store", "s3://bucket"]).shows("↑ large");
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn program() -> &'static Path {
     PROGRAM.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/s3.sh");
         let ended = Command::new(script).stdin(Stdio::null()).output().expect("tests/parts/s3.sh");
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.success(), "the S3 server could not be installed:\n{said}");
+        let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "the S3 server could not be installed:\n{stderr}");
         PathBuf::from(String::from_utf8_lossy(&ended.stdout).trim())
     })
 }

@@ -114,11 +114,11 @@ pub struct Running {
 impl Running {
     pub fn start(options: SimOptions) -> Self {
         let stop = CancellationToken::new();
-        let asked = stop.clone();
+        let stopped = stop.clone();
         let (ready, address) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-            runtime.block_on(serve(options, async move { asked.cancelled().await }, move |address| {
+            runtime.block_on(serve(options, async move { stopped.cancelled().await }, move |address| {
                 ready.send(address).unwrap();
             }))
         });

@@ -28,8 +28,8 @@ fn calls(name: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-async fn statistics(client: &mut Client, asked: ModelStatisticsRequest) -> Vec<ModelStatistics> {
-    client.model_statistics(asked).await.unwrap().into_inner().model_stats
+async fn statistics(client: &mut Client, request: ModelStatisticsRequest) -> Vec<ModelStatistics> {
+    client.model_statistics(request).await.unwrap().into_inner().model_stats
 }
 
 /// What perf_analyzer reads of a model's statistics: successes, and how often the queue and the parts of computing were timed.
@@ -58,38 +58,38 @@ async fn recorded_grpc_calls_find_the_statistics_of_every_model_of_the_request()
         let files = Files::new(true, &json!({}));
         let server = Running::start(files.options());
         let mut client = server.client().await;
-        let (mut requests, mut asked) = (Vec::new(), None);
+        let (mut requests, mut request) = (Vec::new(), None);
         for (method, message) in calls(name) {
             let message = message.as_slice();
             match method.as_str() {
                 "ModelMetadata" => {
-                    let told = client.model_metadata(ModelMetadataRequest::decode(message).unwrap()).await.unwrap();
+                    let metadata = client.model_metadata(ModelMetadataRequest::decode(message).unwrap()).await.unwrap();
                     assert_eq!(
-                        (told.get_ref().name.as_str(), &told.get_ref().versions[..]),
+                        (metadata.get_ref().name.as_str(), &metadata.get_ref().versions[..]),
                         (model, &["1".into()][..])
                     );
                 }
                 "ModelConfig" => {
                     let wanted = ModelConfigRequest::decode(message).unwrap();
-                    let told = client.model_config(wanted.clone()).await.unwrap().into_inner();
-                    assert_eq!(told.config.unwrap().name, wanted.name);
+                    let config = client.model_config(wanted.clone()).await.unwrap().into_inner();
+                    assert_eq!(config.config.unwrap().name, wanted.name);
                 }
                 "ServerMetadata" => {
-                    let told = client.server_metadata(ServerMetadataRequest {}).await.unwrap().into_inner();
+                    let metadata = client.server_metadata(ServerMetadataRequest {}).await.unwrap().into_inner();
                     // Without this extension perf_analyzer reads no statistics.
-                    assert!(told.extensions.iter().any(|extension| extension == "statistics"));
+                    assert!(metadata.extensions.iter().any(|extension| extension == "statistics"));
                 }
-                "ModelStatistics" => asked = Some(ModelStatisticsRequest::decode(message).unwrap()),
+                "ModelStatistics" => request = Some(ModelStatisticsRequest::decode(message).unwrap()),
                 "ModelStreamInfer" => requests.push(ModelInferRequest::decode(message).unwrap()),
                 other => panic!("{other}"),
             }
         }
-        let (asked, sent) = (asked.unwrap(), requests.len() as u64);
-        let before = statistics(&mut client, asked.clone()).await;
+        let (request, sent) = (request.unwrap(), requests.len() as u64);
+        let before = statistics(&mut client, request.clone()).await;
         assert_eq!(counts(&before, model), [0; 6]);
         let answers = stream(&mut client, requests).await;
         assert!(answers.iter().all(|answer| answer.error_message.is_empty()), "{name}: {answers:?}");
-        let after = statistics(&mut client, asked).await;
+        let after = statistics(&mut client, request).await;
         assert_eq!(counts(&after, model), [sent; 6], "{name}");
         let all = statistics(&mut client, ModelStatisticsRequest::default()).await;
         let tokens = answers.iter().filter_map(|answer| answer.infer_response.as_ref());
@@ -195,10 +195,10 @@ fn recorded_calls_of_tritonclient_are_answered_over_http() {
     let texts: Vec<String> = answers[9..13]
         .iter()
         .map(|answer| {
-            let told = answer.json();
-            let output = &told["outputs"][0];
+            let body = answer.json();
+            let output = &body["outputs"][0];
             assert_eq!(
-                (&told["id"], &output["name"], &output["shape"]),
+                (&body["id"], &output["name"], &output["shape"]),
                 (&json!("q"), &json!("text_output"), &json!([1, 1]))
             );
             match answer.json_length {
@@ -254,7 +254,7 @@ fn what_is_no_request_is_refused_over_http() {
     let input = |more: &str| format!(r#"{{"inputs":[{{"name":"input_ids","datatype":"INT32","shape":[1,2]{more}}}]}}"#);
     let huge = input("").replace("[1,2]", "[4611686018427387904,4]").replace("}]}", r#","data":[1]}]}"#);
     let deep = input(&format!(r#","data":{}{}"#, "[".repeat(4_000), "]".repeat(4_000)));
-    let said = [
+    let answers = [
         post(infer, "", "{"),
         post(infer, "", &input("")),
         post(infer, "", &input(r#","data":[1,2,3]"#)),
@@ -266,7 +266,7 @@ fn what_is_no_request_is_refused_over_http() {
         post(infer, "", &input(r#","data":[1,2]"#)),
     ];
     assert_eq!(
-        said,
+        answers,
         [
             "400 failed to parse the request JSON buffer: EOF while parsing an object at line 1 column 1",
             "400 must specify 'data' field in input tensor 'input_ids'",
@@ -291,7 +291,7 @@ fn what_is_no_request_is_refused_over_http() {
 
 #[test]
 fn prompts_are_counted_with_the_tokenizer_of_the_repository() {
-    let ask = |server: &Running| {
+    let usage_of = |server: &Running| {
         let body = r#"{"model":"ensemble","prompt":"one two three four five six","max_tokens":2}"#;
         let text = format!(
             "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -301,7 +301,7 @@ fn prompts_are_counted_with_the_tokenizer_of_the_repository() {
     };
     let files = Files::new(true, &json!({}));
     let server = over_http(&files);
-    let usage = ask(&server);
+    let usage = usage_of(&server);
     // 27 bytes.
     assert_eq!(usage["prompt_tokens"], 7);
     assert!(usage["prompt_tokens_source"].as_str().unwrap().starts_with("estimate: 4 bytes for each token"));
@@ -315,7 +315,7 @@ fn prompts_are_counted_with_the_tokenizer_of_the_repository() {
     let line = format!("parameters {{ key: \"tokenizer_dir\" value: {{ string_value: \"{dir}\" }} }}\n");
     std::fs::write(&config, format!("{text}{line}")).unwrap();
     let server = over_http(&files);
-    let usage = ask(&server);
+    let usage = usage_of(&server);
     assert_eq!((&usage["prompt_tokens"], &usage["prompt_tokens_source"]), (&json!(6), &json!("tokenizer")));
     server.stop().unwrap();
     std::fs::write(folder.join("tokenizer.json"), "{}").unwrap();

@@ -34,7 +34,7 @@ fn at_once_holds_back_those_of_one_array() {
     let run = world.start(&["run", "m"]);
     patiently("two to begin", || world.count("ran") == 2);
     // Others have room: only the array's own limit holds them.
-    let waiting = cluster.ask(&["squeue", "-h", "-t", "PENDING", "-o", "%i %r"]);
+    let waiting = cluster.query(&["squeue", "-h", "-t", "PENDING", "-o", "%i %r"]);
     assert!(waiting.trim().ends_with("%2] JobArrayTaskLimit"), "{waiting}");
     world.file("gate", "");
     let ended = end(run);
@@ -76,7 +76,7 @@ exec "$REAL" "$@"
     world.env("PATH", path);
     world.file("gate", "");
     let ended = world.good(&["run", "m"]);
-    ended.says("Slurm does not take 8 jobs at once");
+    ended.shows("Slurm does not take 8 jobs at once");
     assert_eq!(world.count("ran"), 8, "each ran once");
     assert_eq!(cluster.jobs().len(), 8);
     assert!((2..8).contains(&cluster.calls("sbatch")), "{}", cluster.calls("sbatch"));
@@ -91,12 +91,12 @@ fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     patiently("all to run", || world.count("ran") == 8);
     let ran = world.read("ran");
     let array = ran.split_whitespace().nth(1).unwrap();
-    cluster.ask(&["scancel", &format!("{array}_5")]);
+    cluster.query(&["scancel", &format!("{array}_5")]);
     patiently("it to be told", || newest_journal(&world).contains("was cancelled, and not by this run"));
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says(&format!("its job {array}_5"));
+    ended.shows(&format!("its job {array}_5"));
     assert_eq!(ended.ran().len(), 7, "{ended:?}");
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), ["many/5"]);
@@ -121,7 +121,7 @@ fn a_node_is_lost_and_only_its_elements_are_submitted_again() {
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node");
+    ended.shows("lost its node");
     assert_eq!(world.count("ran"), 10, "each of the lost ones twice, the others once");
     assert_eq!(cluster.jobs().len(), 10);
     for n in 0..8 {
@@ -196,7 +196,7 @@ fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
         world.file("gate", "");
         world.good(&["run", "m"])
     };
-    ended.says("continues job");
+    ended.shows("continues job");
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
 }
 
@@ -235,8 +235,8 @@ fn the_controller_stops_while_an_array_is_submitted_and_it_is_there_once() {
     patiently("the run to hear that it is not answered", || {
         newest_journal(&world).contains("Slurm has not taken its array yet")
     });
-    let told = newest_journal(&world).matches("Slurm has not taken its array yet").count();
-    assert_eq!(told, 1, "once for all");
+    let count = newest_journal(&world).matches("Slurm has not taken its array yet").count();
+    assert_eq!(count, 1, "once for all");
     crate::world::signal_pid(controller, "CONT");
     world.file("gate", "");
     let ended = end(run);
@@ -251,7 +251,7 @@ fn what_slurm_will_not_take_is_the_failure_of_each() {
     let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, partition: gpuu"));
     let ended = world.regatta(&["run", "m", "--keep-going"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("Slurm rejects its array: invalid partition specified: gpuu").says("--array=0-7").says("8 failed");
+    ended.shows("Slurm rejects its array: invalid partition specified: gpuu").shows("--array=0-7").shows("8 failed");
     assert_eq!(cluster.calls("sbatch"), 1);
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
     assert!(!world.path(".regatta/arrays").read_dir().unwrap().any(|_| true));
@@ -276,7 +276,7 @@ fn elements_that_nobody_wants_any_more_are_cancelled_and_the_others_stay() {
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("of many/0, which an earlier run left behind").says("continues job");
+    ended.shows("of many/0, which an earlier run left behind").shows("continues job");
     assert_eq!((world.read("latest/many/3/out").trim(), world.read("latest/many/4/out").trim()), ("3!", "4"));
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (12, 2));
 }

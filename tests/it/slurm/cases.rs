@@ -105,7 +105,7 @@ pub fn submitter_killed() -> Row {
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("continues job");
+    ended.shows("continues job");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!(world.count("nodes"), 1, "it ran once");
     assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (1, 1));
@@ -124,7 +124,7 @@ pub fn node_killed() -> Row {
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node").says("it is submitted again");
+    ended.shows("lost its node").shows("it is submitted again");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     let states: Vec<String> = cluster.jobs();
     assert_eq!(states.len(), 2, "{states:?}");
@@ -161,7 +161,7 @@ stages:
     let ended = end(run);
     Cluster::link("heal", &node);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node").says("it is submitted again");
+    ended.shows("lost its node").shows("it is submitted again");
     assert_eq!(world.read("latest/it/out"), "attempt 2\nattempt 2 has ended\n");
     assert!(!world.path("latest/it/more").exists());
     assert_eq!(world.read("late"), "1\n");
@@ -200,7 +200,7 @@ pub fn time_limit() -> Row {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("less than 30 s left until its time limit").says("ran into its time limit of 1m").says("begun");
+    ended.shows("less than 30 s left until its time limit").shows("ran into its time limit of 1m").shows("begun");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && jobs[0].starts_with("TIMEOUT"), "{jobs:?}");
     case.end(&cluster, 1, "warned 30 s before, told with the limit, TIMEOUT")
@@ -229,7 +229,7 @@ pub fn server_over_two_nodes() -> Row {
     let ended = world.regatta(&["run", "m"]);
     // A busy machine may make the measurement invalid; that is another matter.
     assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
-    ended.says("▲ server").says("▼ server");
+    ended.shows("▲ server").shows("▼ server");
     let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
     let result = read_result(&world.path(folder).join("result.json")).unwrap();
     assert_eq!((result.counts.scheduled, result.counts.ok), (12, 12));

@@ -53,14 +53,14 @@ impl Cluster {
             .spawn()
             .expect("slurm.sh");
         let alive = keeper.stdin.take();
-        let mut said = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        let mut line = String::new();
+        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
         let mut cluster = Self { keeper, alive, folder, prefix };
-        if said.trim() != "up" {
+        if line.trim() != "up" {
             drop(cluster.alive.take());
             let mut why = String::new();
             let _ = cluster.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
-            panic!("no Slurm: {said}{why}");
+            panic!("no Slurm: {line}{why}");
         }
         cluster
     }
@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// What one of Slurm's programs prints; the calls of tests are not counted.
-    pub fn ask(&self, words: &[&str]) -> String {
+    pub fn query(&self, words: &[&str]) -> String {
         let output = Command::new(format!("/usr/bin/{}", words[0]))
             .args(&words[1..])
             .env("SLURM_CONF", self.folder.join("etc/slurm.conf"))
@@ -96,7 +96,7 @@ impl Cluster {
 
     /// `state reason node` of every job that there ever was, oldest first.
     pub fn jobs(&self) -> Vec<String> {
-        self.ask(&["squeue", "-h", "-r", "-t", "all", "-S", "i", "-o", "%T %N"])
+        self.query(&["squeue", "-h", "-r", "-t", "all", "-S", "i", "-o", "%T %N"])
             .lines()
             .map(|line| line.trim().to_owned())
             .collect()
@@ -124,7 +124,7 @@ impl Cluster {
             "--chdir=/",
             "--output=/dev/null",
         ];
-        self.ask(&[&words[..], &["--wrap=sleep 1000"]].concat()).trim().to_owned()
+        self.query(&[&words[..], &["--wrap=sleep 1000"]].concat()).trim().to_owned()
     }
 
     /// `cut` or `heal`: a node's link.

@@ -24,12 +24,12 @@ pub fn preempted() -> Row {
     let urgent = cluster.urgent();
     patiently("the preemption to be told", || newest_journal(&world).contains("was preempted"));
     assert_eq!(world.count("nodes"), 1, "the second attempt waits for its turn");
-    cluster.ask(&["scancel", &urgent]);
+    cluster.query(&["scancel", &urgent]);
     patiently("the second attempt", || world.count("nodes") == 2);
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("was preempted; it is submitted again");
+    ended.shows("was preempted; it is submitted again");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n", "nothing of the first attempt");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 3 && jobs[0].starts_with("PREEMPTED") && jobs[2].starts_with("COMPLET"), "{jobs:?}");
@@ -47,7 +47,7 @@ fn where_preemption_cancels_it_is_the_same() {
     cluster.urgent();
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("was preempted");
+    ended.shows("was preempted");
 }
 
 /// Ours, on the node.
@@ -110,5 +110,5 @@ stages:
     signal_pid(program_of(&world), "KILL");
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("its container regatta-").says("may still run on ").says("podman rm -f regatta-");
+    ended.shows("its container regatta-").shows("may still run on ").shows("podman rm -f regatta-");
 }

@@ -31,23 +31,23 @@ fn two_systems_become_one_submission_that_the_gate_passes() {
     good(&world.path("a"));
     other(&world.path("b"), "crate_b200x8");
     let arguments = ["mlperf", "assemble", "--out", "whole", "--csv", "results.csv", "a", "b"];
-    world.good(&arguments).says("6 results for v6.1: MLCommons would accept it");
+    world.good(&arguments).shows("6 results for v6.1: MLCommons would accept it");
     // Sources of the second that have another content are beside those of the first.
     assert_eq!(world.read("whole/closed/Example/src/README.md"), "how it was made\n");
     assert_eq!(world.read("whole/closed/Example/src/crate_b200x8/README.md"), "how the other one was made\n");
     let table = world.read("results.csv");
     assert_eq!(table.lines().count(), 7, "{table}");
     assert!(table.contains(&format!("v6.1,closed,Example,crate_b200x8,{BENCHMARK},Server,")), "{table}");
-    if let Some(printed) = official::ask(&world.path("whole"), "v6.1") {
+    if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
         assert!(regatta::mlperf::Official::of(&printed).passed, "{printed}");
     }
     // It is not written over, and its systems are told apart by what they are.
     let again = world.regatta(&arguments);
     assert_eq!(again.code, 2);
-    again.says("whole: it is not empty").says("`--out` names a new folder");
+    again.shows("whole: it is not empty").shows("`--out` names a new folder");
     let renamed = other(&world.path("c"), "shed_b200x8");
     renamed.field(&renamed.at("systems/shed_b200x8.json"), "accelerator_model_name", Some("B200-SXM-180GB".into()));
-    world.good(&["mlperf", "diff", "whole", "c"]).says(&format!("crate_b200x8 ↔ shed_b200x8 {BENCHMARK} Server"));
+    world.good(&["mlperf", "diff", "whole", "c"]).shows(&format!("crate_b200x8 ↔ shed_b200x8 {BENCHMARK} Server"));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn parts_that_disagree_are_all_named_and_nothing_is_written() {
     b.replace(&b.of("Server/user.conf"), "40.5", "44.5");
     let refused = world.regatta(&["mlperf", "assemble", "--out", "whole", "a", "b"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    refused.says(&format!("systems/{SYSTEM}.json: a/closed")).says("Server/user.conf: a/closed");
+    refused.shows(&format!("systems/{SYSTEM}.json: a/closed")).shows("Server/user.conf: a/closed");
     assert!(!world.path("whole").exists());
     // The same documentation for all is named once.
     world.file("texts/calibration.md", "one text\n");
@@ -67,12 +67,12 @@ fn parts_that_disagree_are_all_named_and_nothing_is_written() {
     world.file("c/closed/Example/documentation/calibration.md", "another text\n");
     let refused = world.regatta(&["mlperf", "assemble", "--out", "whole", "a", "c"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    refused.says("documentation/calibration.md: a/closed");
+    refused.shows("documentation/calibration.md: a/closed");
     world.good(&["mlperf", "assemble", "--out", "whole", "--documentation", "texts", "a", "c"]);
     assert_eq!(world.read("whole/closed/Example/documentation/calibration.md"), "one text\n");
     let none = world.regatta(&["mlperf", "assemble", "--out", "x", "texts"]);
     assert_eq!(none.code, 2);
-    none.says("no latest/package");
+    none.shows("no latest/package");
 }
 
 /// Packages that Regatta made keep their provenance, each system its own.
@@ -91,7 +91,7 @@ fn packages_keep_their_records_and_a_changed_file_is_found() {
     let arguments = ["--documentation", "texts", "box-project", "crate-project"];
     world
         .good(&[&["mlperf", "assemble", "--out", "whole"], &arguments[..]].concat())
-        .says("6 results for v6.1: MLCommons would accept it");
+        .shows("6 results for v6.1: MLCommons would accept it");
     for system in ["box", "crate"] {
         let lock: Value =
             serde_json::from_str(&world.read(format!("whole/closed/Example/documentation/regatta.{system}.lock")))
@@ -103,10 +103,10 @@ fn packages_keep_their_records_and_a_changed_file_is_found() {
     write(&conf, text);
     let refused = world.regatta(&["mlperf", "check", "whole"]);
     assert_eq!(refused.code, 1, "{refused:?}");
-    refused.says("refused changed file");
+    refused.shows("refused changed file");
     // A system without a record among those that have one was put there by hand.
     fs::remove_file(world.path("whole/closed/Example/documentation/regatta.crate.lock")).unwrap();
-    world.regatta(&["mlperf", "check", "whole"]).says("regatta.lock knows nothing of the system crate");
+    world.regatta(&["mlperf", "check", "whole"]).shows("regatta.lock knows nothing of the system crate");
 }
 
 /// Logs as a harness leaves them: no tree, accuracy logs whole and without a hash.
@@ -131,10 +131,10 @@ fn logs_of_another_harness_are_packed() {
         arguments.extend(["--logs".to_owned(), format!("crate.json:{BENCHMARK}:{scenario}=logs/{scenario}")]);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    world.good(&arguments).says("6 results for v6.1: MLCommons would accept it");
+    world.good(&arguments).shows("6 results for v6.1: MLCommons would accept it");
     let scores = world.read(format!("whole/closed/Example/results/crate/{BENCHMARK}/Server/accuracy/accuracy.txt"));
     assert!(scores.contains(&format!("hash={}", super::fixture::sha256(long_log().as_bytes()))), "{scores}");
-    if let Some(printed) = official::ask(&world.path("whole"), "v6.1") {
+    if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
         assert!(regatta::mlperf::Official::of(&printed).passed, "{printed}");
     }
     // What is missing is named, all of it.
@@ -142,10 +142,10 @@ fn logs_of_another_harness_are_packed() {
     fs::remove_dir_all(world.path("logs/Offline/TEST06")).unwrap();
     let refused = world.regatta(&[&["mlperf", "assemble", "--out", "x"], &arguments[4..]].concat());
     assert_eq!(refused.code, 2, "{refused:?}");
-    refused.says("logs/Server/user.conf is missing").says("logs/Offline/TEST06/verify_accuracy.txt is missing");
+    refused.shows("logs/Server/user.conf is missing").shows("logs/Offline/TEST06/verify_accuracy.txt is missing");
     let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", "crate.json=logs/Server"]);
     assert_eq!(wrong.code, 2);
-    wrong.says("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER");
+    wrong.shows("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER");
 }
 
 /// The logs are of v6.1, where 99 % is no benchmark: in v6.0 both are refused, for the same reasons.
@@ -170,5 +170,5 @@ fn a_result_for_99_9_percent_is_one_for_99_too_where_the_round_has_both() {
         checks
     };
     assert_eq!(reasons("llama2-70b-99.9"), reasons("llama2-70b-99"));
-    world.good(&["mlperf", "assemble", "--out", "v6.1", "--also-99", "a"]).says("3 results for v6.1");
+    world.good(&["mlperf", "assemble", "--out", "v6.1", "--also-99", "a"]).shows("3 results for v6.1");
 }

@@ -371,7 +371,7 @@ fn a_good_submission_passes() {
 #[test]
 fn every_broken_submission_has_its_own_finding() {
     let official = official();
-    let mut told = String::from(
+    let mut table = String::from(
         "# What is done to a good submission, what the official checker says of it, and what the gate says.\n",
     );
     let (mut pass, mut unexpected) = (Vec::new(), Vec::new());
@@ -387,7 +387,7 @@ fn every_broken_submission_has_its_own_finding() {
             unexpected.push(*name);
         }
         let _ = writeln!(
-            told,
+            table,
             "\n{name}\n  official: {}",
             official.get(&format!("v6.1 {name}")).map_or("not asked", String::as_str)
         );
@@ -396,7 +396,7 @@ fn every_broken_submission_has_its_own_finding() {
             let place = finding.place.strip_prefix("closed/Example/").unwrap_or(&finding.place);
             let place = place.replace(&format!("results/{SYSTEM}/{BENCHMARK}/"), "…/");
             let _ = writeln!(
-                told,
+                table,
                 "  {word} {}: {place}: {}\n    why: {}\n    do: {}",
                 finding.check, finding.what, finding.why, finding.fix
             );
@@ -408,9 +408,9 @@ fn every_broken_submission_has_its_own_finding() {
         "mutations that pass, and those that are refused or not against FOR_REVIEW"
     );
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(GOLDEN, &told).unwrap();
+        fs::write(GOLDEN, &table).unwrap();
     }
-    assert_eq!(told, fs::read_to_string(GOLDEN).unwrap(), "UPDATE=1 writes it anew");
+    assert_eq!(table, fs::read_to_string(GOLDEN).unwrap(), "UPDATE=1 writes it anew");
 }
 
 /// The same in three rounds: what the official checker says, what the gate says, and who is right where they differ.

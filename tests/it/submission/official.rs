@@ -57,7 +57,7 @@ fn printed(checker: &Path, root: &Path, round: &str) -> String {
 }
 
 /// The output of a round's checker on a submission. None: there is no checker here.
-pub(super) fn ask(root: &Path, round: &str) -> Option<String> {
+pub(super) fn check(root: &Path, round: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     checker(round, folder.path()).map(|checker| printed(&checker, root, round))
 }
@@ -67,40 +67,40 @@ fn words(round: &Round) -> String {
     let folder = tempfile::tempdir().unwrap();
     let checker = checker(&round.name, folder.path()).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
     let whole = tempfile::tempdir().unwrap();
-    let said = printed(&checker, good_of(round, whole.path()).0.as_path(), &round.name);
-    assert!(Official::of(&said).passed, "{}: {said}", round.name);
-    let mut told = String::new();
+    let output = printed(&checker, good_of(round, whole.path()).0.as_path(), &round.name);
+    assert!(Official::of(&output).passed, "{}: {output}", round.name);
+    let mut lines = String::new();
     let is_here = |name: &str| name != OLD_LAYOUT || SubmissionLayout::of(&round.name) == SubmissionLayout::Single;
     for (name, spoil) in BROKEN.iter().filter(|(name, _)| is_here(name)) {
         let folder = tempfile::tempdir().unwrap();
         let submission = good_of(round, folder.path());
         spoil(&submission);
-        let said = printed(&checker, folder.path(), &round.name);
-        let official = Official::of(&said);
+        let output = printed(&checker, folder.path(), &round.name);
+        let official = Official::of(&output);
         let first = official.errors().find(|error| !error.contains("NoResults") && !error.starts_with("SUMMARY"));
-        let word = match (official.passed, said.contains("SUMMARY: ")) {
+        let word = match (official.passed, output.contains("SUMMARY: ")) {
             (true, _) => "passes".to_owned(),
             (_, true) => format!("fails: {}", first.unwrap_or("no reason given").replace("./", "")),
-            _ => format!("crashes: {}", said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default()),
+            _ => format!("crashes: {}", output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default()),
         };
-        let _ = writeln!(told, "{} {name} | {}", round.name, word.chars().take(160).collect::<String>());
+        let _ = writeln!(lines, "{} {name} | {}", round.name, word.chars().take(160).collect::<String>());
     }
-    told
+    lines
 }
 
 #[test]
 #[ignore = "needs a clone of mlcommons/inference, named by MLPERF_INFERENCE"]
 fn it_passes_the_good_one_and_says_of_the_broken_ones_what_stands_in_the_table() {
     let rounds = ROUNDS.map(|round| Round::named(round).unwrap());
-    let told: Vec<String> = std::thread::scope(|scope| {
-        let asked: Vec<_> = rounds.iter().map(|round| scope.spawn(|| words(round))).collect();
-        asked.into_iter().map(|round| round.join().unwrap()).collect()
+    let table: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = rounds.iter().map(|round| scope.spawn(|| words(round))).collect();
+        threads.into_iter().map(|round| round.join().unwrap()).collect()
     });
-    let told = told.concat();
+    let table = table.concat();
     if std::env::var_os("UPDATE").is_some() {
-        fs::write(OFFICIAL, &told).unwrap();
+        fs::write(OFFICIAL, &table).unwrap();
     }
-    assert_eq!(told, fs::read_to_string(OFFICIAL).unwrap());
+    assert_eq!(table, fs::read_to_string(OFFICIAL).unwrap());
 }
 
 /// Regatta's own reports beside the divisions are no reason for it to refuse a package.
@@ -112,8 +112,8 @@ fn our_reports_beside_the_divisions_do_not_disturb_it() {
         let submission = good_of(&round, folder.path());
         write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("package.json"), "{}\n");
         write(submission.0.join(regatta::mlperf::REPORT_FOLDER).join("official.log"), "SUMMARY\n");
-        let said = ask(folder.path(), &round.name).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
-        assert!(Official::of(&said).passed, "{}: {said}", round.name);
+        let output = check(folder.path(), &round.name).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
+        assert!(Official::of(&output).passed, "{}: {output}", round.name);
         assert_eq!(mlperf::examine(folder.path(), &round).refusal_count(), 0);
     }
 }

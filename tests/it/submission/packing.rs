@@ -85,8 +85,8 @@ fn what_is_packed_passes_the_gate() {
         .join("Server/accuracy/mlperf_log_accuracy.json");
     let cut = fs::read_to_string(log).unwrap();
     assert!(cut.len() < 10 * 1024 && cut.len() < long_log().len(), "{}", cut.len());
-    if let Some(said) = super::official::ask(&out, "v6.1") {
-        assert!(said.contains("SUMMARY: submission looks OK"), "{said}");
+    if let Some(output) = super::official::check(&out, "v6.1") {
+        assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
     }
 }
 
@@ -122,8 +122,8 @@ fn older_rounds_have_their_own_layout() {
         ["TEST06/accuracy/mlperf_log_accuracy.json", "TEST06/verify_accuracy.txt"]
     );
     assert!(submitter.join("code/README.md").is_file() && !submitter.join("src").exists());
-    if let Some(said) = super::official::ask(&out, "v5.1") {
-        assert!(said.contains("SUMMARY: submission looks OK"), "{said}");
+    if let Some(output) = super::official::check(&out, "v5.1") {
+        assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
     }
     // For v6.1 it is another one's layout and another one's seeds.
     let checks: Vec<String> = mlperf::examine(&out, &Round::named("v6.1").unwrap())
@@ -201,8 +201,8 @@ fn all_that_is_wrong_with_its_runs_is_told_at_once() {
     let Err(Unpacked::Incomplete { problems, .. }) = mlperf::pack(&order, &folder.path().join("out")) else {
         panic!("it was packed");
     };
-    let told = problems.join("\n").replace(&runs.0.display().to_string(), "RUNS");
-    insta::assert_snapshot!(told, @r#"
+    let text = problems.join("\n").replace(&runs.0.display().to_string(), "RUNS");
+    insta::assert_snapshot!(text, @r#"
     `submitter` becomes the name of a folder, with letters, digits, . _ - + only: "Example Inc."
     llama2-70b-99.9 Offline: the performance run (RUNS/offline/performance) has no user.conf
     llama2-70b-99.9 Offline: RUNS/offline/score has no accuracy.txt

@@ -44,7 +44,7 @@ fn a_manifest_packs_a_submission_that_the_gate_passes() {
     let world = World::new();
     Runs::new(&world.path("runs"), |_| ());
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
-    world.good(&["run", "m"]).says("3 results in closed/Example, the gate passes it");
+    world.good(&["run", "m"]).shows("3 results in closed/Example, the gate passes it");
     let lock: serde_json::Value =
         serde_json::from_str(&world.read("latest/package/closed/Example/documentation/regatta.lock")).unwrap();
     assert_eq!(lock["stages"].as_array().unwrap().len(), 15);
@@ -53,7 +53,7 @@ fn a_manifest_packs_a_submission_that_the_gate_passes() {
     assert!(readme.contains("regatta run m --until server_performance"), "{readme}");
     world
         .good(&["mlperf", "check", "latest/package"])
-        .says("3 results for v6.1: MLCommons would accept it, 2 for review");
+        .shows("3 results for v6.1: MLCommons would accept it, 2 for review");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
     let none = world.regatta(&["mlperf", "status"]);
     assert_eq!(none.code, 2);
-    none.says("nothing has run in this folder yet");
+    none.shows("nothing has run in this folder yet");
     insta::assert_snapshot!(world.good(&["mlperf", "status", "m"]).stdout, @r#"
     system  benchmark        scenario     performance  accuracy  audit    package
     box     llama2-70b-99.9  Offline      missing      missing   missing  missing
@@ -101,13 +101,13 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
       package                             regatta run m --until package
       llama2-70b-99.9 Server performance  regatta run m --until server_performance
     "#);
-    let told: serde_json::Value =
+    let status: serde_json::Value =
         serde_json::from_str(&world.good(&["mlperf", "status", "m", "--json"]).stdout).unwrap();
-    assert_eq!(told["results"][1]["performance"]["state"], "stale");
-    assert_eq!(told["results"][1]["performance"]["why"], "server_performance: input run changed");
+    assert_eq!(status["results"][1]["performance"]["state"], "stale");
+    assert_eq!(status["results"][1]["performance"]["why"], "server_performance: input run changed");
     let nothing = world.regatta(&["mlperf", "status", "quickstart"]);
     assert_eq!(nothing.code, 2);
-    nothing.says("quickstart has nothing of MLPerf in it");
+    nothing.shows("quickstart has nothing of MLPerf in it");
 }
 
 /// What the README of a package says makes it again is what made it, wherever a value was set.
@@ -140,7 +140,7 @@ fn the_commands_of_a_package_make_the_same_keys() {
         assert!(ended.status.success() && text.contains(" 0 to run"), "{command}\n{ended:?}");
     }
     // The state of the last run needs no more arguments, either.
-    world.good(&["mlperf", "status"]).says("done submittable");
+    world.good(&["mlperf", "status"]).shows("done submittable");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_only_a_person_knows_is_asked_for_in_a_file_to_paste() {
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.says("values that are not known (1): weight_data_types").says("missing.yaml has them");
+    refused.shows("values that are not known (1): weight_data_types").shows("missing.yaml has them");
     let kept = world.read(".regatta/failed/package/missing.yaml");
     assert_eq!(
         kept,
@@ -182,7 +182,7 @@ fn runs_of_two_engines_are_no_result() {
     };
     let refused = with("other");
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.says("1 of 3 findings keep it from being submitted").says("the accuracy run had another `engine`");
+    refused.shows("1 of 3 findings keep it from being submitted").shows("the accuracy run had another `engine`");
     let same = with("one");
     assert_eq!(same.code, 0, "{}{}", same.stdout, same.stderr);
     let lock = world.read("latest/package/closed/Example/documentation/regatta.lock");
@@ -197,15 +197,15 @@ fn a_rehearsal_is_packed_and_refused() {
     let world = World::new();
     Runs::new(&world.path("runs"), |test| test["rehearsal"] = serde_json::json!(true));
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(true)));
-    world.good(&["run", "m"]).says("REHEARSAL, not for submission: 3 results in closed/Example");
+    world.good(&["run", "m"]).shows("REHEARSAL, not for submission: 3 results in closed/Example");
     let checked = world.regatta(&["mlperf", "check", "latest/package"]);
     assert_eq!(checked.code, 1, "{}", checked.stderr);
-    checked.says("refused rehearsal: this package is a rehearsal");
+    checked.shows("refused rehearsal: this package is a rehearsal");
 
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.says("is a rehearsal with shortened durations");
+    refused.shows("is a rehearsal with shortened durations");
 }
 
 /// A script in the place of the official checker, run by `sh` as if that were Python.
@@ -217,13 +217,13 @@ fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
     let script = "inference/tools/submission/submission_checker/main.py";
     world.file(script, "echo \"[now main.py:1 INFO] $*\"; echo 'INFO:main:SUMMARY: submission looks OK'");
-    world
-        .good(&["run", "m"])
-        .says("3 results in closed/Example, the gate passes it, 2 findings for review, the official checker passes it");
-    let told: serde_json::Value = serde_json::from_str(&world.read("latest/package/.regatta/package.json")).unwrap();
-    assert_eq!(told["submittable"], true);
+    world.good(&["run", "m"]).shows(
+        "3 results in closed/Example, the gate passes it, 2 findings for review, the official checker passes it",
+    );
+    let package: serde_json::Value = serde_json::from_str(&world.read("latest/package/.regatta/package.json")).unwrap();
+    assert_eq!(package["submittable"], true);
     assert_eq!(
-        told["official"]["last"][0],
+        package["official"]["last"][0],
         "[now main.py:1 INFO] --input . --version v6.1 --csv .regatta/official.csv"
     );
 
@@ -233,12 +233,12 @@ fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
     );
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.says("the official checker refuses it").says("official checker: closed/Example is odd");
+    refused.shows("the official checker refuses it").shows("official checker: closed/Example is odd");
 
     world.file(script, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.says("the official checker did not come to its end").says("ModuleNotFoundError: numpy");
+    refused.shows("the official checker did not come to its end").shows("ModuleNotFoundError: numpy");
 }
 
 #[test]
@@ -246,15 +246,15 @@ fn a_folder_is_checked_and_held_against_another() {
     let world = World::new();
     good(&world.path("a"));
     let b = good(&world.path("b"));
-    world.good(&["mlperf", "check", "a"]).says("3 results for v6.1: MLCommons would accept it");
+    world.good(&["mlperf", "check", "a"]).shows("3 results for v6.1: MLCommons would accept it");
     b.field(&b.system(), "framework", Some("TensorRT-LLM 1.0".into()));
     b.replace(&b.of("Server/user.conf"), "40.5", "44.5");
-    let told: serde_json::Value =
+    let report: serde_json::Value =
         serde_json::from_str(&world.good(&["mlperf", "check", "b", "--json"]).stdout).unwrap();
-    assert_eq!((&told["submittable"], &told["for_review"]), (&true.into(), &1.into()));
-    assert_eq!(told["examined"]["findings"][0]["check"], "user.conf");
-    world.good(&["mlperf", "check", "b"]).says("1 for review (`--review` prints them)");
-    world.good(&["mlperf", "check", "b", "--review"]).says("  review user.conf: line 1: it sets target_qps = 44.5");
+    assert_eq!((&report["submittable"], &report["for_review"]), (&true.into(), &1.into()));
+    assert_eq!(report["examined"]["findings"][0]["check"], "user.conf");
+    world.good(&["mlperf", "check", "b"]).shows("1 for review (`--review` prints them)");
+    world.good(&["mlperf", "check", "b", "--review"]).shows("  review user.conf: line 1: it sets target_qps = 44.5");
     b.set("Server/performance/run_1", "result_completed_tokens_per_second", &serde_json::json!(13_134.2));
     let refused = world.regatta(&["mlperf", "check", "b"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
@@ -276,9 +276,9 @@ fn a_folder_is_checked_and_held_against_another() {
     "#);
     let none = world.regatta(&["mlperf", "check", "nowhere"]);
     assert_eq!(none.code, 2);
-    none.says("nowhere: no such folder");
+    none.shows("nowhere: no such folder");
     world.file("empty/x", "");
     let none = world.regatta(&["mlperf", "check", "empty"]);
     assert_eq!(none.code, 2);
-    none.says("its round is unknown");
+    none.shows("its round is unknown");
 }

@@ -62,12 +62,12 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// `asks` wants certificates of clients that this authority issued.
-    pub fn start(identity: &Identity, asks: Option<&Authority>) -> Self {
+    /// `client_authority` wants certificates of clients that this authority issued.
+    pub fn start(identity: &Identity, client_authority: Option<&Authority>) -> Self {
         let behind = Scripted::start(|_| vec![crate::openai::script::Do::Send(good())]);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-        let builder = match asks {
+        let builder = match client_authority {
             None => builder.unwrap().with_no_client_auth(),
             Some(authority) => {
                 let mut roots = RootCertStore::empty();

@@ -36,9 +36,9 @@ async fn bad_words_are_not_said_and_stop_words_are_the_last() {
     let free = spoken("a", 10);
     let list = |words: &[i32]| raw(words).to_vec();
     let bad = with(request("a", 5, 10, true), "bad_words_list", "INT32", &[1, 2, 1], &list(&[free[4], 1]));
-    let said = tokens_of(&stream(&mut server.client().await, vec![bad]).await, "a");
-    assert_eq!((said.len(), &said[..4]), (10, &free[..4]));
-    assert!(!said.contains(&free[4]));
+    let tokens = tokens_of(&stream(&mut server.client().await, vec![bad]).await, "a");
+    assert_eq!((tokens.len(), &tokens[..4]), (10, &free[..4]));
+    assert!(!tokens.contains(&free[4]));
     let stop =
         with(request("a", 5, 10, true), "stop_words_list", "INT32", &[1, 2, 2], &list(&[free[4], free[5], 2, -1]));
     let answers = stream(&mut server.client().await, vec![stop]).await;
@@ -151,12 +151,12 @@ async fn what_the_engine_cannot_do_is_refused_in_the_backends_words() {
         with(good(), "lora_task_id", "UINT64", &[1, 1], &9_u64.to_le_bytes()),
         with(good(), "return_context_logits", "BOOL", &[1, 1], &[1]),
     ];
-    let mut said = Vec::new();
+    let mut errors = Vec::new();
     for case in cases {
         let status = server.client().await.model_infer(case).await.unwrap_err();
-        said.push(format!("{:?}: {}", status.code(), status.message()));
+        errors.push(format!("{:?}: {}", status.code(), status.message()));
     }
-    insta::assert_snapshot!(said.join("\n"), @r"
+    insta::assert_snapshot!(errors.join("\n"), @r"
     InvalidArgument: [request id: 1] input 'input_lengths' batch size does not match other inputs for 'tensorrt_llm'
     Internal: Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy
     Internal: num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy
