@@ -26,7 +26,7 @@ pub struct ResultProgress {
 pub struct StepCell {
     pub state: StepState,
     /// What it reports, done or stale.
-    pub told: Option<String>,
+    pub outcome: Option<String>,
     /// Why it is not done.
     pub why: Option<String>,
     /// What brings it forward.
@@ -219,7 +219,7 @@ pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
         ];
         for (name, cell) in cells {
             let (tone, word) = cell.state.word();
-            let text = cell.told.as_deref().map(|told| format!(" {}", cut(told, 40))).unwrap_or_default();
+            let text = cell.outcome.as_deref().map(|outcome| format!(" {}", cut(outcome, 40))).unwrap_or_default();
             row.push((tone, clean(&format!("{word}{text}"))));
             if let Some(command) = &cell.command
                 && !commands.iter().any(|(_, known)| known == command)

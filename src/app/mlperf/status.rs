@@ -176,7 +176,7 @@ impl StatusContext<'_> {
     /// Done when all its tasks are, stale when one is that was done before, missing otherwise.
     fn cell(&self, tasks: &[&Task], outcome: impl Fn(&Path) -> Option<String>) -> StepCell {
         let Some(last) = tasks.last() else {
-            return StepCell { state: StepState::Absent, told: None, why: None, command: None };
+            return StepCell { state: StepState::Absent, outcome: None, why: None, command: None };
         };
         let mut state = StepState::Done;
         let mut why = BTreeSet::new();
@@ -194,7 +194,7 @@ impl StatusContext<'_> {
             .find_map(|task| self.cache.last(&self.plan.name, &task.id))
             .map(|record| self.cache.folder(&record));
         StepCell {
-            told: folder.and_then(|folder| outcome(&folder)),
+            outcome: folder.and_then(|folder| outcome(&folder)),
             why: (state != StepState::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
             command: (state != StepState::Done).then(|| format!("{} --until {}", self.command, last.id)),
             state,

@@ -121,10 +121,10 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
         disagree(format!("result_query_count is {counted}, generated_query_count {issued}"));
     }
     let is_drawn =
-        |asked: &f64| (issued / lasted / asked - 1.0).abs() <= RATE_TOLERANCE.max(RATE_DEVIATIONS / issued.sqrt());
-    if let Some(asked) = detail.number("effective_target_qps").filter(|asked| !is_drawn(asked)) {
+        |target: &f64| (issued / lasted / target - 1.0).abs() <= RATE_TOLERANCE.max(RATE_DEVIATIONS / issued.sqrt());
+    if let Some(target) = detail.number("effective_target_qps").filter(|target| !is_drawn(target)) {
         disagree(format!(
-            "{issued} queries in {lasted:.0} s are {:.3} a second, target_qps is {asked}",
+            "{issued} queries in {lasted:.0} s are {:.3} a second, target_qps is {target}",
             issued / lasted
         ));
     }

@@ -60,10 +60,10 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         );
     }
     let summary = std::fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
-    let told = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
-    match told {
-        Some(told) if told != text => {
-            let what = format!("it has {told}, the detail log has {text}");
+    let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
+    match stated {
+        Some(stated) if stated != text => {
+            let what = format!("it has {stated}, the detail log has {text}");
             to.refuse(
                 GateCheck::LogsDisagree,
                 &folder.join("mlperf_log_summary.txt"),
@@ -87,11 +87,11 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
 }
 
 fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
-    let asked = detail.number("effective_min_duration_ms");
-    if asked.is_none_or(|asked| asked < SHORTEST_MS) {
+    let requested = detail.number("effective_min_duration_ms");
+    if requested.is_none_or(|requested| requested < SHORTEST_MS) {
         let what = format!(
             "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
-            asked.map_or("no".to_owned(), |ms| ms.to_string())
+            requested.map_or("no".to_owned(), |ms| ms.to_string())
         );
         let why = "every test of a language model lasts at least 600 s";
         to.refuse(

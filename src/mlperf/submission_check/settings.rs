@@ -66,7 +66,7 @@ pub(super) fn check(
     source_of_benchmark(to, entry);
     if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
         let none = IndexMap::new();
-        let ask = TestRequest {
+        let request = TestRequest {
             round: &round.name,
             benchmark: entry.official,
             scenario,
@@ -77,7 +77,7 @@ pub(super) fn check(
             user_conf: &none,
             dataset_samples: None,
         };
-        conf(to, &folder.join("user.conf"), &text, &ask, performance);
+        conf(to, &folder.join("user.conf"), &text, &request, performance);
     }
 }
 
@@ -138,13 +138,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
 }
 
 /// Checks user.conf by the rules, and against the effective settings in the log.
-fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, performance: Option<&Detail>) {
-    for (line, wrong) in conf::review(text, ask) {
+fn conf(to: &mut GateFindings, at: &Path, text: &str, request: &TestRequest, performance: Option<&Detail>) {
+    for (line, wrong) in conf::review(text, request) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
         // What the run used is in its log; the official checker asks only that user.conf is there.
-        let is_forbidden = ask.division == Division::Closed
-            && wrong.at.last().is_some_and(|key| conf::is_open_only(key, ask.scenario));
+        let is_forbidden = request.division == Division::Closed
+            && wrong.at.last().is_some_and(|key| conf::is_open_only(key, request.scenario));
         let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
         // What a rehearsal shortens goes by the names that its log's findings have.
         let check = match wrong.at.last().map(String::as_str) {
@@ -157,14 +157,15 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, perform
         to.find(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let Some(detail) = performance else { return };
-    let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
+    let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
     let is_ours = |line: &&conf::ConfLine| {
-        (line.model == "*" || line.model == model) && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
+        (line.model == "*" || line.model == model)
+            && (line.scenario == "*" || line.scenario == request.scenario.loadgen())
     };
     for line in conf::read(text).0.iter().filter(is_ours) {
         let known = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
         // Of SingleStream it is what is expected, and no limit.
-        let is_limit = line.key != "target_latency" || ask.scenario.loadgen() == "Server";
+        let is_limit = line.key != "target_latency" || request.scenario.loadgen() == "Server";
         if let Some((_, logged, factor)) = known
             && is_limit
             && let Some(in_force) = number_of(detail.get(logged))

@@ -227,8 +227,10 @@ fn package_outcome(
     }
     let kept = packed.submitter.display();
     let headline = if step.rehearse {
-        let told = examined.refusal_count();
-        format!("REHEARSAL, not for submission: {results} results in {kept}, {told} findings because of it{checker}")
+        let findings = examined.refusal_count();
+        format!(
+            "REHEARSAL, not for submission: {results} results in {kept}, {findings} findings because of it{checker}"
+        )
     } else {
         format!("{results} results in {kept}, the gate passes it{for_review}{checker}")
     };
