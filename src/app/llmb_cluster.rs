@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -14,11 +15,26 @@ use crate::manifest::Manifest;
 /// llmb-run's description of its cluster.
 const FILE: &str = "cluster_config.yaml";
 
-/// The GPU type of this folder's `cluster_config.yaml`: `gb200`.
-pub(super) fn gpu_type_of_file(folder: &Path) -> Option<String> {
-    let value: Value = serde_yaml::from_str(&fs::read_to_string(folder.join(FILE)).ok()?).ok()?;
-    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;
-    Some(found.as_str()?.to_lowercase())
+/// A `cluster_config.yaml` that is there and cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub(super) struct ClusterFileError {
+    path: PathBuf,
+    why: String,
+}
+
+/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. None: there is no such file, or it has no `gpu_type`.
+pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterFileError> {
+    let path = folder.join(FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(ClusterFileError { path, why: error.to_string() }),
+    };
+    let value: Value =
+        serde_yaml::from_str(&text).map_err(|error| ClusterFileError { path, why: error.to_string() })?;
+    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
+    Ok(found.and_then(Value::as_str).map(str::to_lowercase))
 }
 
 /// One sentence on why a scale stands for no system.
@@ -40,7 +56,8 @@ pub(super) fn system(
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
-    if let Some((gpu_type, origin)) = gpu_type(scale) {
+    let known = gpu_type(scale).map_err(|error| NoSystem(error.to_string()))?;
+    if let Some((gpu_type, origin)) = known {
         let system = format!("{gpu_type}-x{}", scale.gpus);
         if systems.contains(&system) {
             return Ok((system, format!("the GPU type is from {origin}")));
@@ -62,20 +79,21 @@ pub(super) fn system(
 }
 
 /// The GPU type, and where it is from.
-fn gpu_type(scale: &GpuScale) -> Option<(String, String)> {
+fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, ClusterFileError> {
     if let Some(gpu_type) = &scale.gpu_type {
-        return Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned()));
+        return Ok(Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned())));
     }
     if let Some(gpu_type) = std::env::var("GPU_TYPE").ok().filter(|value| !value.is_empty()) {
-        return Some((gpu_type.to_lowercase(), "GPU_TYPE in the environment".to_owned()));
+        return Ok(Some((gpu_type.to_lowercase(), "GPU_TYPE in the environment".to_owned())));
     }
     let installed = std::env::var_os("LLMB_INSTALL").map(PathBuf::from);
-    let folders = [Some(PathBuf::new()), installed];
-    let of_file = folders
-        .into_iter()
-        .flatten()
-        .find_map(|folder| Some((gpu_type_of_file(&folder)?, folder.join(FILE).display().to_string())));
-    of_file.or_else(|| Some((gpu_name(doctor::gpu_names().first()?)?, "this machine".to_owned())))
+    for folder in [Some(PathBuf::new()), installed].into_iter().flatten() {
+        if let Some(found) = gpu_type_of_file(&folder)? {
+            return Ok(Some((found, folder.join(FILE).display().to_string())));
+        }
+    }
+    let of_machine = doctor::gpu_names().first().and_then(|name| gpu_name(name));
+    Ok(of_machine.map(|name| (name, "this machine".to_owned())))
 }
 
 /// The names in the catalog of the manifest's parameter `system`.

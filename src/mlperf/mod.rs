@@ -44,5 +44,5 @@ pub use submission_check::{
     UnexaminedBenchmark, examine, round_of, run_value,
 };
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
-pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord};
+pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord, TestRecordError};
 pub use test_request::{ResolvedTest, RuleError, TestRequest};

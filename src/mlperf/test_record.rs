@@ -1,5 +1,9 @@
 //! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::Seeds;
@@ -49,6 +53,15 @@ impl MlperfScenario {
     }
 }
 
+/// Why the record beside LoadGen's logs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TestRecordError {
+    #[error("`{}` cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("`{}` does not describe a LoadGen test: {source}", path.display())]
+    Json { path: PathBuf, source: serde_json::Error },
+}
+
 /// One LoadGen test, as it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestRecord {
@@ -70,6 +83,21 @@ pub struct TestRecord {
     pub result: Option<String>,
     /// Errors that LoadGen logged.
     pub errors: u64,
+}
+
+impl TestRecord {
+    /// The record in a folder of LoadGen's logs. None: there is none, so another harness wrote them.
+    pub fn in_folder(folder: &Path) -> Result<Option<Self>, TestRecordError> {
+        let path = folder.join(TEST_FILE);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let record = serde_json::from_slice(&bytes);
+                record.map(Some).map_err(|source| TestRecordError::Json { path, source })
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(TestRecordError::Read { path, source }),
+        }
+    }
 }
 
 /// The data set as a stage prepared it: `dataset.json` in its output.

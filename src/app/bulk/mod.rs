@@ -79,7 +79,10 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { llmb_tuples::read(&text) };
         let cluster = llmb::LlmbCluster {
-            gpu_type: request.gpu_type.clone().or_else(|| gpu_type_of_file(Path::new("."))),
+            gpu_type: match &request.gpu_type {
+                Some(given) => Some(given.clone()),
+                None => gpu_type_of_file(Path::new(".")).map_err(|error| CommandError::Usage(error.to_string()))?,
+            },
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };

@@ -1,12 +1,11 @@
 //! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
 //! test's settings were not in force.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
 use super::super::test_request::ResolvedTest;
-use super::super::{TEST_FILE, TestRecord};
+use super::super::{TEST_FILE, TestRecord, TestRecordError};
 use super::config::{LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
@@ -29,7 +28,11 @@ pub struct AuditVerification {
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error("`{}` cannot be read: {error}", path.display())]
-    File { path: PathBuf, error: String },
+    Log { path: PathBuf, error: String },
+    #[error(transparent)]
+    Record(#[from] TestRecordError),
+    #[error("`{}` has no {TEST_FILE}, which describes the run", folder.display())]
+    NoRecord { folder: PathBuf },
     #[error("`{}`: {error}", path.display())]
     Detail { path: PathBuf, error: DetailError },
     #[error("`{}`: {error}", path.display())]
@@ -48,10 +51,8 @@ pub fn verify(
     end_ids: &[i32],
     exact_match: Option<f64>,
 ) -> Result<AuditVerification, VerifyError> {
-    let path = folder.join(TEST_FILE);
-    let unread = |error: String| VerifyError::File { path: path.clone(), error };
-    let bytes = fs::read(&path).map_err(|error| unread(error.to_string()))?;
-    let test_record: TestRecord = serde_json::from_slice(&bytes).map_err(|error| unread(error.to_string()))?;
+    let test_record =
+        TestRecord::in_folder(folder)?.ok_or_else(|| VerifyError::NoRecord { folder: folder.to_owned() })?;
     let mut wrong = Vec::new();
     if test_record.round != found.round.name || test_record.benchmark != benchmark {
         wrong.push(format!(
@@ -64,7 +65,7 @@ pub fn verify(
     let path = folder.join(ACCURACY_FILE);
     let of_log = |error| VerifyError::Answers { path: path.clone(), error };
     let answers =
-        || AnswerLog::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() });
+        || AnswerLog::open(&path).map_err(|error| VerifyError::Log { path: path.clone(), error: error.to_string() });
     let samples = config(found, test_record.mode).map_or(0, |config| config.min_query_count);
     match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {

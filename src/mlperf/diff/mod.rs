@@ -4,6 +4,7 @@ mod systems;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::layout::scenario_titled;
 use super::log::{Detail, DetailError};
 use super::submission_check::{self, JudgedRun};
-use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
+use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord, TestRecordError};
 use crate::spec::TestMode;
 use systems::{SystemKind, SystemPairs};
 
@@ -25,6 +26,10 @@ pub enum DiffError {
     NoResults { root: PathBuf },
     #[error("{}: {error}", folder.display())]
     Log { folder: PathBuf, error: DetailError },
+    #[error(transparent)]
+    Record(#[from] TestRecordError),
+    #[error("`{}` cannot be read: {why}", path.display())]
+    System { path: PathBuf, why: String },
 }
 
 /// One side of one result.
@@ -149,7 +154,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
         let name = format!("{} {}", seen.benchmark, seen.scenario);
         all.runs.push((system.clone(), Some(name), DiffedRun { judged: seen.judged.clone(), settings }));
         if !all.systems.contains_key(&seen.system) {
-            let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round);
+            let described = described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round)?;
             all.systems.insert(seen.system.clone(), SystemKind::of(&described.settings));
             all.runs.push((system, None, described));
         }
@@ -160,8 +165,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
 /// The output of one run.
 fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
     let detail = Detail::of(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
-    let test_record: Option<TestRecord> =
-        fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let test_record = TestRecord::in_folder(folder)?;
     let scenario = test_record
         .as_ref()
         .map(|test| test.scenario)
@@ -215,13 +219,18 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
     }
 }
 
-fn described(path: &Path, round: &Round) -> DiffedRun {
-    let fields: serde_json::Map<String, Value> =
-        fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+/// What the submission writes about a system. A system without a description has no fields to compare.
+fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
+    let unreadable = |why: String| DiffError::System { path: path.to_owned(), why };
+    let fields: serde_json::Map<String, Value> = match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => serde_json::Map::new(),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
     let mut settings: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
     settings.insert("round".to_owned(), round.name.clone());
-    DiffedRun { judged: JudgedRun::default(), settings }
+    Ok(DiffedRun { judged: JudgedRun::default(), settings })
 }
 
 fn plain(value: &Value) -> String {

@@ -86,10 +86,12 @@ pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> 
                 if !absent.is_empty() {
                     problems.push(format!("{run} has no {}", absent.join(", ")));
                 }
-                let test: Option<TestRecord> =
-                    fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                let test = TestRecord::in_folder(folder).unwrap_or_else(|error| {
+                    problems.push(format!("{run}: {error}"));
+                    None
+                });
                 match &test {
-                    None => problems.push(format!("{run} has no readable {TEST_FILE}, which describes the run")),
+                    None => problems.push(format!("{run} has no {TEST_FILE} that describes the run")),
                     Some(test) => problems
                         .extend(misplaced(order, entry, mode, test).into_iter().map(|what| format!("{run} {what}"))),
                 }
