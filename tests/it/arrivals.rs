@@ -12,7 +12,7 @@ use regatta::harness::{
 use regatta::sim::SimOptions;
 use regatta::spec::{Arrivals, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
 
-use crate::scripted::{Act, Last, Scripted, wait_for};
+use crate::scripted_server::{Act, Last, Scripted, wait_for};
 use crate::simulator::ground::{Files, Running};
 
 const MS: u64 = 1_000_000;

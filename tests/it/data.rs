@@ -11,7 +11,7 @@ use regatta::spec::{Length, Prefixes, StopAfter};
 use serde_json::json;
 
 use crate::arrivals::{from, measured, paced, spec};
-use crate::scripted::Scripted;
+use crate::scripted_server::Scripted;
 use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 

@@ -13,7 +13,7 @@ use regatta::harness::{
 };
 use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, Limits, Request, StopAfter};
 
-use crate::scripted::{Act, Last, Script, Scripted, wait_for};
+use crate::scripted_server::{Act, Last, Script, Scripted, wait_for};
 
 const GAP: Duration = Duration::from_millis(4);
 pub const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::FlagOnToken };

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::campaign::nobody_left;
 use crate::ports::free_ports;
-use crate::real::{self, RealTriton};
+use crate::tritonserver::{self, RealTriton};
 use crate::world::{Ended, World};
 
 fn golden() -> PathBuf {
@@ -202,7 +202,7 @@ fn several_real_servers_count_their_ports_up_and_take_every_kind_of_option() {
     let world = World::new();
     repositories(&world, 3);
     let base = base();
-    let program = real::tritonserver().display().to_string();
+    let program = tritonserver::program().display().to_string();
     world.manifest(
         "m",
         &format!(
@@ -422,7 +422,7 @@ fn the_ranks_of_a_leader_are_servers_of_which_one_opens_ports() {
     world.file("mpirun", MPIRUN);
     let done = Command::new("chmod").arg("+x").arg(world.path("mpirun")).status().expect("chmod");
     assert!(done.success());
-    let (program, mpirun) = (real::tritonserver().display(), world.path("mpirun"));
+    let (program, mpirun) = (tritonserver::program().display(), world.path("mpirun"));
     world.manifest(
         "m",
         &format!(

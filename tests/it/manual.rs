@@ -32,7 +32,7 @@ fn the_chapters_with_the_simulator_are_true() {
 #[test]
 #[ignore = "needs podman"]
 fn the_chapter_with_containers_is_true() {
-    let podman = crate::containers::Podman::here();
+    let podman = crate::server_containers::Podman::here();
     let cases = manual();
     cases.register_bin("podman", std::path::PathBuf::from("/usr/bin/podman"));
     cases.env("CONTAINERS_CONF", podman.config.display().to_string());

@@ -9,8 +9,8 @@ use regatta::triton::{
 use serde_json::Value;
 
 use crate::ports::free_port;
-use crate::real::{self, RealTriton};
 use crate::triton::{all_up, repository};
+use crate::tritonserver::{self, RealTriton};
 use crate::world::World;
 
 fn address(server: &RealTriton) -> HttpAddress {
@@ -111,7 +111,7 @@ async fn polling_goes_on_when_a_server_does_not_answer() {
 fn a_benchmark_keeps_what_its_servers_said() {
     let world = World::new();
     world.copy("manifests");
-    let program = format!("tritonserver={}", real::tritonserver().display());
+    let program = format!("tritonserver={}", tritonserver::program().display());
     // Two seconds of arrivals: more than one poll.
     let words = ["run", "triton-cpu", &program, "scenarios=server", "rate=30", "duration=2s", "step_ms=1"];
     let ended = world.regatta(&words);

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
 use crate::ports::free_port;
-use crate::real::{self, RealTriton};
-use crate::scripted::wait_for;
+use crate::scripted_server::wait_for;
 use crate::simulator::ground::{Files, Running};
+use crate::tritonserver::{self, RealTriton};
 use crate::world::World;
 
 pub fn spec(address: &str, api: Api, requests: u64) -> BenchSpec {
@@ -429,7 +429,7 @@ fn get(address: &str, path: &str) -> String {
 fn a_real_triton_streams_its_generate_extension() {
     let world = World::new();
     world.copy("manifests");
-    let program = format!("tritonserver={}", real::tritonserver().display());
+    let program = format!("tritonserver={}", tritonserver::program().display());
     world.good(&["run", "triton-cpu", &program, "--until", "generate_triton_config"]);
     let repository = world.path("latest/generate_triton_config/offline/triton_model_repo_0");
     let server = wait_for(RealTriton::ready(&repository, &[]));

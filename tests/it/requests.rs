@@ -13,7 +13,7 @@ use regatta::sim::{Faults, SimOptions, token};
 use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, Limits, RandomSeed, Request, StopAfter, WordList};
 use serde_json::json;
 
-use crate::scripted::wait_for;
+use crate::scripted_server::wait_for;
 use crate::simulator::ground::{Files, Running};
 
 const VOCABULARY: u32 = 128_256;

@@ -8,7 +8,7 @@ use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferRespo
 use crate::harness as kserve;
 use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
 use crate::openai::{chat, measure};
-use crate::scripted::{Act, Scripted as GrpcServer, response};
+use crate::scripted_server::{Act, Scripted as GrpcServer, response};
 
 const LIMITS: ResponseSizeLimits =
     ResponseSizeLimits { body: Some(300_000), header: Some(4_000), line: Some(50_000), frame: Some(30_000) };

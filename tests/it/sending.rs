@@ -15,7 +15,7 @@ use regatta::spec::{CancelBy, CancelPolicy, Length, Request, Retries, RetryOn, S
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
 use crate::openai;
 use crate::openai::script::{Do, good};
-use crate::scripted::{Act, Last, Scripted, wait_for};
+use crate::scripted_server::{Act, Last, Scripted, wait_for};
 use crate::world::World;
 
 pub const SHARED: SendingSpec = SendingSpec {

@@ -9,10 +9,10 @@ use regatta::event::Verdict;
 use regatta::harness::{RunResult, VerdictCheck, read_result};
 
 use crate::campaign::nobody_left;
-use crate::real;
 use crate::services::{
     ENGINE, SERVE, USER, and_then_it_works, await_event, long_bench, scripted, server, watched, world,
 };
+use crate::tritonserver;
 use crate::world::{Ended, World, alive_with, signal, until};
 
 /// Processes of a world's runs whose command holds a text.
@@ -224,7 +224,7 @@ fn a_server_that_asks_for_longer_to_drain_gets_it() {
 fn real(words: &str) -> World {
     let world = World::new();
     world.copy("manifests/triton-cpu");
-    let program = real::tritonserver().display();
+    let program = tritonserver::program().display();
     let bench = long_bench().replace("rate: 100", "rate: 20");
     let engine = ENGINE.replace("models: [tensorrt_llm] }", "parameters: { triton_backend: python } }");
     world.manifest(

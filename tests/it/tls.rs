@@ -11,7 +11,7 @@ use regatta::spec::Tls;
 
 use self::server::{Authority, Folder, Secure, self_signed};
 use crate::openai;
-use crate::scripted::wait_for;
+use crate::scripted_server::wait_for;
 use crate::world::World;
 
 const HERE: &str = "127.0.0.1";

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use tonic::Code;
 
 use crate::ports::free_port;
-use crate::real::RealTriton;
 use crate::simulator::ground::{Files, Running, request};
+use crate::tritonserver::RealTriton;
 use crate::world::signal_pid;
 
 fn endpoint(server: &Running) -> Endpoint {

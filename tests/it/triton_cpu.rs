@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use crate::campaign::nobody_left;
-use crate::real::{self, RealTriton};
+use crate::tritonserver::{self, RealTriton};
 use crate::world::{Ended, World};
 
 /// The shipped manifest, with the server that the other tests use too.
 fn run(world: &World, settings: &[&str]) -> Ended {
-    let program = format!("tritonserver={}", real::tritonserver().display());
+    let program = format!("tritonserver={}", tritonserver::program().display());
     world.regatta(&[&["run", "triton-cpu", program.as_str()], settings].concat())
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::real;
+use crate::tritonserver;
 use crate::world::{World, alive_with, signal, until};
 
 fn world() -> World {
@@ -21,7 +21,7 @@ fn words<'a>(program: &'a str, settings: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn program() -> String {
-    format!("tritonserver={}", real::tritonserver().display())
+    format!("tritonserver={}", tritonserver::program().display())
 }
 
 #[test]

@@ -8,7 +8,7 @@ use regatta::triton::repository::{Layout, check, write};
 use regatta::triton::{RepositorySpec, TritonClient};
 use serde_json::json;
 
-use crate::real::{RealTriton, models};
+use crate::tritonserver::{RealTriton, models};
 
 fn engine(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");

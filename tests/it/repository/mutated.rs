@@ -11,7 +11,7 @@ use regatta::triton::repository::check;
 use serde::Deserialize;
 
 use super::{golden, program, same_as_golden};
-use crate::real::RealTriton;
+use crate::tritonserver::RealTriton;
 
 /// One line of `edits.yaml`.
 #[derive(Deserialize)]

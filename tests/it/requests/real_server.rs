@@ -5,13 +5,13 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::real::{self, RealTriton};
 use crate::sending::SHARED;
+use crate::tritonserver::{self, RealTriton};
 
 /// A repository for the Python backend, with its models.
 fn repository(streaming: bool) -> Files {
     let files = Files::new(streaming, &json!({"triton_backend": "python"}));
-    copy(&real::models(), &files.repository());
+    copy(&tritonserver::models(), &files.repository());
     files
 }
 

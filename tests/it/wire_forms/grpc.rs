@@ -7,7 +7,7 @@ use regatta::triton::proto::inference::{
 };
 
 use super::{By, Form, Truth};
-use crate::scripted::response;
+use crate::scripted_server::response;
 
 fn message(response: ModelInferResponse) -> ModelStreamInferResponse {
     ModelStreamInferResponse { infer_response: Some(response), ..Default::default() }

@@ -16,7 +16,7 @@ use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferRespo
 use crate::harness as kserve;
 use crate::openai::script::{Do, Scripted as HttpServer};
 use crate::openai::{self, measure};
-use crate::scripted::{Act, Scripted as GrpcServer};
+use crate::scripted_server::{Act, Scripted as GrpcServer};
 
 const GAP: Duration = Duration::from_millis(10);
 const REQUESTS: u64 = 2;

@@ -7,7 +7,7 @@ use regatta::harness::{BenchSpec, LoadPattern, SendingSpec};
 use regatta::spec::{Arrivals, Length};
 
 use crate::harness::{adds_up, measure, script, spec};
-use crate::scripted::{Act, Last, Scripted};
+use crate::scripted_server::{Act, Last, Scripted};
 
 const REQUESTS: u64 = 300;
 /// ms between arrivals.

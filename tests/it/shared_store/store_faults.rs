@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use pretty_assertions::assert_eq;
 
-use super::line::Line;
+use super::cut_connection::CuttableConnection;
 use super::s3::{S3, SECRET, credentials};
 use super::{MANIFEST, machine, objects, ran, run, store, tree};
 use crate::world::{Ended, World, signal, until};
@@ -84,14 +84,14 @@ fn a_damaged_record_and_a_lost_file_are_replaced() {
 #[ignore = "needs an S3 server"]
 fn wrong_credentials_are_one_warning_and_no_secret_is_written_anywhere() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
-    let mut world = on(line.address);
+    let connection = CuttableConnection::to(s3.address);
+    let mut world = on(connection.address);
     world.env("AWS_SECRET_ACCESS_KEY", "not-the-secret-0815");
     let ended = run(&world, "s3://bucket");
     ended.shows("cannot be used; the run continues without it").shows("403 Forbidden").shows("AWS_ACCESS_KEY_ID");
     assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
     assert_eq!(ran(&world), ["large", "last", "source"]);
-    assert!(line.connections() <= 4, "{} connections", line.connections());
+    assert!(connection.connections() <= 4, "{} connections", connection.connections());
     let everything = format!("{}{}", ended.stdout, ended.stderr);
     for secret in ["not-the-secret-0815", SECRET] {
         assert!(!everything.contains(secret));
@@ -120,12 +120,12 @@ fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
 #[ignore = "needs an S3 server"]
 fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
-    let [one, two] = [on(s3.address), on(line.address)];
+    let connection = CuttableConnection::to(s3.address);
+    let [one, two] = [on(s3.address), on(connection.address)];
     run(&one, "s3://bucket");
-    line.cut_after(20_000_000);
+    connection.cut_after(20_000_000);
     let ended = run(&two, "s3://bucket");
-    assert!(line.has_happened());
+    assert!(connection.has_happened());
     assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
     assert_eq!(ran(&two), ["large", "last"], "source came before the cut");
     assert_eq!(tree(&two.path("latest/last")), tree(&one.path("latest/last")));
@@ -135,16 +135,16 @@ fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
 #[ignore = "needs an S3 server"]
 fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
-    let [one, two] = [on(line.address), on(s3.address)];
-    line.cut_after(20_000_000);
+    let connection = CuttableConnection::to(s3.address);
+    let [one, two] = [on(connection.address), on(s3.address)];
+    connection.cut_after(20_000_000);
     let ended = run(&one, "s3://bucket");
     ended.shows("cannot be used; the run continues without it").shows("`regatta cache push m` puts them there");
     let records = objects(&s3.bucket(), "/records/");
     assert!(!records.iter().any(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\"")), "{records:?}");
     run(&two, "s3://bucket");
     assert!(ran(&two).contains(&"large".to_owned()));
-    line.heal();
+    connection.heal();
     one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
     one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"])
         .shows("both     large")
@@ -193,16 +193,16 @@ stages:
 #[ignore = "needs an S3 server"]
 fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
-    let one = on(line.address);
-    line.silent_after(20_000_000);
+    let connection = CuttableConnection::to(s3.address);
+    let one = on(connection.address);
+    connection.silent_after(20_000_000);
     let child = one.start(&["run", "m", "--store", "s3://bucket"]);
-    until("the run to be over but for the sending", || line.has_happened() && one.path("latest/last/out").exists());
+    until("the run to be over but for the sending", || connection.has_happened() && one.path("latest/last/out").exists());
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
     ended.shows("not in s3://bucket; `regatta cache push m` puts them there");
-    line.heal();
+    connection.heal();
     one.good(&["cache", "push", "m", "--store", "s3://bucket"]).shows("↑ large");
 }
 
@@ -210,14 +210,14 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
 #[ignore = "needs an S3 server"]
 fn kill9_while_sending_and_the_rest_is_sent_later() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
-    let [one, two] = [on(line.address), on(s3.address)];
-    line.silent_after(20_000_000);
+    let connection = CuttableConnection::to(s3.address);
+    let [one, two] = [on(connection.address), on(s3.address)];
+    connection.silent_after(20_000_000);
     let mut child = one.start(&["run", "m", "--store", "s3://bucket"]);
-    until("20 MB to be sent", || line.has_happened());
+    until("20 MB to be sent", || connection.has_happened());
     child.kill().unwrap();
     child.wait().unwrap();
-    line.heal();
+    connection.heal();
     // Nothing that was published is half of something.
     two.good(&["cache", "pull", "m", "--store", "s3://bucket"]);
     two.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
@@ -234,20 +234,20 @@ fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     const PART: u64 = 16 << 20;
     let manifest = MANIFEST.replace("40000000", &LARGE.to_string());
     let s3 = S3::start();
-    let line = Line::to(s3.address);
+    let connection = CuttableConnection::to(s3.address);
     let [mut one, mut two] = [machine(&manifest), machine(&manifest)];
     credentials(&mut one, s3.address);
-    credentials(&mut two, line.address);
+    credentials(&mut two, connection.address);
     run(&one, "s3://bucket");
     // Eight parts are under way at once, so of so many bytes two parts at the least are whole.
-    line.silent_after(8 * PART + 2 * PART);
+    connection.silent_after(8 * PART + 2 * PART);
     let mut child = two.command(&["run", "m", "--store", "s3://bucket"]).stdout(Stdio::null()).spawn().unwrap();
     let parts =
         || objects(&two.path(".regatta/out"), ".regatta-parts").pop().and_then(|list| fs::read_to_string(list).ok());
-    until("two parts to be whole", || line.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2));
+    until("two parts to be whole", || connection.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2));
     child.kill().unwrap();
     child.wait().unwrap();
-    line.heal();
+    connection.heal();
     let before = line.down();
     run(&two, "s3://bucket");
     let fetched = line.down() - before;

@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::containers::{IMAGE, Podman};
+use crate::server_containers::{IMAGE, Podman};
 use crate::world::World;
 
 /// A registry on a port that the system chose. What is pushed goes with it.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use pretty_assertions::assert_eq;
 
 use crate::campaign::nobody_left;
-use crate::containers::{IMAGE, Podman};
+use crate::server_containers::{IMAGE, Podman};
 use crate::world::{World, signal};
 
 /// A world whose podman is the tests' own.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::real::RealTriton;
 use crate::triton::{all_up, repository};
+use crate::tritonserver::RealTriton;
 use crate::world::World;
 
 /// A command of the chapter and what it says that is printed: stdout, then stderr.

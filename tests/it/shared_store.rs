@@ -1,9 +1,9 @@
 //! Outputs that machines share: what the second machine runs, and what becomes of a run whose store is damaged, away, or
 //! not ours. A machine is a project folder of its own, with a home of its own.
 
-mod line;
-mod mishaps;
+mod cut_connection;
 pub mod s3;
+mod store_faults;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use pretty_assertions::assert_eq;
 use walkdir::WalkDir;
 
 use crate::world::{Ended, World};
-use line::Line;
+use cut_connection::CuttableConnection;
 use s3::{S3, credentials};
 
 /// `$W/ran` has a line for each stage that ran on this machine. `large` is more than one part.
@@ -132,7 +132,7 @@ fn of_two_machines_with_one_bucket_the_second_runs_nothing() {
 #[ignore = "needs an S3 server"]
 fn what_is_here_already_is_not_fetched() {
     let s3 = S3::start();
-    let line = Line::to(s3.address);
+    let line = CuttableConnection::to(s3.address);
     let mut one = machine(MANIFEST);
     credentials(&mut one, s3.address);
     run(&one, "s3://bucket");

@@ -1,8 +1,8 @@
 //! One large output put into a shared store and fetched from it, beside `cp` of the same file in the same run.
 //!
 //! ```text
-//! cargo bench --bench share                 # 4 GB, three rounds, a folder and an S3 server on loopback
-//! cargo bench --bench share -- 1 5          # so many GB, so many rounds
+//! cargo bench --bench shared_store                 # 4 GB, three rounds, a folder and an S3 server on loopback
+//! cargo bench --bench shared_store -- 1 5          # so many GB, so many rounds
 //! ```
 //!
 //! Printed are medians over the rounds in MB/s (10^6 bytes of the file, by the wall time of the whole command) and the ratio to
@@ -14,7 +14,7 @@
 #[path = "../it/ports.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod ports;
-#[path = "../it/share/s3.rs"]
+#[path = "../it/shared_store/s3.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod s3;
 #[path = "../it/world.rs"]

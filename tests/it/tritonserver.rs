@@ -16,7 +16,7 @@ use crate::ports::free_ports;
 use crate::world::alive_with;
 
 /// The program, installed if it is not there yet. Fails with what the installation said.
-pub fn tritonserver() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let project = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-triton");
@@ -61,7 +61,7 @@ impl RealTriton {
         let log = repository.with_extension(format!("{grpc}.log"));
         let mark = format!("{}-{grpc}", repository.display());
         let file = fs::File::create(&log).expect("a log");
-        let child = Command::new(tritonserver())
+        let child = Command::new(program())
             .arg(format!("--model-repository={}", repository.display()))
             .args([format!("--grpc-port={grpc}"), format!("--http-port={http}"), format!("--metrics-port={metrics}")])
             .args(["--disable-auto-complete-config", "--allow-metrics=true"])

@@ -32,12 +32,12 @@ struct State {
     up: AtomicU64,
 }
 
-pub struct Line {
+pub struct CuttableConnection {
     pub address: SocketAddr,
     state: Arc<State>,
 }
 
-impl Line {
+impl CuttableConnection {
     pub fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
