@@ -248,9 +248,9 @@ fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     child.kill().unwrap();
     child.wait().unwrap();
     connection.heal();
-    let before = line.down();
+    let before = connection.down();
     run(&two, "s3://bucket");
-    let fetched = line.down() - before;
+    let fetched = connection.down() - before;
     assert!(ran(&two).is_empty(), "{:?}", ran(&two));
     assert!(fetched < LARGE - PART, "{fetched} bytes of {LARGE} came again");
     assert_eq!(tree(&one.path("latest/large")), tree(&two.path("latest/large")));
