@@ -60,8 +60,8 @@
 //! | record | the sealed line that accepts an output into the cache |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
-//! | scenario, load pattern | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen asks; the same with its numbers |
-//! | setting | what a manifest says and a room acts on, as one type in `spec`; what is resolved from it has a name of its own |
+//! | scenario, load pattern | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen issues them; the same with its numbers |
+//! | setting | what a manifest sets and a room acts on, as one type in `spec`; what is resolved from it has a name of its own |
 //! | scheduled, issued | when a request is due; when it was handed to its connection |
 //! | chunk, token | one piece of a streamed answer; a chunk may have several tokens |
 //! | verdict, reason | VALID, VALID WITH WARNINGS or INVALID(client, load, server); a finding that led to it |

@@ -192,7 +192,7 @@ impl CacheJob<'_> {
         }
         print(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
         if new == 0 {
-            // Nothing was sent: says why.
+            // Nothing was sent: shows why.
             if !missing.is_empty() {
                 print(&format!(
                     "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",

@@ -75,8 +75,11 @@ fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
     match ProjectLock::try_take(home, || RunId::new("cleaning"))? {
         LockAttempt::Acquired(lock) => Ok(Some(lock)),
         LockAttempt::No(held) => {
-            let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
-            Err(CommandError::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
+            let holder =
+                held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
+            Err(CommandError::Usage(format!(
+                "{holder} is working in this folder\n  hint: wait for it, or stop it first"
+            )))
         }
     }
 }

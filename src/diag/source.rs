@@ -12,19 +12,19 @@ struct Inner {
     name: String,
     text: String,
     /// Something that was typed and not written into a file: its lines are not counted.
-    is_said: bool,
+    is_argument: bool,
     /// Byte offsets at which lines begin.
     lines: OnceLock<Vec<usize>>,
 }
 
 impl SourceText {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: false, lines: OnceLock::new() }))
+        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_argument: false, lines: OnceLock::new() }))
     }
 
     /// An argument that a user typed; `name` is where: `command line`. Its places are reported without a line.
     pub fn from_argument(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: true, lines: OnceLock::new() }))
+        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_argument: true, lines: OnceLock::new() }))
     }
 
     pub fn name(&self) -> &str {
@@ -127,7 +127,7 @@ impl Span {
 impl fmt::Display for Span {
     /// `manifests/x.yaml:12`, `command line`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.source.0.is_said {
+        if self.source.0.is_argument {
             return f.write_str(self.source.name());
         }
         write!(f, "{}:{}", self.source.name(), self.line())

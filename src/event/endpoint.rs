@@ -118,7 +118,7 @@ fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), E
     if piece.is_empty() {
         return Err(EndpointError::Empty { list });
     }
-    // Said without the text: it would be the password that is shown.
+    // Reported without the text: it would be the password that is shown.
     if piece.contains('@') {
         return Err(EndpointError::Credentials);
     }

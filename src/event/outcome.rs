@@ -136,11 +136,11 @@ pub enum FailureKind {
     Lost,
     /// Disk full, permission denied and the like.
     System,
-    /// The stage's own check said no.
+    /// The stage's own check failed.
     Refused,
-    /// It is not what the lock file says.
+    /// It is not what the lock file has.
     Differs,
-    /// The run was told to stop.
+    /// The run was stopped.
     Interrupted,
 }
 

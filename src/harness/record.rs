@@ -55,17 +55,17 @@ pub struct RequestRecord {
     pub t_end: u64,
     /// Largest gap between chunks, ns.
     pub max_gap: u64,
-    /// When the request was cancelled, as `cancel` asks.
+    /// When the request was cancelled, as `cancel` sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub t_cancel: Option<u64>,
     /// What the server stamped, with `return_perf_metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerStamps>,
-    /// Tokens as the server counts them, where it says so.
+    /// Tokens as the server counts them, where it reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub ended: RequestEnd,
-    /// Why the server ended the answer, where it says so.
+    /// Why the server ended the answer, where it reports that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// What in the answer contradicts its protocol, by class.
@@ -124,9 +124,9 @@ pub enum RequestEnd {
         class: FailureClass,
         why: String,
     },
-    /// We were asked to stop.
+    /// The run was stopped.
     Cancelled,
-    /// We ended it early, as `cancel` asks.
+    /// We ended it early, as `cancel` sets.
     #[serde(alias = "withdrawn")]
     CancelledEarly,
 }
@@ -145,7 +145,7 @@ pub enum FailureClass {
     Server,
     /// No token for the stall time-out.
     Stall,
-    /// Fewer tokens than asked, and neither a final marker nor an end token to justify it; or none at all.
+    /// Fewer tokens than requested, and neither a final marker nor an end token to justify it; or none at all.
     Short,
     /// Not done within its deadline.
     Deadline,

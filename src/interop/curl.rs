@@ -55,7 +55,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             nothing(url, "a `bench` whose `model` is \"\" requests that list itself, and result.json names the model")
         }
         ["health" | "health_generate"] | ["health", "ready" | "live"] => {
-            nothing(url, "a stage waits until its server is ready, as long as `ready.timeout` says")
+            nothing(url, "a stage waits until its server is ready, for `ready.timeout`")
         }
         ["start_profile" | "stop_profile"] => {
             nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")

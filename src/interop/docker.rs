@@ -117,7 +117,7 @@ fn on_host(word: &str, inside: &str, host: &str) -> String {
     }
 }
 
-/// What a line says about its container.
+/// The options of a line that describe its container.
 struct ContainerKeys {
     /// The keys of `container:`.
     keys: Map<String, Value>,
@@ -152,7 +152,7 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             },
             "--gpus" if value == "all" => {}
             "--gpus" => sheet.note(format!(
-                "--gpus {value}: a stage leases as many as its `gpus` says; `regatta run --gpus` selects them"
+                "--gpus {value}: a stage leases as many as its `gpus`; `regatta run --gpus` selects them"
             )),
             "--volume" => match value.strip_prefix("~/").and_then(|rest| Some((std::env::var("HOME").ok()?, rest))) {
                 // As the shell writes it.

@@ -339,7 +339,7 @@ impl Loader {
             if let Some(param) = params.get(name) {
                 let clash = Diagnostic::error(format!("`{name}` is both a param and a var"));
                 let clash = clash.at(entry.key.clone(), "a var").related(param.key.clone(), "a param");
-                self.found.push(clash.hint("expressions could not tell them apart: rename one"));
+                self.found.push(clash.hint("expressions could not distinguish them: rename one"));
             }
         }
         for (what, (name, entry)) in

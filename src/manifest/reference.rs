@@ -260,7 +260,7 @@ impl SchemaReader {
         }
     }
 
-    /// One of several things that a position may be. What says of the branch alone is no description of the position.
+    /// One of several things that a position may be. What describes the branch alone is no description of the position.
     fn branch(&self, path: &str, branch: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
         let tagged =
             branch["properties"].as_object().filter(|properties| properties.len() == 1).and_then(|properties| {

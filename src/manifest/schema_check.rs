@@ -154,13 +154,13 @@ impl SchemaWalker<'_> {
     }
 
     fn unknown(&mut self, name: &str, key: &Span, object: &Object, path: &str) {
-        let whose = if path.is_empty() { "a manifest".to_owned() } else { format!("`{path}`") };
+        let parent = if path.is_empty() { "a manifest".to_owned() } else { format!("`{path}`") };
         let hint = match name {
             "<<" => Some("YAML merge keys are not supported; use `include` or `vars`".to_owned()),
             _ => did_you_mean(name, object.fields.keys().map(String::as_str)),
         };
         let message = format!("unknown key `{name}`");
-        self.found.push(Diagnostic::error(message).at(key.clone(), format!("not a key of {whose}")).maybe_hint(hint));
+        self.found.push(Diagnostic::error(message).at(key.clone(), format!("not a key of {parent}")).maybe_hint(hint));
     }
 
     fn push_type_error(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {

@@ -1,4 +1,4 @@
-//! Services that a run keeps up for its caller, who needs them beside or instead of its steps.
+//! Services that a run keeps up for its caller, beside or instead of its steps.
 
 use tokio::sync::mpsc::UnboundedSender;
 

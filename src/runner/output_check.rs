@@ -27,6 +27,6 @@ impl OutputCheck {
 
 impl fmt::Debug for OutputCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Gate(asks)" } else { "Gate(open)" })
+        f.write_str(if self.0.is_some() { "Gate(checks)" } else { "Gate(open)" })
     }
 }

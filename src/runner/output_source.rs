@@ -1,4 +1,4 @@
-//! The runner's interface to the shared store: asked for an output that is not here, told of one that was made here.
+//! The runner's interface to the shared store: it is queried for an output that is not here, and notified of one that was made here.
 
 use std::future::Future;
 use std::path::PathBuf;

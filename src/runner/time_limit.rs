@@ -62,7 +62,7 @@ mod tests {
         assert_eq!((late.kind, late.what.as_str()), (FailureKind::Timeout, "it ran past its timeout of 1 min 30 s"));
         assert!(
             within(Some(Duration::from_secs(1)), &stop, until_stop_requested()).await.is_ok(),
-            "asked already, and in time"
+            "stopped already, and in time"
         );
         assert!(within(None, &stop, until_stop_requested()).await.is_ok());
     }

@@ -30,7 +30,7 @@ const WITHOUT_WAIT: f64 = 0.1;
 const PARTS: usize = 10;
 /// The least dispersion that is believed of so few parts.
 const LEAST_DISPERSION: f64 = 0.3;
-/// The most of departures: a server of batches empties many slots at once, which says nothing about longer times.
+/// The most of departures: a server of batches empties many slots at once, which shows nothing about longer times.
 const MOST_OF_DEPARTURES: f64 = 2.0;
 /// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the quantile of the
 /// normal law, because the level must show it, too.

@@ -27,7 +27,7 @@ const SLOPES: (f64, f64) = (2.0, 30.0);
 const MARGIN_VARIANCE: f64 = 0.12;
 /// Error of the line where the margins bend, as a share of the squared slope and the spread of ln(rate)².
 const BEND: f64 = 0.2;
-/// Beyond these a margin says only "far below" or "far above".
+/// Beyond these a margin reads only "far below" or "far above".
 const FAR: f64 = 2.0;
 /// Of the difference between the whole probe and its first half, that a longer run would add.
 const CORRECTION: f64 = 1.5;

@@ -94,7 +94,7 @@ pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
 }
 
-/// The version of the program at `path`, asked for in the way that the tool `name` has.
+/// The version of the program at `path`, queried in the way that the tool `name` has.
 pub fn version_of(path: &str, name: &str) -> Option<String> {
     version(path, TOOLS.iter().find(|tool| tool.name == name))
 }

@@ -1,4 +1,4 @@
-//! What a run writes for the CI job that it is part of: JUnit XML where it is asked for, and a part of the job's summary page.
+//! What a run writes for the CI job that it is part of: JUnit XML where it is requested, and a part of the job's summary page.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

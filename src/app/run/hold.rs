@@ -140,7 +140,7 @@ impl HeldServers {
         (ServiceHold { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
     }
 
-    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose end it returns, or
+    /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it returns, or
     /// until the run ends.
     pub async fn attend(
         &self,

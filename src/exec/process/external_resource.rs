@@ -79,7 +79,7 @@ mod tests {
         for name in ["prefix0_20261121-090000.000-17_a", "prefix0_b", "nccl-x"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        assert_eq!(remove_below(folder.path(), "prefix0_"), [""; 0], "that could be anybody's");
+        assert_eq!(remove_below(folder.path(), "prefix0_"), [""; 0], "another program's files could have that prefix");
         let ours = remove_below(folder.path(), "20261121-090000.000-17");
         assert_eq!(ours, ["prefix0_20261121-090000.000-17_a"]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is set of a GPU, or built into it. What it did not tell is absent.
+/// What is set of a GPU, or built into it. What it did not report is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuLimits {
     /// The power limit in force, W.

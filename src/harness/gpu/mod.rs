@@ -66,7 +66,7 @@ pub struct GpuTrace {
 }
 
 impl GpuTrace {
-    /// One JSON object for each GPU at each moment, with what it told.
+    /// One JSON object for each GPU at each moment, with what it reported.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.readings.iter().filter_map(|reading| {
             let gpu = self.gpus.get(reading.gpu)?;
@@ -92,7 +92,7 @@ pub struct GpusUsage {
     /// What power, energy and utilisation are of.
     pub window: String,
     pub window_s: f64,
-    /// How often they were asked.
+    /// How often they were polled.
     pub interval_s: f64,
     /// Readings of all GPUs, also before and after the window.
     pub readings: u64,
@@ -107,7 +107,7 @@ pub struct GpusUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
     pub devices: Vec<GpuUsage>,
-    /// Sum over all of them; absent unless every one told its power.
+    /// Sum over all of them; absent unless every one reported its power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_j: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub struct GpusUsage {
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// One GPU over the run's window. What it did not tell is absent.
+/// One GPU over the run's window. What it did not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {
@@ -164,7 +164,7 @@ pub struct GpuUsage {
     pub min_sm_clock_mhz: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_memory_clock_mhz: Option<f64>,
-    /// Why clocks were held down, each with the share of readings that say so; absent where it is not told.
+    /// Why clocks were held down, each with its share of the readings; absent where it is not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
 }

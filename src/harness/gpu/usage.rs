@@ -177,12 +177,12 @@ fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
     ];
     let mut all = BTreeMap::new();
     for (gpu, identity) in trace.gpus.iter().enumerate() {
-        let whose = identity.index.map_or_else(|| identity.uuid.clone(), |index| index.to_string());
+        let device = identity.index.map_or_else(|| identity.uuid.clone(), |index| index.to_string());
         for (name, field) in fields {
             let line: Vec<(f64, f64)> =
                 of(trace, gpu).filter_map(|reading| Some((reading.at_s, field(reading)?))).collect();
             if line.len() > 1 {
-                all.insert(format!("{name} of {whose}"), thinned(line));
+                all.insert(format!("{name} of {device}"), thinned(line));
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::harness::gpu::GpuLimits;
 pub struct RunIdentity {
     /// Whether a server was the built-in simulator: then no number here is of a GPU or of a real server.
     pub simulated: bool,
-    /// In the order of `asked.endpoints`.
+    /// In the order of `requested.endpoints`.
     pub servers: Vec<ServerIdentity>,
     /// The engines that the servers run: those that this run built, and those in folders that can be read here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,7 +10,7 @@ use crate::event::Digest;
 /// One server as it describes itself. What it does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerIdentity {
-    /// `host:port` at which it was asked.
+    /// `host:port` at which it was queried.
     pub address: String,
     /// Name of its machine: the host name where it is this machine, else the name or address that the manifest gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]

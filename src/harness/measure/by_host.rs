@@ -30,7 +30,7 @@ pub struct HostShare {
     pub output_tokens_per_s: Option<f64>,
     pub ttft: Metric,
     pub tpot: Metric,
-    /// What the `/metrics` of its servers said, without the series; absent where none has a metrics port.
+    /// What the `/metrics` of its servers reported, without the series; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
 }

@@ -33,7 +33,7 @@ pub struct LoadSummary {
     pub sessions: Option<SessionsSummary>,
 }
 
-/// Later turns wait for answers, so a slow server slows their arrivals down: they are told apart.
+/// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionsSummary {

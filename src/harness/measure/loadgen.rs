@@ -19,7 +19,7 @@ pub struct LoadgenResult {
     pub rehearsal: bool,
     /// `VALID`, `INVALID`; null where it gives no result, as in accuracy mode.
     pub result: Option<String>,
-    /// What it says of an INVALID result.
+    /// What it reports of an INVALID result.
     pub why: Vec<String>,
     pub errors: u64,
     /// The first of them, as it logged them.

@@ -42,7 +42,7 @@ pub struct Metric {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
-    /// this state: how much runs differ from each other only `repeats` tell. Absent where the run is too short for one.
+    /// this state: only `repeats` show how much runs differ from each other. Absent where the run is too short for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_interval: Option<ConfidenceInterval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ pub struct PreflightResult {
     pub server: String,
     /// How it ended: `good`, `warning`, `invalid_client`.
     pub outcome: String,
-    /// 2: the first one was not good, and the better of the two is told.
+    /// 2: the first one was not good, and the better of the two is reported.
     pub tries: u32,
     pub seconds: f64,
     pub requests: u64,
@@ -38,7 +38,7 @@ pub struct PreflightResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_1000_chunks: Option<f64>,
     pub workers: u64,
-    /// Output tokens per second that the plan asks for at its busiest; not known of a closed loop.
+    /// Output tokens per second that the plan requires at its busiest; not known of a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_tokens_per_s: Option<f64>,
     /// Share of a core that each worker needs for them, from the CPU per chunk.

@@ -117,7 +117,7 @@ mod tests {
 
     const BOUNDS: RateBounds = RateBounds { low: 1.0, high: 1000.0, precision: 0.02 };
 
-    /// Searches a server that holds its limits up to `capacity`, and as `luck` says for the n-th probe.
+    /// Searches a server that holds its limits up to `capacity`, and beyond it as `luck` decides for the n-th probe.
     fn search(bounds: &RateBounds, mut is_met: impl FnMut(f64, usize) -> bool) -> (ProbeStep, Vec<RateProbe>) {
         let mut probes = Vec::new();
         loop {

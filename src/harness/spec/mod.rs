@@ -47,7 +47,7 @@ pub struct BenchSpec {
     /// A stream with tokens is abandoned when none came for this long; one without, when its server sent none on any stream.
     pub stall_timeout: Duration,
     pub limits: Limits,
-    /// What each single request is promised. Nothing said: `limits`, for goodput.
+    /// The SLO of each single request, for goodput. Not set: `limits`.
     pub slo: Slo,
     /// Keep the time of every chunk: 16 bytes for each.
     pub timelines: bool,
@@ -162,7 +162,7 @@ impl BenchSpec {
         }
     }
 
-    /// One message is one sample, and what came of it is told token by token.
+    /// One message is one sample, and its answer is recorded token by token.
     fn check_outside(&self) -> Result<(), HarnessError> {
         let request = &self.request;
         let faults: Vec<&str> = [

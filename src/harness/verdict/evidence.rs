@@ -7,7 +7,7 @@ use crate::harness::ServerIdentity;
 pub(super) struct Evidence {
     /// Why a server was lost.
     pub server_lost: Option<String>,
-    /// What the servers had less of than the manifest says.
+    /// What the servers had less of than the manifest sets.
     pub lowered: Vec<ReducedSetting>,
     /// The servers before the first request; after the last answer they are in the result's identity.
     pub servers_before: Vec<ServerIdentity>,

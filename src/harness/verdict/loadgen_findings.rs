@@ -1,4 +1,4 @@
-//! What LoadGen's own result says against a run that it drove.
+//! What in LoadGen's own result speaks against a run that it drove.
 
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;

@@ -44,7 +44,7 @@ pub struct PreflightTrial {
     planned_tokens_per_s: Option<f64>,
 }
 
-/// How long the measurement will take at least, as far as the spec alone says so.
+/// How long the measurement will take at least, as far as the spec alone determines it.
 pub fn expected(spec: &BenchSpec) -> Option<Duration> {
     let by_time = spec.stop.time();
     match &spec.scenario {
@@ -123,7 +123,7 @@ impl PreflightTrial {
         BenchSpec { endpoints: vec![server], frontends: 1, clients, ..self.spec.clone() }
     }
 
-    /// What came of it; or why nothing can be said.
+    /// Its result; or why there is none.
     pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match &record.ended {

@@ -10,7 +10,7 @@ use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{Reason, RunResult};
 use crate::stats::{RunValues, mean_interval};
 
-/// Statistics of a metric that are told over runs.
+/// Statistics of a metric that are reported over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output_tokens"];
 

@@ -92,7 +92,7 @@ impl UnjudgedRun {
         self.measured.gpu = Some(trace);
     }
 
-    /// What the servers had less of than the manifest says, because memory ran out with more.
+    /// What the servers had less of than the manifest sets, because memory ran out with more.
     pub fn lowered(&mut self, lowered: &[ReducedSetting]) {
         self.evidence.lowered = lowered.to_vec();
     }

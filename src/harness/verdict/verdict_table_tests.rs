@@ -173,7 +173,7 @@ fn bad() -> Vec<Case> {
     cases.push(share("a client without CPU to spare", |share| share.cpu_ns = share.wall_ns * 95 / 100));
     cases.push(case("a request that vanished", 301, answered_after(300, |_| 30), |_| ()));
     cases.push(share("a run that was stopped before its end", |share| share.not_sent = 30));
-    cases.push(share("a server that was asked for whole answers", |share| share.call = CallKind::Unary));
+    cases.push(share("a server with unary calls", |share| share.call = CallKind::Unary));
     let with_one = |how: RequestEnd| {
         let mut all = answered_after(299, |_| 30);
         ended(&mut all, 299, (2_990, 2_990, 3_020), 1, &[], how);

@@ -56,7 +56,7 @@ pub const TOOLS: [&str; 35] = [
     "--benchmarks=…",
 ];
 
-/// What the text around a command says about it.
+/// What the text around a command states about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     /// The folder that the script changed to.

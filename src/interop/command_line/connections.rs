@@ -1,4 +1,4 @@
-//! Which server of a script a client asks: the one that listens on the port of its target.
+//! Which server of a script a client uses: the one that listens on the port of its target.
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ pub(super) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> Ta
     }
     if !["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", ""].contains(&host) {
         return TargetMatch::Other(Some(format!(
-            "{target} is not on this machine: no server of the script is asked there"
+            "{target} is not on this machine: no server of the script is used there"
         )));
     }
     let listens = |server: &&StartedServer| port.is_some_and(|port| server.ports.contains(&port));

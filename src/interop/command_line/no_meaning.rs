@@ -11,7 +11,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["cp", "ln", "rsync", "scp", "tar", "unzip"], "files", "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a `shell` stage"),
     (&["pkill", "kill", "killall"], "the end of servers", "servers end with the stages that need them, also when a run is stopped"),
     (&["sleep", "wait", "until", "while", "for", "if", "case"], "waiting", "a stage waits until its server is ready, and stages wait for each other"),
-    (&["pip", "pip3", "uv", "conda", "apt", "apt-get", "yum", "dnf", "python", "python3"], "an installation", "no client is needed: `regatta` speaks to the servers itself; `regatta doctor MANIFEST` says what the machine lacks"),
+    (&["pip", "pip3", "uv", "conda", "apt", "apt-get", "yum", "dnf", "python", "python3"], "an installation", "no client is needed: `regatta` speaks to the servers itself; `regatta doctor MANIFEST` shows what the machine lacks"),
     (&["git-lfs"], "large files", "`lfs: true` of a `git` stage, or a `weights` stage, fetches them"),
     (&["wget"], "a download", "the files of a checkpoint come by a `weights` stage, which checks every one: `weights: { hf: ORGANISATION/MODEL }`"),
     (&["huggingface-cli", "hf"], "a download", "a `weights` stage downloads a checkpoint and checks every file: `weights: { hf: ORGANISATION/MODEL, revision: COMMIT }`"),

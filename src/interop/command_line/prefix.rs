@@ -69,7 +69,7 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     }
     let mut sheet = TranslationBuilder::default();
     for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
-        // `srun` says itself what becomes of it.
+        // The note of `srun` itself covers it.
         if let Some(name) = prefix.first().filter(|name| *name != "srun") {
             sheet.push_untranslated(prefix.join(" "), why(name));
         }

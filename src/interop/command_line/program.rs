@@ -154,7 +154,7 @@ fn behind_profiler<'a>(name: &str, words: &'a [String]) -> &'a [String] {
     words.get(at + usize::from(name == "taskset")..).unwrap_or_default()
 }
 
-/// Whether a variable's name says that its value is not to be written down.
+/// Whether a variable holds a secret, by its name.
 pub(in crate::interop) fn is_secret(name: &str) -> bool {
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
 }

@@ -76,7 +76,7 @@ impl GuideLlmData {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
                 length(all, "output_tokens", "output_tokens", load);
-                // It asks for the whole length.
+                // It requests the whole length.
                 load.flag("--ignore-eos");
                 Ok(shape(all, load, sheet))
             }
@@ -98,7 +98,7 @@ impl GuideLlmData {
     }
 }
 
-/// A mean, and what else is said of a length.
+/// A mean, and the other properties of a length.
 fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut TranslatedLoad) {
     let number = |suffix: &str| all.get(&format!("{from}{suffix}")).and_then(Value::as_u64);
     let Some(mean) = number("") else { return };

@@ -10,10 +10,10 @@ use crate::interop::command_line::translation::{
 use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "guidellm";
-/// Requests in flight at most, where nothing else is said.
+/// Requests in flight at most, where nothing else is set.
 const MOST_IN_FLIGHT: u64 = 512;
 
-/// What a line says.
+/// The settings of a line.
 #[derive(Debug, Default)]
 pub(super) struct GuideLlmRun {
     pub target: Option<String>,

@@ -28,7 +28,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--output-dir", "--output-path", "--outputs", "--output-extras", "--output-sampling", "--sample-requests", "--output-kwargs"], "results are kept with the run: result.json, requests.jsonl, report.html"),
     (&["--disable-console", "--disable-console-interactive", "--display-scheduler-stats"], "`regatta -v` prints more, `-q` less"),
     (&["--max-errors", "--max-error-rate", "--max-global-error-rate"], "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it"),
-    (&["--over-saturation", "--default-over-saturation"], "a run is not cut off: its verdict says whether the server kept up"),
+    (&["--over-saturation", "--default-over-saturation"], "a run is not cut off: its verdict shows whether the server kept up"),
     (&["--cooldown"], "all requests are measured to their end; `regatta report` shows the steady part"),
     (&["--rampup"], "a level that rises is `bench.ramp`"),
     (&["--data-args", "--data-column-mapper", "--data-sampler", "--data-preprocessors", "--data-preprocessors-kwargs", "--data-request-formatter", "--data-collator", "--data-num-workers", "--dataloader-kwargs", "--data-finalizer"], "prompts are made up, or a file has them in its `prompt`"),

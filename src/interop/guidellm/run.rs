@@ -104,8 +104,10 @@ fn constraint(
         "max_duration" => run.seconds = fields.get("seconds").and_then(Value::as_f64),
         "max_requests" => run.requests = fields.get("count").and_then(Value::as_u64),
         "min_requests" => sheet.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
-        "over_saturation" => sheet
-            .push_untranslated(given.as_written(), "a run is not cut off: its verdict says whether the server kept up"),
+        "over_saturation" => sheet.push_untranslated(
+            given.as_written(),
+            "a run is not cut off: its verdict shows whether the server kept up",
+        ),
         _ => sheet.push_untranslated(
             given.as_written(),
             "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it",

@@ -119,8 +119,8 @@ fn formula(rules: &ToolRules, concept: MetricConcept) -> Option<String> {
         MetricConcept::Requests => match rules.rate? {
             RateRule::LoadGen => "(ok − 1) / (end of the last-issued − first issue)".to_owned(),
             RateRule::Span { failed_too, from, until: end } => {
-                let who = if failed_too { "all requests" } else { "successful requests" };
-                format!("{who} / (last {} − first {})", until(end).trim_start_matches("last "), zero(from))
+                let population = if failed_too { "all requests" } else { "successful requests" };
+                format!("{population} / (last {} − first {})", until(end).trim_start_matches("last "), zero(from))
             }
         },
     })

@@ -35,7 +35,7 @@ use crate::harness::{LatencyMetrics, Metric};
 /// The few numbers that most tools give of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MetricStats {
-    /// How many values; 0 of a rate, and where a file does not tell it.
+    /// How many values; 0 of a rate, and where a file does not have it.
     pub n: u64,
     pub mean: Option<f64>,
     pub p50: Option<f64>,

@@ -91,7 +91,7 @@ impl ConfigFile {
         let value = match self.names.value(value, &BTreeMap::new()) {
             Ok(value) if size(&value) <= LARGEST => value,
             Ok(_) => return sheet.push_untranslated(place, "the value is too large to be a config"),
-            Err(why) => return sheet.push_untranslated(place, format!("{why}: only running the file would tell")),
+            Err(why) => return sheet.push_untranslated(place, format!("{why}: only running the file would show it")),
         };
         match target {
             Expr::Name(name) => {
@@ -170,7 +170,7 @@ impl ConfigFile {
                         }
                     },
                     Ok(_) => sheet.push_untranslated(here(), "the value is too large to be a config"),
-                    Err(why) => sheet.push_untranslated(here(), format!("{why}: only running the file would tell")),
+                    Err(why) => sheet.push_untranslated(here(), format!("{why}: only running the file would show it")),
                 },
                 StatementKind::Nothing => {}
                 _ => sheet.push_untranslated(here(), "its value is known only by running the file, which is not done"),

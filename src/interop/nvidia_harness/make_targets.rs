@@ -14,7 +14,7 @@ enum Target {
     Built(&'static [&'static str]),
     /// Stages that every system has.
     Run(&'static [&'static str]),
-    /// Nothing is left to do, or it is another command; the sentence that says so.
+    /// Nothing is left to do, or it is another command; the sentence that states it.
     Elsewhere(&'static str),
 }
 

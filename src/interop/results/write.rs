@@ -48,7 +48,7 @@ impl ExportFormat {
     }
 }
 
-/// `records` are the source of `told`.
+/// `records` are the source of `run`.
 pub fn export(
     measured_run: &MeasuredRun,
     records: &[RequestRecord],

@@ -33,7 +33,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--plot-throughput"], "the report of a run has its plots"),
     (&["--disable-tqdm"], "`regatta -q` prints less"),
     (&["--profile", "--profile-activities", "--profile-start-step", "--profile-steps", "--profile-num-steps", "--profile-by-stage", "--profile-stages", "--profile-output-dir", "--profile-prefix", "--profile-prefill-url", "--profile-decode-url"], "a profile is taken on the server, with its own tools"),
-    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, as long as `ready.timeout` says"),
+    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, for `ready.timeout`"),
     (&["--flush-cache"], "a server that a stage starts has an empty cache"),
     (&["--lora-name", "--lora-request-distribution", "--lora-zipf-alpha"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--apply-chat-template"], "prompts are sent as they are; over `openai-chat` the server applies its template"),

@@ -34,7 +34,7 @@ const TENSORS: [(&str, &str); 12] = [
     ("--num-return-sequences", "num_return_sequences"),
 ];
 
-/// Further outputs, and the tensor that asks for each.
+/// Further outputs, and the tensor that requests each.
 const OUTPUTS: [(&str, &str); 4] = [
     ("--return-log-probs", "return_log_probs"),
     ("--return-context-logits", "return_context_logits"),

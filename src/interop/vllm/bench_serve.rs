@@ -14,7 +14,7 @@ use crate::interop::command_line::translation_error::TranslationError;
 /// A program of this family.
 pub(super) struct ServingBenchmark {
     tool: &'static str,
-    /// Made-up prompts have answers of exactly the requested length without being asked for.
+    /// Made-up prompts have answers of exactly the requested length by themselves.
     random_ignores_eos: bool,
     /// Requests that it sends first to see whether the server answers.
     tests: &'static str,
@@ -58,7 +58,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--percentile-metrics", "--metric-percentiles"], "all percentiles are in the result"),
     (&["--disable-tqdm"], "`regatta -q` prints less"),
     (&["--profile", "--profile-num-steps"], "a profile is taken on the server, with its own tools"),
-    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, as long as `ready.timeout` says"),
+    (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, for `ready.timeout`"),
     (&["--probe-request-rate"], "one load is measured at a time"),
     (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init", "--tokenize-on-client", "--random-ids"], "a tokenizer is a file here, nothing is downloaded or run for it"),

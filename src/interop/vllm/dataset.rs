@@ -108,9 +108,9 @@ pub(super) fn put(
         }
         "timed_trace" => trace(line, file, load),
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices") => {
-            let whose = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
+            let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
-                "the line has no meaning here: the data set `{whose}` is not read, and nothing is downloaded; save its prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom --dataset-path FILE"
+                "the line has no meaning here: the data set `{name}` is not read, and nothing is downloaded; save its prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom --dataset-path FILE"
             ).into());
         }
         other => {

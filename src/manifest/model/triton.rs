@@ -181,7 +181,7 @@ pub enum RepositoryLayout {
 }
 
 impl RepositoryLayout {
-    /// Serde asks by reference.
+    /// Serde passes a reference.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     fn is_five(&self) -> bool {
         *self == Self::Five

@@ -285,11 +285,11 @@ fn tritonserver() -> String {
 const fn yes() -> bool {
     true
 }
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_true(value: &bool) -> bool {
     *value
 }

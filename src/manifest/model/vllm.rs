@@ -28,7 +28,7 @@ pub struct Vllm {
     /// `bfloat16`, `float16`, … [vLLM's default: auto]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// `fp8`, `awq`, … [vLLM's default: as the checkpoint says]
+    /// `fp8`, `awq`, … [vLLM's default: as the checkpoint has it]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// `dummy` makes random weights: no checkpoint is needed, only its config.json. [vLLM's default: auto]
@@ -142,7 +142,7 @@ fn vllm_serve() -> Vec<String> {
 fn everywhere() -> String {
     "0.0.0.0".to_owned()
 }
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }

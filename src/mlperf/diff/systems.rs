@@ -47,7 +47,7 @@ impl SystemPairs {
         Self { pairs, alone }
     }
 
-    /// One on each side: there is nothing to tell apart.
+    /// One on each side: there is nothing to distinguish.
     fn is_one(&self) -> bool {
         matches!(&self.pairs[..], [(_, Some(_))]) && self.alone.is_empty()
     }

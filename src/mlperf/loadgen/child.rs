@@ -238,7 +238,7 @@ fn ignored_settings(
         let is_own = keys.iter().any(|key| test.user_keys.iter().any(|own| own == key));
         if !is_own && (is - should).abs() > 1e-9 * should.abs() {
             let model = benchmark.loadgen_model(test.scenario);
-            found.push(format!("for model {model} LoadGen has {key} {is}, and the round's table says {should}"));
+            found.push(format!("for model {model} LoadGen has {key} {is}, and the round's table has {should}"));
         }
         Ok::<_, LoadgenError>(())
     };

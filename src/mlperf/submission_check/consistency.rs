@@ -139,14 +139,14 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
     }
 }
 
-/// Tokens of an answer: those of the accuracy run, and no more than the benchmark asks for.
+/// Tokens of an answer: those of the accuracy run, and no more than the benchmark allows.
 fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmark, scores: &IndexMap<String, f64>) {
     let mean = rates.tokens / rates.samples;
     // Some servers count the end of an answer, too.
     let most = f64::from(benchmark.max_output_tokens) * 1.02;
     if mean > most {
         let what = format!(
-            "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are asked for",
+            "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are requested",
             benchmark.max_output_tokens
         );
         to.refuse(GateCheck::Lengths, at, what, WHY, FIX);

@@ -102,7 +102,7 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
     }
 }
 
-/// The seeds say what round a LoadGen is of; its version says how it was built.
+/// The seeds show what round a LoadGen is of; its version shows how it was built.
 fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     let pin = &round.loadgen;
     let mut known = pin.accepted.iter().chain(&pin.published);

@@ -12,7 +12,7 @@ pub(super) enum BenchmarkFolder<'a> {
     Known(&'a str, &'a Benchmark),
     /// A benchmark of the round that is not examined here, and why.
     LeftOut(&'a str),
-    /// None of the round; a finding says so.
+    /// None of the round; a finding reports it.
     Unknown,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
                 GateCheck::Scenario,
                 &at,
                 format!("it is called {name:?}"),
-                "other scripts tell letters' case apart",
+                "other scripts distinguish upper and lower case",
                 fix,
             );
         }

@@ -32,7 +32,7 @@ impl StageChecker<'_> {
             }
             Serve::Vllm(server) => {
                 if server.ready.by != "kserve" {
-                    self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are asked", "remove it");
+                    self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are polled", "remove it");
                 }
                 self.vllm(server);
             }
@@ -136,7 +136,7 @@ impl StageChecker<'_> {
         }
     }
 
-    /// vLLM takes the last of an option that stands twice, and says nothing.
+    /// vLLM takes the last of an option that stands twice, without a message.
     fn vllm(&mut self, server: &Vllm) {
         if server.program.iter().any(String::is_empty) {
             self.push_error(&["serve", "vllm", "program"], "has an empty argument", "the program has a name", None);

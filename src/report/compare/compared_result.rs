@@ -290,8 +290,8 @@ fn by_whom(source: &str) -> String {
     if source.starts_with("responses") {
         return source.to_owned();
     }
-    let whose = if source.starts_with("retokenized") { "the client" } else { "the server" };
-    format!("{whose}: {source}")
+    let counter = if source.starts_with("retokenized") { "the client" } else { "the server" };
+    format!("{counter}: {source}")
 }
 
 /// Nothing was requested: `null`, and a list or an object that has nothing else in it.

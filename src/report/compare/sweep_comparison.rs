@@ -83,7 +83,7 @@ pub(in crate::report) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<Str
     (1..).zip(others).map(line).collect()
 }
 
-/// Why no row says better or worse.
+/// Why no row is better or worse.
 pub(in crate::report) const NOT_JUDGED: &str = "each point is one run: how much runs of one server differ is not known, so no difference is judged; `regatta bench … --repeat 5` at one level and `regatta compare` do";
 
 /// Head and rows of a table, level by level and number by number: level, number, A, B, difference, C, …

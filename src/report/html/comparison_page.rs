@@ -57,7 +57,7 @@ struct Line {
     is_load: bool,
 }
 
-/// The page. `told` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
+/// The page. `measured_runs` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
 /// with. Distributions and time series are those of the first runs.
 pub fn compare(
     measured_runs: &[MeasuredRun],

@@ -66,6 +66,6 @@ mod tests {
         let fact = |name: &str| block.facts.iter().find(|fact| fact[0].starts_with(name)).expect(name).clone();
         assert_eq!(fact("outcome")[1], "invalid client");
         assert_eq!(fact("issue behind")[1..], ["6.5", "of 60 issued requests; warning above 1, invalid above 5"]);
-        assert!(!block.facts.iter().any(|fact| fact[0].contains("planned")), "what is not known is not told");
+        assert!(!block.facts.iter().any(|fact| fact[0].contains("planned")), "what is not known is not shown");
     }
 }

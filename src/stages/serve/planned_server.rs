@@ -22,7 +22,7 @@ pub struct PlannedServer {
     pub env: Vec<(String, OsString)>,
     /// Variables of our own environment that it must not have.
     pub unset: Vec<String>,
-    #[allow(dead_code, reason = "for who stops it")]
+    #[allow(dead_code, reason = "for the code that stops it")]
     pub stop_target: StopTarget,
     pub probe: ReadinessProbe,
     /// Its command as a container program takes it, if it has one around it.

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The limit of a single call while waiting for readiness: a server that accepts and does not answer is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a server was not ready when it was asked.
+/// Why a server was not ready when it was queried.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReady {
     #[error("not queried yet")]

@@ -40,7 +40,7 @@ pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
     for (index, server) in spec.servers.iter().enumerate() {
         for (name, port) in server.ports.all() {
             let Port::Known(port) = port else { continue };
-            let who = format!("{name} of server {index}");
+            let user = format!("{name} of server {index}");
             match seen.iter().find(|(other, _)| *other == port) {
                 Some((_, first)) => {
                     let apart = spec.servers.len();
@@ -51,11 +51,11 @@ pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
                         8001 + 2 * apart.max(100)
                     );
                     problems.push(SpecProblem {
-                        message: format!("port {port} would be {first} and {who}"),
+                        message: format!("port {port} would be {first} and {user}"),
                         hint: Some(hint),
                     });
                 }
-                None => seen.push((port, who)),
+                None => seen.push((port, user)),
             }
         }
     }

@@ -82,7 +82,7 @@ pub struct ServerMetric {
     pub last: f64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
 const fn is_zero(n: &u64) -> bool {
     *n == 0
 }

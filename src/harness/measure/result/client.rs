@@ -42,7 +42,7 @@ pub struct ClientUsage {
 #[serde(default)]
 pub struct Connections {
     pub count: u64,
-    /// The smallest limit on concurrent streams that a server told; null without one.
+    /// The smallest limit on concurrent streams that a server announced; null without one.
     pub max_streams: Option<u64>,
     /// How often the next request in line waited because every connection was full.
     pub waited_for_stream: u64,

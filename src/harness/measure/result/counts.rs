@@ -17,7 +17,7 @@ pub struct Counts {
     pub failed: u64,
     /// Failed ones by class.
     pub failed_by_class: BTreeMap<FailureClass, u64>,
-    /// The first failures in each class, as the server or the connection told them.
+    /// The first failures in each class, as the server or the connection reported them.
     pub failures: Vec<FailureCounts>,
     /// Ended by us, because the run was stopped.
     pub cancelled: u64,
@@ -30,7 +30,7 @@ pub struct Counts {
     /// The first of each class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violation_examples: BTreeMap<Violation, String>,
-    /// Ended by us early, as `cancel` asks.
+    /// Ended by us early, as `cancel` sets.
     #[serde(alias = "withdrawn")]
     pub cancelled_early: u64,
     /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
@@ -69,7 +69,7 @@ pub struct TokenCounts {
     #[serde(default)]
     pub input_source: String,
     pub input: u64,
-    /// What the server counts for the same prompts, where it says so for each.
+    /// What the server counts for the same prompts, where it reports that for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_server: Option<u64>,
     /// What of the prompts came from the server's prefix cache, where it reports that. Null: no answer does.

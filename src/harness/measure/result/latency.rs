@@ -102,7 +102,7 @@ pub struct ServerSide {
     pub without: u64,
 }
 
-/// Requests that were ended early, as `cancel` asks.
+/// Requests that were ended early, as `cancel` sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancellations {
     pub by: CancelBy,

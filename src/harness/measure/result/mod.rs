@@ -70,7 +70,7 @@ pub struct RunResult {
     pub(in crate::harness::measure) verdict: Verdict,
     /// Why the verdict is not VALID, worst first.
     pub(in crate::harness::measure) reasons: Vec<Reason>,
-    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
+    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not query it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
     #[serde(alias = "asked")]
@@ -107,7 +107,7 @@ pub struct RunResult {
     /// With `cancel`.
     #[serde(default, alias = "withdrawals", skip_serializing_if = "Option::is_none")]
     pub cancellations: Option<Cancellations>,
-    /// Outputs asked for beside tokens.
+    /// Requested outputs other than tokens.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, ExtraOutput>,
     #[serde(default)]
@@ -127,10 +127,10 @@ pub struct RunResult {
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     #[serde(default)]
     pub versions: Versions,
-    /// Of a run that MLPerf's LoadGen drove: what it said, beside what we saw.
+    /// Of a run that MLPerf's LoadGen drove: what it reported, beside what we measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<LoadgenResult>,
-    /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
+    /// What the servers' own `/metrics` reported meanwhile; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
     /// Activity of the servers' GPUs; absent where it could not be read.
@@ -181,7 +181,7 @@ pub struct Versions {
     pub arch: String,
 }
 
-/// Nothing was said of it.
+/// Nothing is known of it.
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

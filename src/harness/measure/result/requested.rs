@@ -8,7 +8,7 @@ use super::requested_retries::RequestedRetries;
 use crate::harness::{BenchSpec, LoadPattern, Pause, Slo, Transport};
 use crate::spec::{Arrivals, Length, Request, StreamMode, TimeSpan};
 
-/// What was asked for.
+/// What was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Requested {
@@ -48,7 +48,7 @@ pub struct Requested {
     /// Left out: what failed was not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RequestedRetries>,
-    /// What each request asked for besides.
+    /// What else each request has.
     #[serde(default)]
     pub request: Request,
 }

@@ -2,7 +2,7 @@
 //!
 //! Read are the parts that pages use: quotes, comments, continued lines, `&&`, `;`, pipes, redirections, here-documents and
 //! `$NAME`. A value that the text does not have (a variable that it does not set, `<model dir>`) becomes an expression of a
-//! manifest, `{{name}}`, and an [`UnknownValue`] that says what it stands for.
+//! manifest, `{{name}}`, and an [`UnknownValue`] that has what it stands for.
 
 mod arithmetic;
 mod split;

@@ -23,7 +23,7 @@ pub enum UnknownNumber {
 }
 
 impl UnknownNumber {
-    /// Where both are asked for.
+    /// Where both are requested.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -50,7 +50,7 @@ impl UnknownValue {
         Self::named(written, written)
     }
 
-    /// A path whose file or folder is somewhere else than the text says.
+    /// A path whose file or folder is somewhere else than the text has it.
     pub(in crate::interop) fn of_path(written: &str) -> Self {
         let last = written.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         // So that it is taken for a path.

@@ -103,7 +103,7 @@ fn what_is_not_alike_is_refused_with_the_reason_in_the_first_place() {
     let c = measured_run("c", |_| 110.0, |result| result["latency"]["ttft"]["zero_point"] = json!("issue"));
     let text = page("unlike.html", &[a, c]);
     assert!(text.contains("3 unlike") && text.contains("zero point: schedule &#x2f; issue"));
-    assert!(text.contains("not the same by definition, B: zero point"), "the picture says so, too");
+    assert!(text.contains("not the same by definition, B: zero point"), "the picture shows it, too");
 }
 
 #[test]

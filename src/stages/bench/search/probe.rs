@@ -29,7 +29,7 @@ pub(super) struct Prober<'a> {
 /// A probe that was judged by the limits of the stage.
 pub(super) type LimitProbe = SearchProbe<LimitJudgement>;
 
-/// The warning that says so, where the rate was measured twice.
+/// The warning about it, where the rate was measured twice.
 pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
     let why = probe.judgement.first_invalid.as_ref()?;
     Some(format!("search: the probe at {} req/s was measured twice, because of the client: {why}", probe.probe.rate))

@@ -259,7 +259,7 @@ pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
     }
     let gpu_context = GpuContext {
         source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
-        population: "GPUs that the servers under test tell of".to_owned(),
+        population: "GPUs that the servers under test report".to_owned(),
         interval_s: scrape.interval.as_secs_f64(),
         ..GpuContext::default()
     };
