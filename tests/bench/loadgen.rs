@@ -44,8 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let us = |value: Option<f64>| value.unwrap_or(f64::NAN);
         writeln!(
             out,
-            "{rate} qps asked, {:.0} completed: TTFT p50 {:.3} ms, p99 {:.3} ms; call to send p50 {:.1} µs, p99 {:.1} µs; \
-             first token read to told p50 {:.1} µs, p99 {:.1} µs; in LoadGen {:.2} µs a first token, {:.2} µs an answer; {} errors",
+            "{rate} qps requested, {:.0} completed: TTFT p50 {:.3} ms, p99 {:.3} ms; call to send p50 {:.1} µs, p99 {:.1} µs; \
+             first token from read to report p50 {:.1} µs, p99 {:.1} µs; in LoadGen {:.2} µs a first token, {:.2} µs an answer; {} errors",
             metric("result_completed_samples_per_sec"),
             metric("result_first_token_50.00_percentile_latency_ns"),
             metric("result_first_token_99.00_percentile_latency_ns"),

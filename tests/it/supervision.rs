@@ -40,7 +40,7 @@ pub fn measuring(world: &World) -> Child {
     run
 }
 
-/// What a run said, as events.
+/// The end of a run and its events.
 pub struct EndedRun {
     code: i32,
     events: String,
