@@ -45,7 +45,7 @@
 //!
 //! Doors of their own: `exec::container`, `exec::process`, `harness::gpu`, `harness::preflight`, `manifest::model`,
 //! `mlperf::accuracy`, `mlperf::audit`, `mlperf::conf`, `mlperf::dataset`, `mlperf::loadgen`, `mlperf::log`, `plan::loadgen`,
-//! `report::compare`, `report::explain`, `report::html`, `report::mlperf`, `report::server`, `runner::shared_store`,
+//! `report::compare`, `report::explain`, `report::history`, `report::html`, `report::mlperf`, `report::server`, `runner::shared_store`,
 //! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
 //! with the room's name in front.
 //!

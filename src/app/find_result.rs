@@ -11,7 +11,7 @@ use crate::event::RunId;
 use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
 use crate::interop::{self, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::report::RunState;
-use crate::runner::store::{StateFolder, last_run, read_journal, runs};
+use crate::runner::store::{StateFolder, last_run, read_journal, runs, tagged_run};
 
 pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";
@@ -92,7 +92,8 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
     if latest.join(RESULT).is_file() {
         return Ok(vec![(word.to_owned(), latest)]);
     }
-    if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
+    let of_tag = || word.parse().ok().and_then(|tag| tagged_run(&home, &tag));
+    if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word).or_else(of_tag) {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
             return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
@@ -143,6 +144,14 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
 
 /// The benchmarks of a run, valid or not, that still have outputs.
 fn of_run(home: &StateFolder, run: &RunId) -> Result<Vec<(String, PathBuf)>, CommandError> {
+    results_of_run(home, run).map(|(_, results)| results)
+}
+
+/// The manifest of a run, and the task and folder of each of its results that still exists.
+pub(super) fn results_of_run(
+    home: &StateFolder,
+    run: &RunId,
+) -> Result<(String, Vec<(String, PathBuf)>), CommandError> {
     let mut run_state = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         run_state.fold(event);
@@ -150,7 +159,9 @@ fn of_run(home: &StateFolder, run: &RunId) -> Result<Vec<(String, PathBuf)>, Com
     let folder = |chapter: &crate::report::TaskState| {
         chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
     };
-    Ok(run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect())
+    let results =
+        run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect();
+    Ok((run_state.manifest, results))
 }
 
 fn read_error(path: &Path) -> impl Fn(std::io::Error) -> CommandError {

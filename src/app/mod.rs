@@ -10,6 +10,7 @@ mod error;
 mod explain;
 mod export_import;
 mod find_result;
+mod history;
 mod host_agent;
 mod imported_run;
 mod init;
@@ -108,6 +109,8 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         }
         CliJob::Status(request) => past_runs::status(&global, request),
         CliJob::Runs(request) => past_runs::list(&global, &request),
+        CliJob::History(request) => history::history(&global, &request),
+        CliJob::Tag(request) => history::tag(&global, &request),
         CliJob::Logs(request) => past_runs::logs(&global, &request),
         CliJob::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
         CliJob::Report(request) => compare::compat(&global, &request),

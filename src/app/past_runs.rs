@@ -17,7 +17,7 @@ use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, runs};
+use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, runs, tags_of};
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -46,7 +46,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         let is_alive = state.finished.is_none() && is_held(&home, run);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
-            rows.push(report::RunRow::of(&state, is_alive));
+            rows.push(report::RunRow::of(&state, tags_of(&home, run), is_alive));
         }
     }
     print(&if request.json {

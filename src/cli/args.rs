@@ -11,6 +11,7 @@ use super::cache::CacheArgs;
 use super::common_args::{CHOICE, HOW, Subject};
 use super::force::ForceArgs;
 use super::help;
+use super::history::{HistoryArgs, TagArgs};
 use super::key_value_arg::KeyValueArg;
 use super::lock::LockArgs;
 use super::mlperf::MlperfArgs;
@@ -103,6 +104,12 @@ pub(super) enum CliCommand {
     /// List the runs of this project with their results, newest first.
     #[command(after_long_help = help::RUNS)]
     Runs(RunsArgs),
+    /// Show metrics of this project's benchmarks over time, and where their level changes.
+    #[command(after_long_help = help::HISTORY)]
+    History(HistoryArgs),
+    /// Name a run, so that other commands find it and `gc` keeps what it measured.
+    #[command(after_long_help = help::TAG)]
+    Tag(TagArgs),
     /// Print the log of a task.
     #[command(after_long_help = help::LOGS)]
     Logs(LogsArgs),

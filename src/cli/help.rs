@@ -160,6 +160,18 @@ pub(super) const RUNS: &str = with_codes!(examples![
     "regatta runs -n 1000 --json",
 ]);
 
+pub(super) const HISTORY: &str = with_codes!(examples![
+    "regatta history                              throughput and TTFT p99 of every benchmark, run by run",
+    "regatta history tpot_mean -m llama2-70b      one metric of one manifest",
+    "regatta history ttft_p99 --html trend.html   a page with a picture",
+]);
+
+pub(super) const TAG: &str = with_codes!(examples![
+    "regatta tag before-upgrade                   names the last run",
+    "regatta compare before-upgrade after         finds runs by their tags",
+    "regatta tag before-upgrade --remove",
+]);
+
 pub(super) const LOGS: &str = with_codes!(examples![
     "regatta logs                       which logs there are",
     "regatta logs prebuild              what `prebuild` printed",

@@ -185,6 +185,8 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Runs(args) => {
             CliJob::Runs(RunsRequest { manifest: args.manifest, failed: args.failed, most: args.most, json: args.json })
         }
+        CliCommand::History(args) => CliJob::History(args.into()),
+        CliCommand::Tag(args) => CliJob::Tag(args.into()),
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
         CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep, yes: args.yes }),

@@ -10,6 +10,7 @@ pub use clap_complete::Shell;
 use super::bench::BenchCommand;
 use super::cache::Cache;
 use super::gpu_selection::GpuSelection;
+use super::history::{HistoryRequest, TagRequest};
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockAction, LockMode};
 use super::mlperf::MlperfAction;
@@ -75,6 +76,8 @@ pub enum CliJob {
     Welcome,
     Status(Status),
     Runs(RunsRequest),
+    History(HistoryRequest),
+    Tag(TagRequest),
     Logs(Logs),
     /// `true` does it, `false` prints what would be removed.
     Clean {

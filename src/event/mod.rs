@@ -11,6 +11,7 @@ mod id;
 mod memory;
 mod outcome;
 mod run_event;
+mod run_tag;
 mod stop;
 
 pub use digest::{Digest, Hasher};
@@ -21,4 +22,5 @@ pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
 pub use run_event::{Event, ExternalResource, TaskTally};
+pub use run_tag::{NotTag, RunTag};
 pub use stop::Stop;

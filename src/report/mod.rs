@@ -10,6 +10,7 @@ pub mod compare;
 mod doctor;
 mod endpoints;
 pub mod explain;
+pub mod history;
 pub mod html;
 mod junit;
 mod markdown_summary;

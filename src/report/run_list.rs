@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::run_state::RunState;
 use super::tables::run_word;
+use crate::event::RunTag;
 use crate::report::terminal::styler::{Styler, TextRole, clean, duration, ragged, to_the_second};
 
 /// One run of the list.
@@ -12,6 +13,8 @@ use crate::report::terminal::styler::{Styler, TextRole, clean, duration, ragged,
 pub struct RunRow {
     pub run: String,
     pub manifest: String,
+    /// Names that a user gave it.
+    pub tags: Vec<RunTag>,
     pub started_at: String,
     /// `done`, `failed`, `interrupted`, `running`.
     pub state: &'static str,
@@ -28,7 +31,7 @@ pub struct RunRow {
 
 impl RunRow {
     /// `is_alive`: its process still exists.
-    pub fn of(state: &RunState, is_alive: bool) -> Self {
+    pub fn of(state: &RunState, tags: Vec<RunTag>, is_alive: bool) -> Self {
         let (role, word) = run_word(state, is_alive);
         let result = |(task, one): (&crate::event::TaskId, &super::TaskState)| {
             let text = one.headline.clone().or_else(|| {
@@ -41,6 +44,7 @@ impl RunRow {
         Self {
             run: state.run.as_ref().map(ToString::to_string).unwrap_or_default(),
             manifest: state.manifest.clone(),
+            tags,
             started_at: to_the_second(&state.started_at),
             state: word.split(';').next().unwrap_or(word),
             role,
@@ -69,6 +73,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
             (TextRole::Plain, row.seconds.map(duration).unwrap_or_default()),
             (TextRole::Strong, clean(&row.manifest)),
             (TextRole::Quiet, counts.join(", ")),
+            (TextRole::Name, row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")),
         ]);
         for (task, text) in &row.results {
             let empty = (TextRole::Plain, String::new());
@@ -100,7 +105,7 @@ mod tests {
             for event in events {
                 state.fold(event);
             }
-            RunRow::of(&state, false)
+            RunRow::of(&state, Vec::new(), false)
         };
         let failing = test_runs::failing();
         let rows = [row(&test_runs::valid()), row(&failing), row(&failing[..failing.len() - 1])];

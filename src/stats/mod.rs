@@ -5,6 +5,7 @@
 //! results the unit of replication is the *run*: requests of one run share a queue, a cache and a minute of their server's
 //! life, so that ten thousand of them are not ten thousand independent observations; runs with different seeds are.
 
+mod change_points;
 mod growth;
 mod holm;
 mod level;
@@ -15,6 +16,7 @@ mod replicate;
 mod student;
 mod within_run;
 
+pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]

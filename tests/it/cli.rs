@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 48] = [
+const COMMANDS: [&str; 50] = [
     "",
     "run",
     "serve",
@@ -23,6 +23,8 @@ const COMMANDS: [&str; 48] = [
     "init",
     "status",
     "runs",
+    "history",
+    "tag",
     "logs",
     "report",
     "compare",

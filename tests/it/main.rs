@@ -29,6 +29,7 @@ mod gpu_clocks;
 mod harness;
 mod harness_lines;
 mod highest_qps;
+mod history;
 mod hosts;
 mod identity;
 mod image_registry;

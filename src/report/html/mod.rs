@@ -7,6 +7,7 @@ mod block;
 mod chart;
 mod comparison_page;
 mod gpu;
+mod history_page;
 mod hosts;
 mod metric_row;
 mod natural_order;
@@ -27,7 +28,9 @@ mod sweep;
 mod sweep_charts;
 mod sweeps_page;
 mod timeline;
+mod trend_plot;
 
 pub use comparison_page::compare;
+pub use history_page::history;
 pub use page::{PageResult, RunOrigin, render};
 pub use sweeps_page::compare_sweeps;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, discard, half_written_by};
-use super::{OutputCache, StateFolder, runs};
-use crate::event::TaskId;
+use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
+use crate::event::{Event, RunId, TaskId};
 
 /// Something under the state folder that no longer has a use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,12 @@ pub struct Garbage {
 }
 
 /// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
-/// `keep_runs`. Reads only.
+/// `keep_runs`. Nothing of a run with a tag. Reads only.
 pub fn garbage(home: &StateFolder, output_cache: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
-    let kept = kept_folders(output_cache, keep);
+    let mut kept = kept_folders(output_cache, keep);
+    let all = runs(home);
+    let tagged: Vec<&RunId> = all.iter().filter(|run| !tags_of(home, run).is_empty()).collect();
+    kept.extend(tagged.iter().flat_map(|run| folders_of_run(home, run)));
     let named = output_cache.named_folders();
     let mut found = Vec::new();
     for item in fs::read_dir(home.outputs()).into_iter().flatten().flatten() {
@@ -35,8 +38,7 @@ pub fn garbage(home: &StateFolder, output_cache: &OutputCache, keep: usize, keep
         let why = if named.contains(folder) { "an older output" } else { "left by an attempt that did not finish" };
         found.push(Garbage { bytes: size(&item.path()), path: item.path(), why: why.to_owned() });
     }
-    let all = runs(home);
-    for run in all.iter().take(all.len().saturating_sub(keep_runs)) {
+    for run in all.iter().take(all.len().saturating_sub(keep_runs)).filter(|run| !tagged.contains(run)) {
         let path = home.run(run);
         found.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
     }
@@ -85,6 +87,18 @@ pub fn unfinished_plans(home: &StateFolder) -> Vec<PathBuf> {
         .map(|item| item.path())
         .filter(|path| half_written_by(path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
         .collect()
+}
+
+/// The names of the output folders that a run made or used.
+fn folders_of_run(home: &StateFolder, run: &RunId) -> Vec<String> {
+    let events = read_journal(&home.run(run).join("journal.jsonl")).map(|journal| journal.events).unwrap_or_default();
+    let out = |event: &Event| match event {
+        Event::TaskCached { out, .. } | Event::TaskFinished { out, .. } => out.clone(),
+        Event::TaskFailed { failure, .. } => failure.kept.clone(),
+        _ => None,
+    };
+    let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    events.iter().filter_map(out).filter_map(name).collect()
 }
 
 /// The folders of each task's newest `keep` outputs, for each manifest.

@@ -14,7 +14,7 @@
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
-//!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
+//!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`
 //!   latest/<manifest>/   <task id> → the output folder of each task
 //! latest                 → the folder in `.regatta/latest` of the manifest that ran last
 //! ```
@@ -55,6 +55,7 @@ mod plan_cache;
 mod portable_output;
 mod record;
 mod reduced_settings;
+mod run_tags;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
@@ -74,3 +75,4 @@ pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources};
 pub use portable_output::{ParcelItem, digest_of, link_escape, unfit};
 pub use record::TaskRecord;
+pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};

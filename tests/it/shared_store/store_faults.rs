@@ -197,7 +197,9 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     let one = on(connection.address);
     connection.silent_after(20_000_000);
     let child = one.start(&["run", "m", "--store", "s3://bucket"]);
-    until("the run to be over but for the sending", || connection.has_happened() && one.path("latest/last/out").exists());
+    until("the run to be over but for the sending", || {
+        connection.has_happened() && one.path("latest/last/out").exists()
+    });
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
@@ -244,7 +246,9 @@ fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     let mut child = two.command(&["run", "m", "--store", "s3://bucket"]).stdout(Stdio::null()).spawn().unwrap();
     let parts =
         || objects(&two.path(".regatta/out"), ".regatta-parts").pop().and_then(|list| fs::read_to_string(list).ok());
-    until("two parts to be whole", || connection.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2));
+    until("two parts to be whole", || {
+        connection.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2)
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     connection.heal();

@@ -1,0 +1,117 @@
+//! `history` and `tag`: the measurements of this project over time.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+
+use super::find_result::{RESULT, results_of_run};
+use super::project::Project;
+use crate::app::error::CommandError;
+use crate::app::output::{print, print_error};
+use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
+use crate::event::RunId;
+use crate::interop::{MeasuredResult, MeasuredRun};
+use crate::report::compare::ComparedResult;
+use crate::report::history::{self, HistoryPoint, MetricKey};
+use crate::report::{Styler, html};
+use crate::runner::store::{StateFolder, last_run, remove_tag, runs, set_tag, tags_of};
+
+pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
+    let home = Project::open_current(global)?.home;
+    let points = measurements(&home, request)?;
+    if points.is_empty() {
+        let what = "no benchmark has a result that still exists";
+        return Err(CommandError::Usage(format!(
+            "{what}\n  hint: `regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured"
+        )));
+    }
+    let keys: Vec<MetricKey> = request.metrics.iter().map(|text| MetricKey::read(text)).collect();
+    reject_unknown(&keys, &points)?;
+    let series = history::series(points, &keys, request.most);
+    print(&if request.json {
+        history::json(&series)
+    } else {
+        history::text(&series, Styler::chosen(global.color.choice()))
+    });
+    if let Some(path) = &request.html {
+        fs::write(path, html::history(&series).map_err(anyhow::Error::from)?)?;
+        print_error(&format!("page: {}\n", path.display()));
+    }
+    Ok(CliExit::Done)
+}
+
+/// Every measurement that still has its result, the oldest first. A cached one counts once, in the run that made it.
+fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<HistoryPoint>, CommandError> {
+    let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let mut known = HashSet::new();
+    let mut points = Vec::new();
+    for run in runs(home) {
+        let tags = tags_of(home, &run);
+        // A run that was removed meanwhile, or whose journal has no beginning, has no results.
+        let Ok((manifest, results)) = results_of_run(home, &run) else { continue };
+        for (task, folder) in results {
+            let place = fs::canonicalize(&folder).unwrap_or(folder);
+            if !has(&manifest, &request.manifest) || !has(&task, &request.task) || !known.insert(place.clone()) {
+                continue;
+            }
+            let file = place.join(RESULT);
+            let text = fs::read_to_string(&file)?;
+            let Ok(result) = MeasuredResult::read(&text) else {
+                print_error(&format!("left out: {} is of another version\n", file.display()));
+                continue;
+            };
+            let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+            let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
+            points.push(HistoryPoint {
+                run: run.clone(),
+                tags: tags.clone(),
+                manifest: manifest.clone(),
+                task,
+                started,
+                result: ComparedResult::of(&measured),
+            });
+        }
+    }
+    points.sort_by(|a, b| a.started.cmp(&b.started));
+    Ok(points)
+}
+
+fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), CommandError> {
+    let known: BTreeSet<String> = points.iter().flat_map(|point| history::known_keys(&point.result)).collect();
+    let Some(wrong) = keys.iter().find(|key| !known.contains(&key.to_string())) else { return Ok(()) };
+    let near = crate::diag::did_you_mean(&wrong.to_string(), known.iter().map(String::as_str));
+    let hint = near.unwrap_or_else(|| format!("there are {}", known.into_iter().collect::<Vec<_>>().join(", ")));
+    Err(CommandError::Usage(format!("no measurement has `{wrong}`\n  hint: {hint}")))
+}
+
+pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, CommandError> {
+    let home = Project::open_current(global)?.home;
+    match request {
+        TagRequest::Set { tag, run } => {
+            let run = match run {
+                Some(name) => {
+                    runs(&home).into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
+                }
+                None => last_run(&home)
+                    .ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
+            };
+            set_tag(&home, &run, tag)?;
+            print(&format!("{tag}: run {run}\n"));
+        }
+        TagRequest::Remove(tag) => match remove_tag(&home, tag)? {
+            Some(run) => print(&format!("{tag}: taken from run {run}\n")),
+            None => {
+                return Err(CommandError::Usage(format!(
+                    "no run has the tag `{tag}`\n  hint: `regatta runs` shows tags"
+                )));
+            }
+        },
+    }
+    Ok(CliExit::Done)
+}
+
+fn unknown(home: &StateFolder, name: &str) -> CommandError {
+    let names: Vec<String> = runs(home).iter().map(RunId::to_string).collect();
+    let hint = crate::diag::did_you_mean(name, names.iter().map(String::as_str));
+    let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
+    CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))
+}

@@ -1,0 +1,389 @@
+//! Measurements over time: one series for each benchmark and load, and where its level changes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::event::{RunId, RunTag, Verdict};
+use crate::report::compare::ComparedResult;
+use crate::report::terminal::percent::signed_percent;
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table, to_the_second};
+use crate::stats::{ChangePoint, FEWEST_RUNS, change_points};
+use crate::units::grouped;
+
+/// Differences below this share are no change, as in a comparison.
+const SMALLEST: f64 = 0.01;
+
+/// A metric and its statistic, as typed: `ttft_p99`, `output_tokens`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricKey {
+    metric: String,
+    /// Empty for a number that has none, such as a rate.
+    stat: String,
+}
+
+impl MetricKey {
+    /// Any text is a key; [`known_keys`] are those of a result.
+    pub fn read(text: &str) -> Self {
+        let (metric, stat) = match text.rsplit_once('_') {
+            Some((metric, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (metric, stat),
+            _ => (text, ""),
+        };
+        Self { metric: metric.to_owned(), stat: stat.to_owned() }
+    }
+}
+
+impl fmt::Display for MetricKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stat.is_empty() { f.write_str(&self.metric) } else { write!(f, "{}_{}", self.metric, self.stat) }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub struct HistoryPoint {
+    /// The run that made it.
+    pub run: RunId,
+    pub tags: Vec<RunTag>,
+    pub manifest: String,
+    pub task: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub result: ComparedResult,
+}
+
+impl HistoryPoint {
+    /// An invalid measurement is shown, and counts for nothing.
+    pub fn is_valid(&self) -> bool {
+        self.result.verdict.is_some_and(Verdict::is_valid)
+    }
+
+    /// Its number; none where the result has none.
+    pub fn value(&self, key: &MetricKey) -> Option<f64> {
+        let measure = self.result.measures.iter().find(|measure| measure.key == key.metric)?;
+        measure.stats.iter().find(|(stat, _)| *stat == key.stat).map(|(_, value)| *value)
+    }
+}
+
+/// The numbers of a result that a history can show.
+pub fn known_keys(result: &ComparedResult) -> impl Iterator<Item = String> {
+    result.measures.iter().flat_map(|measure| {
+        let key = |stat: &str| MetricKey { metric: measure.key.clone(), stat: stat.to_owned() }.to_string();
+        measure.stats.iter().map(move |(stat, _)| key(stat)).collect::<Vec<_>>()
+    })
+}
+
+/// The measurements of one benchmark with one load, the oldest first.
+#[derive(Clone, Debug)]
+pub struct HistorySeries {
+    pub manifest: String,
+    pub task: String,
+    /// What its load has that other series of the task do not: `rate 10`. Empty for the only one.
+    pub load: String,
+    pub points: Vec<HistoryPoint>,
+    pub metrics: Vec<MetricHistory>,
+}
+
+/// One metric of a series.
+#[derive(Clone, Debug)]
+pub struct MetricHistory {
+    pub key: MetricKey,
+    pub unit: &'static str,
+    pub more_is_better: bool,
+    /// The place of each point that is valid and has the number, and the number.
+    pub values: Vec<(usize, f64)>,
+    pub changes: Vec<LevelShift>,
+}
+
+/// A change of level, and what else is different from there on.
+#[derive(Clone, Debug)]
+pub struct LevelShift {
+    /// The first point of the new level.
+    pub point: usize,
+    pub change: ChangePoint,
+    /// Settings and versions that differ between that point and the valid one before it.
+    pub differences: Vec<String>,
+}
+
+impl HistorySeries {
+    pub fn name(&self) -> String {
+        let load = if self.load.is_empty() { String::new() } else { format!(" ({})", self.load) };
+        format!("{} · {}{load}", self.manifest, self.task)
+    }
+}
+
+/// Divides measurements into series: numbers of different loads, or of a simulator and a server, are never in one. `most`: the newest of each.
+pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec<HistorySeries> {
+    type LoadOf = BTreeMap<String, String>;
+    let mut all: BTreeMap<(String, String, LoadOf), Vec<HistoryPoint>> = BTreeMap::new();
+    for point in points {
+        let mut load = point.result.load().clone();
+        if point.result.is_simulated() {
+            load.insert("server".to_owned(), "simulated".to_owned());
+        }
+        all.entry((point.manifest.clone(), point.task.clone(), load)).or_default().push(point);
+    }
+    let loads: Vec<(String, String, LoadOf)> = all.keys().cloned().collect();
+    let own_load = |(manifest, task, load): &(String, String, LoadOf)| {
+        let others: Vec<&LoadOf> = loads
+            .iter()
+            .filter(|(m, t, other)| m == manifest && t == task && other != load)
+            .map(|(_, _, load)| load)
+            .collect();
+        let differs = |(key, value): &(&String, &String)| others.iter().any(|other| other.get(*key) != Some(*value));
+        load.iter().filter(differs).map(|(key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(", ")
+    };
+    all.into_iter()
+        .map(|(place, mut points)| {
+            points.drain(..points.len().saturating_sub(most));
+            let metrics = keys.iter().filter_map(|key| metric(key, &points)).collect();
+            let load = own_load(&place);
+            HistorySeries { manifest: place.0, task: place.1, load, points, metrics }
+        })
+        .collect()
+}
+
+/// `None`: no point has the number.
+fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
+    let measure = points.iter().flat_map(|point| &point.result.measures).find(|measure| measure.key == key.metric)?;
+    let valid = points.iter().enumerate().filter(|(_, point)| point.is_valid());
+    let values: Vec<(usize, f64)> = valid.filter_map(|(place, point)| Some((place, point.value(key)?))).collect();
+    let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let changes = change_points(&numbers, SMALLEST)
+        .into_iter()
+        .map(|change| {
+            let (point, before) = (values[change.at].0, values[change.at - 1].0);
+            LevelShift { point, change, differences: differences(&points[before], &points[point]) }
+        })
+        .collect();
+    Some(MetricHistory {
+        key: key.clone(),
+        unit: measure.unit,
+        more_is_better: measure.more_is_better,
+        values,
+        changes,
+    })
+}
+
+/// What is not the same between two measurements of one load.
+fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
+    let (old, new) = (before.result.settings(), after.result.settings());
+    let changed = new.iter().filter_map(|(key, value)| {
+        let was = old.get(key)?;
+        (was != value).then(|| format!("{key} {was} → {value}"))
+    });
+    changed.collect()
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 100.0 { grouped(value, 0) } else { format!("{value:.2}") }
+}
+
+/// A table for each series, and below it the changes.
+pub fn text(all: &[HistorySeries], styler: Styler) -> String {
+    let mut out = String::new();
+    for series in all {
+        let valid = series.points.iter().filter(|point| point.is_valid()).count();
+        let runs = format!("{}, {valid} valid", counted(series.points.len(), "measurement"));
+        let simulated = series.points.iter().any(|point| point.result.is_simulated());
+        let mark = if simulated { ", SIMULATED" } else { "" };
+        let _ = writeln!(out, "{}  {runs}{mark}", styler.tone(TextRole::Strong, clean(&series.name())));
+        let mut rows = vec![head(series)];
+        rows.extend(series.points.iter().enumerate().map(|(place, point)| row(series, place, point)));
+        out.push_str(&table(styler, "  ", &rows));
+        for metric in &series.metrics {
+            for shift in &metric.changes {
+                let (is_better, line) = level_sentence(series, metric, shift);
+                let role = if is_better { TextRole::Good } else { TextRole::Bad };
+                let _ = writeln!(out, "  {}", styler.tone(role, line));
+                for difference in shift.differences.iter().take(6) {
+                    let _ = writeln!(out, "      {}", cut(&clean(difference), 140));
+                }
+            }
+        }
+        if series.metrics.iter().all(|metric| metric.values.len() < FEWEST_RUNS) {
+            let _ = writeln!(
+                out,
+                "  {}",
+                styler.tone(
+                    TextRole::Quiet,
+                    format!("a change is looked for in {FEWEST_RUNS} or more valid measurements")
+                )
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn head(series: &HistorySeries) -> Vec<(TextRole, String)> {
+    let quiet = |text: String| (TextRole::Quiet, text);
+    let mut cells = vec![quiet("started (UTC)".to_owned()), quiet("run".to_owned()), quiet("verdict".to_owned())];
+    cells.extend(series.metrics.iter().map(|metric| quiet(format!("{}, {}", metric.key, metric.unit.trim()))));
+    cells.push(quiet("tags".to_owned()));
+    cells
+}
+
+fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextRole, String)> {
+    let role = if point.is_valid() { TextRole::Plain } else { TextRole::Warning };
+    let verdict = point.result.verdict.map_or("not judged", Verdict::as_str);
+    let mut cells = vec![
+        (TextRole::Plain, to_the_second(&point.started)),
+        (TextRole::Plain, clean(point.run.as_str())),
+        (role, verdict.to_owned()),
+    ];
+    for metric in &series.metrics {
+        let change = metric.changes.iter().find(|shift| shift.point == place);
+        let mark =
+            change.map_or(String::new(), |shift| format!("  {} %", signed_percent(shift.change.relative() * 100.0)));
+        let value = point.value(&metric.key).map_or_else(|| "-".to_owned(), number);
+        cells.push((role, format!("{value}{mark}")));
+    }
+    let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
+    cells.push((TextRole::Name, tags.join(" ")));
+    cells
+}
+
+impl MetricHistory {
+    /// The first and the last point of each level, and its mean.
+    pub fn levels(&self) -> Vec<(usize, usize, f64)> {
+        let starts: Vec<usize> = self.changes.iter().map(|shift| shift.change.at).collect();
+        let bounds: Vec<usize> = std::iter::once(0).chain(starts).chain([self.values.len()]).collect();
+        let level = |part: &[(usize, f64)]| {
+            let mean = part.iter().map(|(_, value)| value).sum::<f64>() / part.len() as f64;
+            Some((part.first()?.0, part.last()?.0, mean))
+        };
+        bounds.windows(2).filter_map(|ends| level(self.values.get(ends[0]..ends[1])?)).collect()
+    }
+}
+
+/// Whether a change is for the better, and one sentence on it.
+pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> (bool, String) {
+    let LevelShift { change, .. } = shift;
+    let is_better = (change.after > change.before) == metric.more_is_better;
+    let word = if is_better { "better" } else { "worse" };
+    let text = format!(
+        "{} {} % ({word}) from {} on: mean {} before, {} after, p {:.4}{}",
+        metric.key,
+        signed_percent(change.relative() * 100.0),
+        series.points[shift.point].run,
+        number(change.before),
+        number(change.after),
+        change.p,
+        if shift.differences.is_empty() {
+            "; no recorded setting or version differs there"
+        } else {
+            "; what differs there:"
+        },
+    );
+    (is_better, text)
+}
+
+/// The same as JSON.
+pub fn json(all: &[HistorySeries]) -> String {
+    let list: Vec<Value> = all.iter().map(series_json).collect();
+    let test = format!(
+        "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid measurements on; differences below {} % are no change",
+        SMALLEST * 100.0
+    );
+    format!("{:#}\n", json!({ "series": list, "changes_are": test }))
+}
+
+fn series_json(series: &HistorySeries) -> Value {
+    let point = |(place, point): (usize, &HistoryPoint)| {
+        let values: BTreeMap<String, Option<f64>> =
+            series.metrics.iter().map(|metric| (metric.key.to_string(), point.value(&metric.key))).collect();
+        json!({
+            "place": place, "run": point.run, "tags": point.tags, "started": point.started,
+            "verdict": point.result.verdict, "simulated": point.result.is_simulated(), "values": values,
+        })
+    };
+    let change = |metric: &MetricHistory, shift: &LevelShift| {
+        json!({
+            "metric": metric.key.to_string(), "place": shift.point, "run": series.points[shift.point].run,
+            "before": shift.change.before, "after": shift.change.after, "p": shift.change.p, "differences": shift.differences,
+        })
+    };
+    let changes =
+        series.metrics.iter().flat_map(|metric| metric.changes.iter().map(move |shift| change(metric, shift)));
+    json!({
+        "manifest": series.manifest, "task": series.task, "load": series.load,
+        "points": series.points.iter().enumerate().map(point).collect::<Vec<_>>(),
+        "changes": changes.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interop::MeasuredRun;
+    use crate::report::test_runs;
+
+    /// The measurement of one run: its throughput, what its server was, and its rate.
+    fn point(number: usize, tokens_per_s: f64, version: &str, rate: f64) -> HistoryPoint {
+        let result = test_runs::result_of(json!({
+            "verdict": if tokens_per_s == 700.0 { "invalid_client" } else { "valid" },
+            "latency": {}, "rates": { "output_tokens": tokens_per_s },
+            "requested": { "scenario": { "server": { "rate": rate } }, "endpoints": [version] },
+            "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
+        }));
+        let measured = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
+        HistoryPoint {
+            run: RunId::new(format!("20261120-2243{number:02}.017-4711")),
+            tags: if number == 3 { vec!["before-upgrade".parse().unwrap()] } else { Vec::new() },
+            manifest: "quickstart".to_owned(),
+            task: "load/server".to_owned(),
+            started: format!("2026-11-20T22:43:{number:02}Z"),
+            result: ComparedResult::of(&measured),
+        }
+    }
+
+    #[test]
+    fn a_change_of_level_has_the_run_and_what_differs_there() {
+        let of = |n: usize| match n {
+            4 => point(n, 700.0, "gpu7:8001", 10.0),
+            0..8 => point(n, 1_000.0 + (n % 3) as f64, "gpu7:8001", 10.0),
+            _ => point(n, 1_100.0 + (n % 3) as f64, "gpu8:8001", 10.0),
+        };
+        let points = (0..14).map(of).chain([point(14, 900.0, "gpu7:8001", 20.0)]).collect();
+        let all = series(points, &[MetricKey::read("output_tokens")], 100);
+        insta::assert_snapshot!(text(&all, Styler::OFF), @r"
+        quickstart · load/server (request_rate 10)  14 measurements, 13 valid
+          started (UTC)         run                       verdict          output_tokens, /s  tags
+          2026-11-20T22:43:00Z  20261120-224300.017-4711  VALID            1,000
+          2026-11-20T22:43:01Z  20261120-224301.017-4711  VALID            1,001
+          2026-11-20T22:43:02Z  20261120-224302.017-4711  VALID            1,002
+          2026-11-20T22:43:03Z  20261120-224303.017-4711  VALID            1,000              before-upgrade
+          2026-11-20T22:43:04Z  20261120-224304.017-4711  INVALID(client)  700
+          2026-11-20T22:43:05Z  20261120-224305.017-4711  VALID            1,002
+          2026-11-20T22:43:06Z  20261120-224306.017-4711  VALID            1,000
+          2026-11-20T22:43:07Z  20261120-224307.017-4711  VALID            1,001
+          2026-11-20T22:43:08Z  20261120-224308.017-4711  VALID            1,102  +10.0 %
+          2026-11-20T22:43:09Z  20261120-224309.017-4711  VALID            1,100
+          2026-11-20T22:43:10Z  20261120-224310.017-4711  VALID            1,101
+          2026-11-20T22:43:11Z  20261120-224311.017-4711  VALID            1,102
+          2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID            1,100
+          2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID            1,101
+          output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what differs there:
+              endpoints gpu7:8001 → gpu8:8001
+
+        quickstart · load/server (request_rate 20)  1 measurement, 1 valid
+          started (UTC)         run                       verdict  output_tokens, /s  tags
+          2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID    900
+          a change is looked for in 8 or more valid measurements
+        ");
+        let json: Value = serde_json::from_str(&json(&all)).unwrap();
+        assert_eq!(json["series"][0]["changes"][0]["place"], 8);
+        assert_eq!(json["series"][0]["points"][4]["verdict"], "invalid_client");
+        assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
+    }
+
+    #[test]
+    fn a_key_is_a_metric_and_its_statistic() {
+        for key in ["ttft_p99", "output_tokens", "tpot_mean", "requests_loadgen_completed"] {
+            assert_eq!(MetricKey::read(key).to_string(), key);
+        }
+    }
+}

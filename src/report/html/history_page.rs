@@ -1,0 +1,73 @@
+//! The page of measurements over time: a picture of each metric, the changes, and all numbers.
+
+use minijinja::{Value as Safe, context};
+
+use super::svg::number;
+use super::trend_plot::{TrendPlot, TrendPoint};
+use crate::event::{RunTag, Verdict};
+use crate::harness::RunIdentity;
+use crate::report::history::{HistorySeries, MetricHistory, level_sentence};
+use crate::report::page_template::render_page;
+use crate::report::terminal::percent::signed_percent;
+use crate::report::terminal::styler::to_the_second;
+
+const PAGE: &str = include_str!("../../../templates/report/history.html");
+
+/// The page of these series.
+pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
+    let sections = all.iter().map(|series| {
+        let plots = series.metrics.iter().filter_map(|metric| plot(series, metric)).map(Safe::from_safe_string);
+        let changes = series.metrics.iter().flat_map(|metric| {
+            metric.changes.iter().map(move |shift| {
+                let (is_better, text) = level_sentence(series, metric, shift);
+                context! { tone => if is_better { "good" } else { "bad" }, text, differences => &shift.differences }
+            })
+        });
+        let rows = series.points.iter().enumerate().map(|(place, point)| {
+            context! {
+                place => place + 1,
+                started => to_the_second(&point.started),
+                run => point.run.to_string(),
+                tags => point.tags.iter().map(RunTag::to_string).collect::<Vec<String>>(),
+                verdict => point.result.verdict.map_or("not judged", Verdict::as_str),
+                tone => if point.is_valid() { "good" } else { "bad" },
+                values => series.metrics.iter().map(|metric| point.value(&metric.key).map_or_else(|| "–".to_owned(), number)).collect::<Vec<_>>(),
+            }
+        });
+        let last = series.points.last();
+        context! {
+            name => series.name(),
+            simulated => series.points.iter().any(|point| point.result.is_simulated()),
+            identity => last.and_then(|point| point.result.identity.as_ref()).map(RunIdentity::line),
+            count => series.points.len(),
+            valid => series.points.iter().filter(|point| point.is_valid()).count(),
+            plots => plots.collect::<Vec<_>>(),
+            changes => changes.collect::<Vec<_>>(),
+            head => series.metrics.iter().map(|metric| format!("{}, {}", metric.key, metric.unit)).collect::<Vec<_>>(),
+            rows => rows.collect::<Vec<_>>(),
+        }
+    });
+    let page = render_page(PAGE, context! { sections => sections.collect::<Vec<_>>() })?;
+    // Control characters are not allowed in a document, escaped or not.
+    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
+    let points = series.points.iter().enumerate().filter_map(|(place, point)| {
+        let value = point.value(&metric.key)?;
+        let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
+        Some(TrendPoint {
+            place,
+            value,
+            is_invalid: !point.is_valid(),
+            label: tags.join(" "),
+            hint: format!("{} {}, run {}, {}", number(value), metric.unit, point.run, to_the_second(&point.started)),
+        })
+    });
+    let title = format!("{}, {}", metric.key, metric.unit);
+    let changes = metric.changes.iter().map(|shift| {
+        let is_better = (shift.change.after > shift.change.before) == metric.more_is_better;
+        (shift.point, format!("{} %", signed_percent(shift.change.relative() * 100.0)), is_better)
+    });
+    TrendPlot { title: &title, points: points.collect(), levels: metric.levels(), changes: changes.collect() }.draw()
+}

@@ -1,0 +1,45 @@
+//! The names that a user gives to runs: lines of `tags` in a run's folder. What a tagged run measured is kept by `gc`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::durable::{PathError, replace};
+use super::{StateFolder, runs};
+use crate::event::{RunId, RunTag};
+
+fn file(home: &StateFolder, run: &RunId) -> PathBuf {
+    home.run(run).join("tags")
+}
+
+/// The tags of a run, in the order in which they were given. A line that is no tag is none.
+pub fn tags_of(home: &StateFolder, run: &RunId) -> Vec<RunTag> {
+    let text = fs::read_to_string(file(home, run)).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// The run with that tag.
+pub fn tagged_run(home: &StateFolder, tag: &RunTag) -> Option<RunId> {
+    runs(home).into_iter().rev().find(|run| tags_of(home, run).contains(tag))
+}
+
+/// Gives a run a tag, and takes it from the run that had it.
+pub fn set_tag(home: &StateFolder, run: &RunId, tag: &RunTag) -> Result<(), PathError> {
+    remove_tag(home, tag)?;
+    let mut tags = tags_of(home, run);
+    tags.push(tag.clone());
+    write(home, run, &tags)
+}
+
+/// Takes a tag from the run that has it, and returns that run.
+pub fn remove_tag(home: &StateFolder, tag: &RunTag) -> Result<Option<RunId>, PathError> {
+    let Some(run) = tagged_run(home, tag) else { return Ok(None) };
+    let mut tags = tags_of(home, &run);
+    tags.retain(|other| other != tag);
+    write(home, &run, &tags)?;
+    Ok(Some(run))
+}
+
+fn write(home: &StateFolder, run: &RunId, tags: &[RunTag]) -> Result<(), PathError> {
+    let text: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
+    replace(&file(home, run), text.as_bytes())
+}

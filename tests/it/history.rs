@@ -1,0 +1,79 @@
+//! Measurements over time: what `history` shows of several runs, and runs that have a name.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::world::{Ended, World};
+
+/// A measurement beside other tests may find that its client was late; it is a measurement all the same.
+fn bench(world: &World, seed: &str) -> Ended {
+    let ended = world.regatta(&[
+        "bench",
+        "sim:",
+        "--offline",
+        "-n",
+        "8",
+        "--input-tokens",
+        "32",
+        "--output-tokens",
+        "4",
+        "--seed",
+        seed,
+    ]);
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    ended
+}
+
+fn points(world: &World, words: &[&str]) -> Vec<Value> {
+    let ended = world.regatta(&[&["history", "--json"], words].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let history: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let series = history["series"].as_array().unwrap();
+    series.iter().flat_map(|one| one["points"].as_array().unwrap().clone()).collect()
+}
+
+#[test]
+fn runs_of_one_benchmark_are_a_series_and_a_tag_keeps_what_it_measured() {
+    let world = World::new();
+    bench(&world, "1");
+    let tagged = world.regatta(&["tag", "before-upgrade"]);
+    assert!(tagged.stdout.starts_with("before-upgrade: run "), "{}", tagged.stdout);
+    bench(&world, "2");
+    bench(&world, "3");
+    let all = points(&world, &["output_tokens", "ttft_p99"]);
+    assert_eq!(all.len(), 3, "{all:#?}");
+    assert_eq!(all[0]["tags"], serde_json::json!(["before-upgrade"]));
+    let value = all[2]["values"]["ttft_p99"].as_f64().unwrap();
+    let latest: Value = serde_json::from_slice(&fs::read(world.path("latest/bench/result.json")).unwrap()).unwrap();
+    assert_eq!(value, latest["latency"]["ttft"]["p99"].as_f64().unwrap());
+
+    // Where a run is named, its tag is as good.
+    let compared = world.regatta(&["compare", "before-upgrade", "bench"]);
+    assert!(compared.stdout.contains("before-upgrade"), "{}\n{}", compared.stdout, compared.stderr);
+
+    let page = world.path("trend.html");
+    assert_eq!(world.regatta(&["history", "--html", page.to_str().unwrap()]).code, 0);
+    let page = fs::read_to_string(page).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.contains("SIMULATED")), (2, true));
+
+    // Three outputs; the newest is the last of its task, and the first has a tag.
+    assert_eq!(world.regatta(&["gc", "--keep", "1", "--yes"]).code, 0);
+    let kept = points(&world, &["output_tokens"]);
+    assert_eq!(kept.iter().map(|point| &point["run"]).collect::<Vec<_>>(), [&all[0]["run"], &all[2]["run"]]);
+    assert_eq!(world.regatta(&["tag", "before-upgrade", "--remove"]).code, 0);
+    assert_eq!(world.regatta(&["gc", "--keep", "1", "--yes"]).code, 0);
+    assert_eq!(points(&world, &["output_tokens"]).len(), 1);
+}
+
+#[test]
+fn a_misspelt_metric_and_an_unknown_run_are_errors_with_a_hint() {
+    let world = World::new();
+    bench(&world, "1");
+    let wrong = world.regatta(&["history", "ttfp_p99"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("did you mean `ttft_p99`"), "{}", wrong.stderr);
+    let unknown = world.regatta(&["tag", "v1", "20200101-000000.000-1"]);
+    assert_eq!((unknown.code, unknown.stderr.contains("there is no run")), (2, true), "{}", unknown.stderr);
+    assert_eq!(world.regatta(&["tag", "no such", "x"]).code, 2);
+}
