@@ -21,6 +21,6 @@ pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
-pub use run_event::{Event, ExternalResource, TaskTally};
+pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
 pub use run_tag::{NotTag, RunTag};
 pub use stop::Stop;

@@ -7,6 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{Digest, Done, Endpoint, Failure, RunId, TaskId};
 
+/// What a benchmark has measured so far. Not a result: nothing is excluded yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveMeasurement {
+    pub issued: u64,
+    /// Successful or not.
+    pub ended: u64,
+    pub failed: u64,
+    /// Output tokens that have arrived.
+    pub tokens: u64,
+    /// Of the last seconds.
+    pub tokens_per_s: f64,
+    /// Means so far.
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+}
+
+impl LiveMeasurement {
+    pub const fn in_flight(&self) -> u64 {
+        self.issued.saturating_sub(self.ended)
+    }
+}
+
 /// One event of a run. `is_fact` distinguishes the journaled ones from the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -119,6 +141,8 @@ pub enum Event {
         text: String,
         done: u64,
         total: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        live: Option<LiveMeasurement>,
     },
     Stopping {
         why: String,

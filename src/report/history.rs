@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::event::{RunId, RunTag, Verdict};
+use crate::harness::{IdentityDifference, identity_differences};
 use crate::report::compare::ComparedResult;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table, to_the_second};
@@ -169,12 +170,16 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
 
 /// What is not the same between two measurements of one load.
 fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
+    let identities = before.result.identity.as_ref().zip(after.result.identity.as_ref());
+    let measured_on = identities.map(|(old, new)| identity_differences(old, new)).unwrap_or_default();
+    let measured_on = measured_on.iter().map(IdentityDifference::describe);
     let (old, new) = (before.result.settings(), after.result.settings());
     let changed = new.iter().filter_map(|(key, value)| {
-        let was = old.get(key)?;
-        (was != value).then(|| format!("{key} {was} → {value}"))
+        // Servers that a run starts have other ports each time; what they are is in the identity.
+        let was = old.get(key).filter(|_| identities.is_none() || key != "endpoints")?;
+        (was != value).then(|| format!("{key}: {was} / {value}"))
     });
-    changed.collect()
+    measured_on.chain(changed).collect()
 }
 
 fn number(value: f64) -> String {
@@ -367,7 +372,7 @@ mod tests {
           2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID            1,100
           2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID            1,101
           output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what differs there:
-              endpoints gpu7:8001 → gpu8:8001
+              endpoints: gpu7:8001 / gpu8:8001
 
         quickstart · load/server (request_rate 20)  1 measurement, 1 valid
           started (UTC)         run                       verdict  output_tokens, /s  tags

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
 
 /// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -109,11 +109,14 @@ impl TaskPhase {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskProgress {
     pub text: String,
     pub done: u64,
     pub total: Option<u64>,
+    /// Of a benchmark that measures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveMeasurement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -309,10 +312,11 @@ impl RunState {
                 self.set(task, TaskPhase::Cancelled, at).why = Some(why.clone());
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
-            Event::Progress { task, text, done, total } => {
+            Event::Progress { task, text, done, total, live } => {
                 // Progress events may come late; they never bring a task back.
                 if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_finished()) {
-                    chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
+                    chapter.progress =
+                        Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
                 }
             }
             Event::Stopping { why } => self.stopping = Some(why.clone()),

@@ -117,7 +117,13 @@ fn served() -> Vec<Event> {
             seconds: 1.25,
         },
         started("load/server", false, "upstream `repository/server` changed"),
-        Event::Progress { task: TaskId::new("load/server"), text: "120 ok".to_owned(), done: 120, total: Some(1000) },
+        Event::Progress {
+            task: TaskId::new("load/server"),
+            text: "120 ok".to_owned(),
+            done: 120,
+            total: Some(1000),
+            live: None,
+        },
     ]
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, GpuId, ReducedSetting, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, ReducedSetting, Stop};
 use crate::plan::Task;
 
 use super::batches::BatchSlot;
@@ -85,7 +85,18 @@ pub struct ResolvedTask {
 
 impl Lease {
     pub fn report_progress(&self, text: impl Into<String>, done: u64, total: Option<u64>) {
-        (self.emit)(Event::Progress { task: self.task.id.clone(), text: text.into(), done, total });
+        self.report_measuring(text, done, total, None);
+    }
+
+    /// With what a benchmark has measured so far.
+    pub fn report_measuring(
+        &self,
+        text: impl Into<String>,
+        done: u64,
+        total: Option<u64>,
+        live: Option<LiveMeasurement>,
+    ) {
+        (self.emit)(Event::Progress { task: self.task.id.clone(), text: text.into(), done, total, live });
     }
 
     pub fn notice(&self, text: impl Into<String>) {

@@ -29,7 +29,13 @@ fn events() -> Vec<Event> {
         tally.ran += 1;
         let reasons = vec!["never ran".to_owned()];
         events.push(Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons, log: None });
-        events.push(Event::Progress { task: task.clone(), text: "half".to_owned(), done: 1, total: Some(2) });
+        events.push(Event::Progress {
+            task: task.clone(),
+            text: "half".to_owned(),
+            done: 1,
+            total: Some(2),
+            live: None,
+        });
         let (done, seconds) = (Done::default(), 0.25);
         events.push(Event::TaskFinished { task, done, out: None, digest: None, unchanged: false, seconds });
     }

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -289,7 +288,7 @@ impl Dispatcher {
     ) -> impl Future<Output = MessageEnd> + use<> {
         let requests = planned.len() as u64;
         add(&self.counts.issued, requests);
-        self.job.live.issued.fetch_add(requests, Ordering::Relaxed);
+        self.job.live.issue(requests);
         let t_issue = self.job.clock.now().max(due);
         self.gauge.change(t_issue, requests as i64);
         let flight = InFlightRequest {

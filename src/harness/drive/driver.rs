@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc::unbounded_channel;
@@ -11,7 +10,6 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
-use super::in_flight::LiveCounts;
 use super::job::{PreparedMessages, WorkerJob};
 use crate::event::Stop;
 use crate::harness::clock::BenchClock;
@@ -20,6 +18,7 @@ use crate::harness::measure::summary;
 use crate::harness::measure::summary::RunStart;
 use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::schedule::plan::{self, PlanQueue};
+use crate::harness::tokens::{LiveCounts, LiveTotals};
 use crate::harness::transport::http::Connector;
 use crate::harness::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, PlannedRequest, RequestSchedule,
@@ -31,15 +30,25 @@ const RUN_UP: Duration = Duration::from_millis(20);
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 /// The progress of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BenchProgress {
     pub scheduled: u64,
     pub issued: u64,
     /// Successful or not.
     pub ended: u64,
     pub failed: u64,
-    /// Output tokens of ended requests.
+    /// Output tokens that have arrived.
     pub tokens: u64,
+    /// Mean over the requests with a first token, ms; from when a request was due, or was issued where it waits for another.
+    pub ttft_ms: Option<f64>,
+    /// Mean over the requests that have ended, ms.
+    pub tpot_ms: Option<f64>,
+}
+
+impl BenchProgress {
+    pub const fn in_flight(&self) -> u64 {
+        self.issued.saturating_sub(self.ended)
+    }
 }
 
 /// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
@@ -226,14 +235,17 @@ fn workers(connections: usize, users: usize) -> usize {
 
 /// For an external driver the number of requests to come is unknown.
 fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
-    let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
-    let issued = sum(|live| live.issued.load(Ordering::Relaxed));
+    let mut totals = LiveTotals::default();
+    lives.iter().for_each(|live| live.add_to(&mut totals));
+    let mean_ms = |ns: u64, n: u64| (n > 0).then(|| ns as f64 / n as f64 / 1e6);
     BenchProgress {
-        scheduled: scheduled.unwrap_or(issued),
-        issued,
-        ended: sum(|live| live.ended.load(Ordering::Relaxed)),
-        failed: sum(|live| live.failed.load(Ordering::Relaxed)),
-        tokens: sum(|live| live.tokens.load(Ordering::Relaxed)),
+        scheduled: scheduled.unwrap_or(totals.issued),
+        issued: totals.issued,
+        ended: totals.ended,
+        failed: totals.failed,
+        tokens: totals.tokens,
+        ttft_ms: mean_ms(totals.ttft_ns, totals.begun),
+        tpot_ms: mean_ms(totals.tpot_ns, totals.decoded),
     }
 }
 

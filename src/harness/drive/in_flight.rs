@@ -1,10 +1,9 @@
-//! One message in flight, and its live counts.
+//! One message in flight.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -17,21 +16,12 @@ use crate::harness::measure::answer_text::AnswerText;
 use crate::harness::measure::collector::Collector;
 use crate::harness::record::{RequestEnd, RequestRecord};
 use crate::harness::schedule::data::Prompt;
-use crate::harness::tokens::Accounting;
+use crate::harness::tokens::{Accounting, LiveCounts};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::HttpOutcome;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest};
+use crate::harness::{BenchSpec, FailedAttempt, FailureClass, PlannedRequest, RequestTrigger};
 use crate::spec::{Retries, RetryOn, TimeSpan};
-
-/// Live counts for observers of the run.
-#[derive(Debug, Default)]
-pub(in crate::harness) struct LiveCounts {
-    pub issued: AtomicU64,
-    pub ended: AtomicU64,
-    pub failed: AtomicU64,
-    pub tokens: AtomicU64,
-}
 
 /// Requests in flight, integrated over time: the side of Little's law that does not come from records.
 #[derive(Default)]
@@ -129,9 +119,12 @@ impl InFlightRequest {
             for chunk in &mut counted.chunks {
                 chunk.t_read = from_start(chunk.t_read);
             }
-            self.live.tokens.fetch_add(u64::from(counted.tokens), Ordering::Relaxed);
-            self.live.failed.fetch_add(u64::from(matches!(ended, RequestEnd::Failed { .. })), Ordering::Relaxed);
-            self.live.ended.fetch_add(1, Ordering::Relaxed);
+            self.live.correct(part.live_tokens, u64::from(counted.tokens));
+            let spread =
+                counted.chunks.first().zip(counted.chunks.last()).map(|(first, last)| last.t_read - first.t_read);
+            let tpot =
+                spread.zip(u64::from(counted.tokens).checked_sub(1)).and_then(|(ns, tokens)| ns.checked_div(tokens));
+            self.live.end(matches!(ended, RequestEnd::Failed { .. }), tpot);
             let planned = &self.planned[row];
             let record = RequestRecord {
                 index: self.index + row as u64,
@@ -187,6 +180,11 @@ impl InFlightRequest {
         None
     }
 
+    /// Where the time to its first token starts, on the clock.
+    fn due(&self, planned: &PlannedRequest) -> u64 {
+        if planned.due == RequestTrigger::Schedule { self.t0 + planned.at_ns } else { self.t_issue }
+    }
+
     async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
         // For an external driver the length limit is far from the actual length.
         let most = if self.listener.is_some() { 16 } else { 4096 };
@@ -196,7 +194,8 @@ impl InFlightRequest {
             .iter()
             .map(|planned| RequestProgress {
                 http_outcome: HttpOutcome {
-                    account: Accounting::with_capacity(room(planned)),
+                    account: Accounting::with_capacity(room(planned))
+                        .with_live_counts(Arc::clone(&self.live), self.due(planned)),
                     ..HttpOutcome::default()
                 },
                 keeps: self.keeps_answer,

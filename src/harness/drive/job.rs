@@ -9,9 +9,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallInbox;
-use super::in_flight::LiveCounts;
 use crate::harness::clock::BenchClock;
 use crate::harness::schedule::plan::PlanQueue;
+use crate::harness::tokens::LiveCounts;
 use crate::harness::transport::http::Connector;
 use crate::harness::{BenchSpec, PlannedRequest, RequestSchedule};
 

@@ -1,5 +1,8 @@
 //! The account of one request: takes the events of its answer, and returns the totals at the end.
 
+use std::sync::Arc;
+
+use super::live_counts::LiveCounts;
 use super::spans::{UsageMark, assumed, resolve};
 use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
 
@@ -15,7 +18,11 @@ pub(in crate::harness) struct Accounting {
     violations: Violations,
     /// Tokens so far, as far as that is known while the answer comes.
     so_far: u64,
+    /// The part of it that chunks had, which observers were given.
+    counted_live: u64,
     last_token: Option<u64>,
+    /// Counts for observers, and when the request was due on their clock.
+    live: Option<(Arc<LiveCounts>, u64)>,
 }
 
 /// The totals of the answer.
@@ -39,6 +46,11 @@ impl Accounting {
         Self { chunks: Vec::with_capacity(chunks), ..Self::default() }
     }
 
+    /// Tokens are counted there as they arrive. `due`: where the time to the first one starts, ns.
+    pub fn with_live_counts(self, counts: Arc<LiveCounts>, due: u64) -> Self {
+        Self { live: Some((counts, due)), ..self }
+    }
+
     /// Takes the next event, from a message that was read at `t_read` (ns).
     pub fn take(&mut self, event: WireEvent, t_read: u64) {
         if self.has_ended {
@@ -58,6 +70,11 @@ impl Accounting {
                 let assumed = u64::from(assumed(tokens));
                 self.so_far += assumed;
                 if assumed > 0 {
+                    if let Some((live, due)) = &self.live {
+                        let is_first = self.last_token.is_none();
+                        live.chunk(assumed, is_first.then(|| t_read.saturating_sub(*due)));
+                    }
+                    self.counted_live += assumed;
                     self.last_token = Some(t_read);
                 }
                 self.chunks.push((t_read, tokens));
@@ -97,6 +114,11 @@ impl Accounting {
     /// Tokens so far: those of chunks, or the server's running count if that is more.
     pub fn tokens(&self) -> u32 {
         u32::try_from(self.so_far).unwrap_or(u32::MAX)
+    }
+
+    /// The tokens that observers were given.
+    pub const fn live_tokens(&self) -> u64 {
+        self.counted_live
     }
 
     /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens

@@ -11,6 +11,7 @@
 mod account;
 mod event;
 mod finish;
+mod live_counts;
 mod source;
 mod spans;
 mod usage;
@@ -19,6 +20,7 @@ mod violation;
 pub(super) use account::{Accounting, CountedTokens};
 pub(super) use event::{ChunkTokens, WireEvent};
 pub use finish::FinishReason;
+pub(super) use live_counts::{LiveCounts, LiveTotals};
 pub(super) use source::CHUNKS;
 pub use source::TokenSource;
 pub use usage::Usage;

@@ -73,7 +73,9 @@ impl TrendPlot<'_> {
                 picture.circle(at, 3.5, "dot c0", &point.hint);
             }
             if !point.label.is_empty() {
-                picture.text(at.0, at.1 - 8.0, "tick", Anchor::Middle, &cut(&point.label, 24));
+                // At the foot, where no dot is.
+                picture.line((at.0, floor - 14.0), (at.0, floor), "mark");
+                picture.text(at.0 - 4.0, floor - 4.0, "tick", Anchor::End, &cut(&point.label, 24));
             }
         }
         Some(picture.finish())

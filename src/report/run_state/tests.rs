@@ -22,7 +22,8 @@ fn an_event() -> impl Strategy<Value = Event> {
             task,
             text,
             done: done.into(),
-            total: None
+            total: None,
+            live: None,
         }),
         a_task().prop_map(|task| Event::TaskCached { task, done: Done::default(), out: None, from: None }),
         a_task().prop_map(|task| Event::TaskSkipped { task, why: "`when` is false".to_owned() }),

@@ -128,8 +128,8 @@ pub(super) fn running_lines(run_state: &RunState, now: f64, before: f64, styler:
     };
     for (task, state) in run_state.tasks.iter().filter(|(_, state)| is_running(state)) {
         let far = state.progress.as_ref().map_or_else(String::new, |progress| {
-            let of = progress.total.map_or_else(String::new, |total| format!(" {} of {total}", progress.done));
-            format!("{}{of}, ", clean(&progress.text))
+            let of = progress.total.map_or_else(String::new, |total| format!("{} of {total} ", progress.done));
+            format!("{of}{}, ", clean(&progress.text))
         });
         let since = duration(now - state.started.unwrap_or(now));
         put(out, styler, (TextRole::Quiet, "…"), task, &format!("{far}running for {since}"), "");
@@ -175,10 +175,10 @@ mod tests {
                 Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons: Vec::new(), log: None };
             state.fold_at(&started, at);
             let text = "answered, 2 failed".to_owned();
-            state.fold_at(&Event::Progress { task, text, done: 120, total: Some(500) }, at + 1.0);
+            state.fold_at(&Event::Progress { task, text, done: 120, total: Some(500), live: None }, at + 1.0);
         }
         let mut out = String::new();
         running_lines(&state, 31.0, 21.0, Styler::OFF, &mut out);
-        assert_eq!(out, "… long  answered, 2 failed 120 of 500, running for 30 s\n");
+        assert_eq!(out, "… long  120 of 500 answered, 2 failed, running for 30 s\n");
     }
 }

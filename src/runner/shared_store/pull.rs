@@ -283,6 +283,7 @@ impl Progress {
             text: format!("{} from {}", size(done), self.inner.address),
             done,
             total: Some(self.total),
+            live: None,
         });
     }
 }

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
+use super::live_numbers::{LiveNumbers, live_line};
 use super::{identity, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
@@ -46,15 +47,16 @@ pub async fn measure(
     let scraper = server_metrics::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
+    let live = Mutex::new(LiveNumbers::default());
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
         drop(far);
-        let text =
-            if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
+        let measured = live.lock().take(Instant::now(), &progress);
+        let text = live_line(&measured);
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
-        context.lease.report_progress(text, progress.ended, Some(progress.scheduled));
+        context.lease.report_measuring(text, progress.ended, Some(progress.scheduled), Some(measured));
     }));
     let late = async {
         match context.lease.task.timeout {

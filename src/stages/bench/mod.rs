@@ -1,6 +1,7 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
 pub mod identity;
+mod live_numbers;
 mod load;
 mod loadgen;
 mod measurement;

@@ -52,6 +52,8 @@ pub(in crate::harness) struct RequestAttempt<'a> {
 pub(in crate::harness) struct RequestProgress {
     /// The totals, once it has ended.
     pub counted: CountedTokens,
+    /// Tokens that observers of the run were given while it arrived.
+    pub live_tokens: u64,
     pub server: Option<ServerStamps>,
     pub last_id: Option<i32>,
     /// The answer is kept, in `answer`.
@@ -141,6 +143,7 @@ impl RequestAttempt<'_> {
                 part.take(WireEvent::Violation(Violation::MissingEnd, example), t_end);
             }
             let (by, limit) = self.counting(planned);
+            part.live_tokens = part.account().live_tokens();
             part.counted = std::mem::take(&mut part.http_outcome.account).settle(by, limit);
         }
         let ended = match outcome {
