@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -17,19 +17,33 @@ use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, runs, tags_of};
+use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, read_progress, runs, tags_of};
+
+/// Erases the screen of a terminal, and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let Some(run) = last_run(&home) else { return Err(no_run_error()) };
-    let story = run_state(&home, &run)?;
-    let alive = story.finished.is_none() && is_held(&home, &run);
-    print(&if request.json {
-        report::run_status_json(&story, alive)
-    } else {
-        report::run_status(&story, alive, Styler::chosen(global.color.choice()))
-    });
-    Ok(CliExit::Done)
+    let is_terminal = std::io::stdout().is_terminal();
+    loop {
+        let mut story = run_state(&home, &run)?;
+        let alive = story.finished.is_none() && is_held(&home, &run);
+        if alive {
+            read_progress(&home, &run).iter().for_each(|event| story.fold(event));
+        }
+        let text = if request.json {
+            report::run_status_json(&story, alive)
+        } else {
+            report::run_status(&story, alive, Styler::chosen(global.color.choice()))
+        };
+        let is_repainted = request.follow && is_terminal && !request.json;
+        print(&if is_repainted { format!("{CLEAR}{text}") } else { text });
+        if !(request.follow && alive) || is_closed() {
+            return Ok(CliExit::Done);
+        }
+        thread::sleep(if is_repainted { Duration::from_secs(1) } else { Duration::from_secs(10) });
+    }
 }
 
 /// The runs of this project, newest first.

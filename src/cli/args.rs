@@ -100,7 +100,7 @@ pub(super) enum CliCommand {
     Init(InitArgs),
     /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
-    Status(JsonArgs),
+    Status(StatusArgs),
     /// List the runs of this project with their results, newest first.
     #[command(after_long_help = help::RUNS)]
     Runs(RunsArgs),
@@ -263,6 +263,16 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// Print it again every second until the run ends; every 10 s without a terminal.
+    #[arg(short, long)]
+    pub follow: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -152,7 +152,11 @@ pub(super) const INIT: &str = with_codes!(examples![
     "regatta init . --all              all manifests, templates and schemas",
 ]);
 
-pub(super) const STATUS: &str = with_codes!(examples!["regatta status", "regatta status --json"]);
+pub(super) const STATUS: &str = with_codes!(examples![
+    "regatta status",
+    "regatta status --follow   a run in another terminal: its tasks, requests in flight, tokens per second, latencies so far",
+    "regatta status --json",
+]);
 
 pub(super) const RUNS: &str = with_codes!(examples![
     "regatta runs                       the last 20 runs",

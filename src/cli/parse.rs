@@ -181,7 +181,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Init(args) => {
             CliJob::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
         }
-        CliCommand::Status(args) => CliJob::Status(Status { json: args.json }),
+        CliCommand::Status(args) => CliJob::Status(Status { follow: args.follow, json: args.json }),
         CliCommand::Runs(args) => {
             CliJob::Runs(RunsRequest { manifest: args.manifest, failed: args.failed, most: args.most, json: args.json })
         }

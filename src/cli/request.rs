@@ -263,6 +263,8 @@ pub struct InitRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// Until the run ends.
+    pub follow: bool,
     pub json: bool,
 }
 

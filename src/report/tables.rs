@@ -83,12 +83,12 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what.clone(),
             });
-            let summary = chapter
-                .headline
-                .as_deref()
-                .or(chapter.why.as_deref())
-                .or(failure.as_deref())
-                .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
+            let progress = chapter.progress.as_ref().map(|progress| match progress.total {
+                Some(total) => format!("{} of {total} {}", progress.done, progress.text),
+                None => progress.text.clone(),
+            });
+            let summary =
+                chapter.headline.as_deref().or(chapter.why.as_deref()).or(failure.as_deref()).or(progress.as_deref());
             let row = vec![
                 (TextRole::Plain, chapter.label().to_owned()),
                 (TextRole::Name, task.to_string()),

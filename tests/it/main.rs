@@ -37,6 +37,7 @@ mod language;
 mod launch;
 mod launch_containers;
 mod lifecycle;
+mod live_status;
 mod loadgen;
 mod lock_file;
 mod manual;

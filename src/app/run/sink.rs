@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
 use crate::exec::process::WatchdogHandle;
-use crate::runner::store::{Journal, PathError, ProjectLock, StateFolder};
+use crate::runner::store::{Journal, PathError, ProgressFile, ProjectLock, StateFolder};
 
 /// The journal first, then the watchdog, then the display.
 pub(super) struct EventSink {
@@ -23,6 +23,7 @@ pub(super) struct EventSink {
 
 struct Inner {
     journal: Journal,
+    progress: ProgressFile,
     watchdog: Option<WatchdogHandle>,
     hold: Option<File>,
     broken: Option<PathError>,
@@ -36,8 +37,13 @@ impl EventSink {
         teller: Sender<Option<Event>>,
         stop: Stop,
     ) -> Result<Self, CommandError> {
-        let inner =
-            Inner { journal: Journal::create(home, id)?, watchdog: None, hold: Some(lock.share()?), broken: None };
+        let inner = Inner {
+            journal: Journal::create(home, id)?,
+            progress: ProgressFile::new(home, id),
+            watchdog: None,
+            hold: Some(lock.share()?),
+            broken: None,
+        };
         Ok(Self { inner: Mutex::new(inner), printer: teller, stop, exe: env::current_exe()?, id: id.clone() })
     }
 
@@ -49,6 +55,7 @@ impl EventSink {
                 inner.broken.get_or_insert(error);
                 self.stop.request();
             }
+            inner.progress.take(event);
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {
@@ -85,6 +92,7 @@ impl EventSink {
     pub fn finish(&self) -> Option<PathError> {
         let mut inner = self.inner.lock();
         inner.hold = None;
+        inner.progress.remove();
         if let Some(warden) = inner.watchdog.take() {
             warden.finish();
         }

@@ -14,7 +14,8 @@
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
-//!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`
+//!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`;
+//!                        `progress.jsonl` while it is under way
 //!   latest/<manifest>/   <task id> → the output folder of each task
 //! latest                 → the folder in `.regatta/latest` of the manifest that ran last
 //! ```
@@ -53,6 +54,7 @@ mod output_cache;
 mod outputs;
 mod plan_cache;
 mod portable_output;
+mod progress_file;
 mod record;
 mod reduced_settings;
 mod run_tags;
@@ -74,5 +76,6 @@ pub use output_cache::{Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources};
 pub use portable_output::{ParcelItem, digest_of, link_escape, unfit};
+pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
